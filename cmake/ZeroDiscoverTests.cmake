@@ -1,0 +1,22 @@
+# zero_discover_tests(<target> PREFIX <text> LABELS <label>... TIMEOUT <seconds> [COST <number>])
+#
+# Registers each test case of a Catch2 executable with CTest when CTest starts, for Catch2 2 and 3. Catch2 2's own module runs the executable while building
+# (which fails under sanitizers), splits names at semicolons, and accepts a name that selects no test as success.
+function(zero_discover_tests target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;COST" "LABELS")
+    if(NOT arg_COST)
+        set(arg_COST 0)
+    endif()
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_discover.cmake")
+    file(GENERATE OUTPUT "${file}" CONTENT "set(zero_executable [==[$<TARGET_FILE:${target}>]==])
+set(zero_launcher [==[${CMAKE_CROSSCOMPILING_EMULATOR}]==])
+set(zero_cmake [==[${CMAKE_COMMAND}]==])
+set(zero_prefix [==[${arg_PREFIX}]==])
+set(zero_labels [==[${arg_LABELS}]==])
+set(zero_timeout ${arg_TIMEOUT})
+set(zero_cost ${arg_COST})
+set(zero_catch_major ${ZERO_CATCH_MAJOR})
+include([==[${PROJECT_SOURCE_DIR}/cmake/ZeroAddTests.cmake]==])
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()

@@ -1,0 +1,27 @@
+# What every test, benchmark and example of this project is compiled with. Users of zero::zero get none of it.
+
+add_library(zero_own_flags INTERFACE)
+target_compile_options(zero_own_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(ZERO_SANITIZE)
+    # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library: here warnings are not errors.
+    target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-error
+        $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    target_link_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}")
+    # The run-time libraries of older compilers (g++ 12, clang 14) fail at random on kernels that randomise addresses with more than 28 bits.
+    # Without address randomisation they work; containers may forbid to switch it off.
+    find_program(ZERO_SETARCH setarch)
+    if(ZERO_SETARCH)
+        execute_process(COMMAND "${ZERO_SETARCH}" -R true RESULT_VARIABLE zero_setarch_result OUTPUT_QUIET ERROR_QUIET)
+        if(zero_setarch_result EQUAL 0)
+            set(CMAKE_CROSSCOMPILING_EMULATOR "${ZERO_SETARCH};-R")
+        endif()
+    endif()
+elseif(ZERO_WARNINGS_AS_ERRORS)
+    target_compile_options(zero_own_flags INTERFACE -Werror)
+endif()
+
+# zero_own_target(<target>): links zero::zero, asks for standard C++20 without extensions and sets warnings and sanitizers.
+function(zero_own_target target)
+    target_link_libraries(${target} PRIVATE zero::zero zero_own_flags)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <Eigen/Core>
+
+#include <cassert>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace gpt {
+
+/// @brief Zero-initialised memory of the model, aligned to a cache line.
+///
+/// The alignment is a matter of bits as well as of speed: vectorised code may split a loop by the address of its data, so
+/// all ranks and all runs must see the same addresses modulo the vector width.
+template <class Real>
+class Buffer {
+public:
+    Buffer() = default;
+    explicit Buffer(std::size_t elements)
+        : _data(static_cast<Real*>(::operator new(bytes(elements), std::align_val_t{alignment}))), _elements(elements) {
+        std::memset(_data.get(), 0, bytes(elements));
+    }
+
+    static constexpr std::size_t alignment = 64;
+
+    Real* data() noexcept { return _data.get(); }
+    Real const* data() const noexcept { return _data.get(); }
+    std::size_t size() const noexcept { return _elements; }
+    void clear() noexcept { std::memset(_data.get(), 0, bytes(_elements)); }
+
+private:
+    static_assert(std::is_floating_point_v<Real>);
+    struct Release {
+        void operator()(Real* data) const noexcept { ::operator delete(data, std::align_val_t{alignment}); }
+    };
+    static constexpr std::size_t bytes(std::size_t elements) noexcept { return elements * sizeof(Real); }
+
+    std::unique_ptr<Real, Release> _data;
+    std::size_t _elements = 0;
+};
+
+/// @brief A row-major matrix in somebody else's memory. `stride` is the distance between rows, so a head of the attention
+/// is a view into the columns of a wider matrix.
+template <class Real>
+struct View {
+    Real* data = nullptr;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t stride = 0;
+
+    Real* row(std::size_t index) const noexcept { return data + index * stride; }
+    View slice_rows(std::size_t first, std::size_t count) const noexcept { return {row(first), count, columns, stride}; }
+    View slice_columns(std::size_t first, std::size_t count) const noexcept { return {data + first, rows, count, stride}; }
+    operator View<Real const>() const noexcept // NOLINT: like a pointer, a view becomes a read-only view by itself
+        requires(!std::is_const_v<Real>)
+    {
+        return {data, rows, columns, stride};
+    }
+};
+
+/// @brief A read-only argument whose element type another argument fixes, so that a `View` or a `Matrix` converts to it.
+template <class Real>
+using Input = std::type_identity_t<View<Real const>>;
+
+/// @brief A matrix with memory of its own.
+template <class Real>
+class Matrix {
+public:
+    Matrix() = default;
+    Matrix(std::size_t rows, std::size_t columns) : _buffer(rows * columns), _rows(rows), _columns(columns) {}
+
+    operator View<Real>() noexcept { return {_buffer.data(), _rows, _columns, _columns}; }                   // NOLINT
+    operator View<Real const>() const noexcept { return {_buffer.data(), _rows, _columns, _columns}; } // NOLINT
+    View<Real> view() noexcept { return *this; }
+    View<Real const> view() const noexcept { return *this; }
+    Real* row(std::size_t index) noexcept { return _buffer.data() + index * _columns; }
+    void clear() noexcept { _buffer.clear(); }
+
+private:
+    Buffer<Real> _buffer;
+    std::size_t _rows = 0;
+    std::size_t _columns = 0;
+};
+
+namespace detail {
+
+template <class Real>
+auto as_eigen(View<Real> matrix) noexcept {
+    using Plain = Eigen::Matrix<std::remove_const_t<Real>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    using Mapped = Eigen::Map<std::conditional_t<std::is_const_v<Real>, Plain const, Plain>, 0, Eigen::OuterStride<>>;
+    using Index = Eigen::Index;
+    return Mapped(matrix.data, static_cast<Index>(matrix.rows), static_cast<Index>(matrix.columns),
+                  Eigen::OuterStride<>(static_cast<Index>(matrix.stride)));
+}
+
+} // namespace detail
+
+// Eigen is used for these three products and for nothing else: its sums and other reductions may round differently when the
+// data lies at another address. Each is instantiated once (hence noinline), because Eigen's templates are most of the compile time.
+
+/// @brief result = left * right
+template <class Real>
+[[gnu::noinline]] void multiply_nn(Input<Real> left, Input<Real> right, View<Real> result) {
+    assert(left.rows == result.rows && left.columns == right.rows && right.columns == result.columns);
+    detail::as_eigen(result).noalias() = detail::as_eigen(left) * detail::as_eigen(right);
+}
+
+/// @brief result = left * transpose(right)
+template <class Real>
+[[gnu::noinline]] void multiply_nt(Input<Real> left, Input<Real> right, View<Real> result) {
+    assert(left.rows == result.rows && left.columns == right.columns && right.rows == result.columns);
+    detail::as_eigen(result).noalias() = detail::as_eigen(left) * detail::as_eigen(right).transpose();
+}
+
+/// @brief result = transpose(left) * right
+template <class Real>
+[[gnu::noinline]] void multiply_tn(Input<Real> left, Input<Real> right, View<Real> result) {
+    assert(left.columns == result.rows && left.rows == right.rows && right.columns == result.columns);
+    detail::as_eigen(result).noalias() = detail::as_eigen(left).transpose() * detail::as_eigen(right);
+}
+
+} // namespace gpt

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "matrix.hpp"
+#include "storage.hpp"
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpt {
+
+/// @brief The weights of one unit in the type the model computes in, and room for their gradients.
+///
+/// A trainer may hold weights in two bytes, or hand out memory that is gone when the unit is released, so the model copies a
+/// unit when it is used. All blocks share one object: only one block is at work at a time.
+template <class Real>
+class UnitTensors {
+public:
+    UnitTensors() = default;
+
+    /// @param elements the element count of each parameter, in the order of the places used below
+    explicit UnitTensors(std::vector<std::size_t> elements) : _elements(std::move(elements)) {
+        constexpr std::size_t granule = Buffer<Real>::alignment / sizeof(Real);
+        std::size_t total = 0;
+        for (std::size_t const count : _elements) {
+            _offsets.push_back(total);
+            total += (count + granule - 1) / granule * granule;
+        }
+        _weights = Buffer<Real>(total);
+        _gradients = Buffer<Real>(total);
+    }
+
+    Real const* weight(std::size_t place) const noexcept { return _weights.data() + _offsets[place]; }
+    Real* gradient(std::size_t place) noexcept { return _gradients.data() + _offsets[place]; }
+
+    /// @brief Copies the weights in; `parameters[place]` is the index that `weights` is asked for.
+    /// @throws std::invalid_argument when a span has not the size of its parameter.
+    template <class Weights>
+    void load_all(Weights&& weights, std::span<std::size_t const> parameters) {
+        for (std::size_t place = 0; place < _elements.size(); ++place) {
+            auto const values = const_span_of(weights, parameters[place]);
+            check(values.size(), place, parameters[place]);
+            load(values, _weights.data() + _offsets[place]);
+        }
+    }
+
+    /// @brief Adds the gradients to the trainer's.
+    /// @throws std::invalid_argument when a span has not the size of its parameter.
+    template <class Gradients>
+    void add_all(Gradients&& gradients, std::span<std::size_t const> parameters) const {
+        for (std::size_t place = 0; place < _elements.size(); ++place) {
+            auto const values = span_of(gradients, parameters[place]);
+            check(values.size(), place, parameters[place]);
+            add_to(values, _gradients.data() + _offsets[place]);
+        }
+    }
+
+private:
+    void check(std::size_t size, std::size_t place, std::size_t parameter) const {
+        if (size != _elements[place]) {
+            throw std::invalid_argument("gpt: parameter " + std::to_string(parameter) + " has " + std::to_string(_elements[place]) +
+                                        " elements, but the memory handed over has " + std::to_string(size));
+        }
+    }
+
+    std::vector<std::size_t> _elements;
+    std::vector<std::size_t> _offsets;
+    Buffer<Real> _weights;
+    Buffer<Real> _gradients;
+};
+
+} // namespace gpt

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "memory_resource.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+namespace zero {
+
+/// @brief Uninitialised memory for `size()` elements of a trivial type, given back to its resource at the end. Move-only.
+template <class T>
+class Buffer {
+    static_assert(std::is_trivially_copyable_v<T>, "zero: a Buffer holds trivially copyable elements.");
+
+public:
+    Buffer() = default;
+
+    Buffer(MemoryResource& resource, std::size_t elements, BufferKind kind) : _resource(&resource), _elements(elements), _kind(kind) {
+        if (elements > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+            throw std::bad_array_new_length();
+        }
+        if (elements != 0) {
+            _data = static_cast<T*>(resource.allocate(elements * sizeof(T), kind));
+        }
+    }
+
+    Buffer(Buffer&& other) noexcept
+        : _resource(other._resource), _data(std::exchange(other._data, nullptr)), _elements(std::exchange(other._elements, 0)), _kind(other._kind) {}
+
+    Buffer& operator=(Buffer&& other) noexcept {
+        Buffer taken(std::move(other));
+        std::swap(_resource, taken._resource);
+        std::swap(_data, taken._data);
+        std::swap(_elements, taken._elements);
+        std::swap(_kind, taken._kind);
+        return *this;
+    }
+
+    ~Buffer() {
+        if (_data != nullptr) {
+            _resource->deallocate(_data, _elements * sizeof(T), _kind);
+        }
+    }
+
+    [[nodiscard]] T* data() const noexcept { return _data; }
+    [[nodiscard]] std::size_t size() const noexcept { return _elements; }
+    [[nodiscard]] std::size_t size_bytes() const noexcept { return _elements * sizeof(T); }
+    [[nodiscard]] explicit operator bool() const noexcept { return _data != nullptr; }
+
+private:
+    MemoryResource* _resource = nullptr;
+    T* _data = nullptr;
+    std::size_t _elements = 0;
+    BufferKind _kind = BufferKind::control;
+};
+
+} // namespace zero

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "float16.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zero {
+
+/// @brief Names an element type at run time, for messages, logs and the tables of a transport.
+enum class DType : std::uint8_t { float32, bfloat16, float16, int64, bytes };
+
+template <class T>
+constexpr DType dtype_of() noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+        return DType::float32;
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+        return DType::bfloat16;
+    } else if constexpr (std::is_same_v<T, float16>) {
+        return DType::float16;
+    } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint64_t>) {
+        return DType::int64;
+    } else {
+        static_assert(sizeof(T) == 1, "zero: a collective moves float, bfloat16, float16, 64-bit integers or bytes.");
+        return DType::bytes;
+    }
+}
+
+constexpr char const* name_of(DType type) noexcept {
+    switch (type) {
+    case DType::float32: return "float32";
+    case DType::bfloat16: return "bfloat16";
+    case DType::float16: return "float16";
+    case DType::int64: return "int64";
+    case DType::bytes: return "bytes";
+    }
+    return "unknown";
+}
+
+} // namespace zero

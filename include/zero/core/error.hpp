@@ -1,0 +1,110 @@
+#pragma once
+
+#include "source_location.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace zero {
+
+/// @brief Root of everything that this library throws. `what()` names the parameter, the rank and the remedy where there are such.
+class Error : public std::runtime_error {
+public:
+    explicit Error(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0)
+        : std::runtime_error(message), _where(where), _code(code) {}
+
+    [[nodiscard]] SourceLocation const& where() const noexcept { return _where; }
+
+    /// @brief The code of the interface below (CUDA, NCCL, MPI), or 0.
+    [[nodiscard]] int code() const noexcept { return _code; }
+
+private:
+    SourceLocation _where;
+    int _code;
+};
+
+/// @brief An argument out of its range; nothing was changed.
+class InvalidArgument : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief The ranks registered different models.
+class LayoutMismatch : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief A call at a point where the protocol does not allow it; nothing was changed.
+class OutOfOrder : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief A gradient for a parameter whose reduction is already under way in this micro-step.
+class LateGradient : public OutOfOrder {
+public:
+    using OutOfOrder::OutOfOrder;
+};
+
+/// @brief A trainable parameter got no gradient although the options demand one.
+class UnusedParameter : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief The gradients hold infinities or NaNs and the options ask for an exception. The step changed nothing.
+class NonFiniteGradients : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief An overflow while the loss scale was at its minimum, and the options ask for an exception. The step changed nothing.
+class LossScaleExhausted : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief Memory that was given back is asked for.
+class Released : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief A queue has no room for a further command.
+class QueueFull : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief An earlier failure left the engine unable to go on; its own state can still be read.
+class BrokenEngine : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief A collective operation failed.
+class CommunicatorError : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief The ranks called different collectives, or the same with different types or counts.
+class CollectiveMismatch : public CommunicatorError {
+public:
+    using CommunicatorError::CommunicatorError;
+};
+
+/// @brief A peer did not arrive within the time-out.
+class TimedOut : public CommunicatorError {
+public:
+    using CommunicatorError::CommunicatorError;
+};
+
+/// @brief Another rank failed or left; the message holds its cause.
+class Aborted : public CommunicatorError {
+public:
+    using CommunicatorError::CommunicatorError;
+};
+
+} // namespace zero

@@ -1,0 +1,15 @@
+#pragma once
+
+namespace zero {
+
+/// A policy says what it decides through `using policy_category = ...;` with one of these.
+struct ParametersCategory {};
+struct PartitionerCategory {};
+struct BucketerCategory {};
+struct CommunicatorCategory {};
+struct LossScalerCategory {};
+struct MasterWeightsCategory {};
+struct OptimizerCategory {};
+struct GradientReductionCategory {};
+
+} // namespace zero

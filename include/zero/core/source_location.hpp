@@ -1,0 +1,17 @@
+#pragma once
+
+namespace zero {
+
+/// @brief Where an error happened. The standard's own type is missing in clang 14 with this standard library.
+struct SourceLocation {
+    char const* file = "";
+    int line = 0;
+    char const* function = "";
+
+    static constexpr SourceLocation current(char const* file = __builtin_FILE(), int line = __builtin_LINE(),
+                                            char const* function = __builtin_FUNCTION()) noexcept {
+        return {file, line, function};
+    }
+};
+
+} // namespace zero

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace zero {
+
+/// @brief The version of the library. This is the only place where it is written: CMake reads the three numbers from this file.
+///
+/// Before 1.0 a new minor version may change the interface; a patch version never does.
+inline constexpr int version_major = 0;
+inline constexpr int version_minor = 1;
+inline constexpr int version_patch = 0;
+
+} // namespace zero

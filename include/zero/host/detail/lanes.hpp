@@ -1,0 +1,119 @@
+#pragma once
+
+#include "../../core/float16.hpp"
+#include "../../ops/exact_sum.hpp"
+#include "../../ops/number.hpp"
+#include "../instruction_set.hpp"
+
+#include <cstddef>
+
+namespace zero::host::detail {
+
+/// The NaN that every result of arithmetic is stored as: which of two NaNs an instruction hands on depends on the order of its operands,
+/// which is the compiler's choice, and the sign of a new one on the machine.
+inline constexpr std::uint32_t canonical_nan = 0x7fc00000U;
+
+/// A pack of floats for one instruction set: the number type of the host loops. This one is portable.
+template <InstructionSet Set>
+struct Lanes {
+    static_assert(Set == InstructionSet::baseline);
+    static constexpr std::size_t size = 4;
+
+    struct Mask {
+        using Number = Lanes;
+        bool lane[size];
+    };
+
+    Lanes() noexcept = default;
+    Lanes(float value) noexcept { // implicit: hyper-parameters stand beside packs
+        for (auto& x : _lane) {
+            x = value;
+        }
+    }
+
+    template <StorageType T>
+    static Lanes load(T const* from) noexcept {
+        return each([&](std::size_t i) { return to_float(from[i]); });
+    }
+
+    template <StorageType T>
+    void store(T* to) const noexcept {
+        for (std::size_t i = 0; i < size; ++i) {
+            to[i] = from_float<T>(_lane[i]);
+        }
+    }
+
+    Lanes with_canonical_nan() const noexcept {
+        return each([&](std::size_t i) { return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i]; });
+    }
+
+    static Lanes fma(Lanes const& a, Lanes const& b, Lanes const& c) noexcept {
+        return each([&](std::size_t i) { return ops::fma(a._lane[i], b._lane[i], c._lane[i]); });
+    }
+    static Lanes mul(Lanes const& a, Lanes const& b) noexcept {
+        return each([&](std::size_t i) { return ops::mul(a._lane[i], b._lane[i]); });
+    }
+    static Lanes add(Lanes const& a, Lanes const& b) noexcept {
+        return each([&](std::size_t i) { return ops::add(a._lane[i], b._lane[i]); });
+    }
+    static Lanes sub(Lanes const& a, Lanes const& b) noexcept {
+        return each([&](std::size_t i) { return ops::sub(a._lane[i], b._lane[i]); });
+    }
+    static Lanes div(Lanes const& a, Lanes const& b) noexcept {
+        return each([&](std::size_t i) { return ops::div(a._lane[i], b._lane[i]); });
+    }
+    static Lanes root(Lanes const& a) noexcept {
+        return each([&](std::size_t i) { return ops::root(a._lane[i]); });
+    }
+    static Mask less(Lanes const& a, Lanes const& b) noexcept {
+        Mask result;
+        for (std::size_t i = 0; i < size; ++i) {
+            result.lane[i] = a._lane[i] < b._lane[i];
+        }
+        return result;
+    }
+    static Mask less_equal(Lanes const& a, Lanes const& b) noexcept {
+        Mask result;
+        for (std::size_t i = 0; i < size; ++i) {
+            result.lane[i] = a._lane[i] <= b._lane[i];
+        }
+        return result;
+    }
+    static Lanes select(Mask const& mask, Lanes const& a, Lanes const& b) noexcept {
+        return each([&](std::size_t i) { return mask.lane[i] ? a._lane[i] : b._lane[i]; });
+    }
+
+    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite where an element is not.
+    template <StorageType T>
+    static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
+        for (std::size_t leaf = 0; leaf < 4; ++leaf) {
+            double lane[8] = {};
+            for (std::size_t i = 0; i < ops::leaf_elements; ++i) {
+                auto const x = static_cast<double>(to_float(values[leaf * ops::leaf_elements + i]));
+                lane[i % 8] += x * x; // the product is exact, so a contraction changes nothing
+            }
+            sums[leaf] = ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+        }
+    }
+
+    template <class Functor, class... Arguments>
+    static void call(Functor const& functor, Arguments&... arguments) noexcept {
+        functor(arguments...);
+    }
+
+private:
+    template <class Function>
+    static Lanes each(Function const& function) noexcept {
+        Lanes result;
+        for (std::size_t i = 0; i < size; ++i) {
+            result._lane[i] = function(i);
+        }
+        return result;
+    }
+
+    float _lane[size];
+};
+
+static_assert(ops::Number<Lanes<InstructionSet::baseline>>);
+
+} // namespace zero::host::detail

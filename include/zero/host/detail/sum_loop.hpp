@@ -1,0 +1,56 @@
+#pragma once
+
+#include "cast_loops.hpp"
+
+#include <cstddef>
+
+namespace zero::host::detail {
+
+template <StorageType T>
+struct SumRanksLoop {
+    T* out;
+    T const* const* peers;
+    int world;
+    std::size_t n;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        T* const to = out;
+        T const* const* const from = peers;
+        int const ranks = world;
+        constexpr std::size_t step = 4 * F::size; // four sums at a time hide the latency of the additions
+        std::size_t const whole = n - n % step;
+        for (std::size_t i = 0; i < whole; i += step) {
+            T const* const first = from[0] + i;
+            F sum0 = F::load(first);
+            F sum1 = F::load(first + F::size);
+            F sum2 = F::load(first + 2 * F::size);
+            F sum3 = F::load(first + 3 * F::size);
+            for (int rank = 1; rank < ranks; ++rank) {
+                T const* const peer = from[rank] + i;
+                sum0 = F::add(sum0, F::load(peer));
+                sum1 = F::add(sum1, F::load(peer + F::size));
+                sum2 = F::add(sum2, F::load(peer + 2 * F::size));
+                sum3 = F::add(sum3, F::load(peer + 3 * F::size));
+            }
+            sum0.with_canonical_nan().store(to + i);
+            sum1.with_canonical_nan().store(to + i + F::size);
+            sum2.with_canonical_nan().store(to + i + 2 * F::size);
+            sum3.with_canonical_nan().store(to + i + 3 * F::size);
+        }
+        for (std::size_t i = whole; i < n; i += F::size) {
+            std::size_t const count = n - i < F::size ? n - i : F::size;
+            T rest[F::size] = {};
+            copy_elements(rest, from[0] + i, count);
+            F sum = F::load(rest);
+            for (int rank = 1; rank < ranks; ++rank) {
+                copy_elements(rest, from[rank] + i, count);
+                sum = F::add(sum, F::load(rest));
+            }
+            sum.with_canonical_nan().store(rest);
+            copy_elements(to + i, rest, count);
+        }
+    }
+};
+
+} // namespace zero::host::detail

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "detail/cast_loops.hpp"
+#include "detail/inspect_loop.hpp"
+#include "detail/sum_loop.hpp"
+#include "detail/update_loop.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+/// The loops of the host backend. All of them run at once in the calling thread, accept any number of elements and any alignment, and give the
+/// same bits with every instruction set and compiler. Arithmetic is in float; a result is rounded once to its storage type. A NaN that
+/// arithmetic gives is always the quiet one with the bits 0x7fc00000; subnormal numbers are ordinary numbers.
+namespace zero::host {
+
+/// @brief out[i] = To(float(in[i]) * factor). A factor of 1 multiplies nothing: the values are only converted, or copied.
+///
+/// `out` may be `in` itself if the types are the same; otherwise the ranges must not overlap.
+template <StorageType To, StorageType From>
+void convert(To* out, From const* in, std::size_t n, float factor) noexcept {
+    if (factor != 1.0F) {
+        detail::run(detail::ConvertLoop<To, From, true>{out, in, n, factor});
+    } else if constexpr (std::is_same_v<To, From>) {
+        if (n != 0 && out != in) {
+            std::memcpy(out, in, n * sizeof(To));
+        }
+    } else {
+        detail::run(detail::ConvertLoop<To, From, false>{out, in, n, factor});
+    }
+}
+
+/// @brief sum[i] = To(float(sum[i]) + float(in[i])).
+template <StorageType To, StorageType From>
+void accumulate(To* sum, From const* in, std::size_t n) noexcept {
+    detail::run(detail::AccumulateLoop<To, From>{sum, in, n});
+}
+
+/// @brief out[i] = T(((x0 + x1) + x2) + ...), where xr = float(peers[r][i]): in rank order, rounded to the storage type once, at the end.
+///
+/// @param world at least 1; the sum over one rank is a copy.
+/// `out` may be one of the peers.
+template <StorageType T>
+void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept {
+    if (world == 1) {
+        convert(out, peers[0], n, 1.0F);
+    } else {
+        detail::run(detail::SumRanksLoop<T>{out, peers, world, n});
+    }
+}
+
+/// @brief Adds the values to `result`: leaves begin at `values[0]` and at every 64th element after it, the last one may be short.
+///
+/// @param first_index the index of `values[0]` in what `result` counts, for `first_non_finite`.
+template <StorageType T>
+void inspect(T const* values, std::size_t n, std::int64_t first_index, ops::Inspection& result) noexcept {
+    detail::run(detail::InspectLoop<T>{values, n, first_index, &result});
+}
+
+/// @brief One step of `Optimizer` over n elements, in one pass.
+///
+/// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and the states; then the master weight
+/// becomes M(result) and, unless `parameter` is null, the parameter becomes P(result): each is rounded once, from the same float.
+/// @param parameter null if the parameter is its own master; then P must be M.
+template <class Optimizer, StorageType A, StorageType M, StorageType P>
+void update(A const* gradient, M* master, P* parameter, std::array<float*, Optimizer::states> const& states, std::size_t n, float factor,
+            typename Optimizer::Hyper const& hyper) noexcept {
+    if (parameter == nullptr) {
+        if constexpr (std::is_same_v<M, P>) {
+            detail::run(detail::UpdateLoop<Optimizer, A, M, P, false>{gradient, master, nullptr, states, n, factor, hyper});
+        }
+    } else {
+        detail::run(detail::UpdateLoop<Optimizer, A, M, P, true>{gradient, master, parameter, states, n, factor, hyper});
+    }
+}
+
+} // namespace zero::host

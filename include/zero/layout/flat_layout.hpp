@@ -1,0 +1,186 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "parameter_spec.hpp"
+#include "partitioner.hpp"
+#include "range.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero {
+
+/// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter; adopted blocks are cut anywhere.
+struct Piece {
+    std::size_t parameter = 0;
+    std::size_t parameter_begin = 0; ///< first element, counted inside the parameter
+    std::size_t bucket_begin = 0;    ///< first element, counted inside the bucket
+    std::size_t elements = 0;
+};
+
+/// @brief How a bucket is laid out, before the layout indexes it: what the functions in `make_layout.hpp` produce.
+struct BucketPlan {
+    std::vector<Piece> pieces;        ///< sorted by bucket_begin, disjoint
+    std::vector<std::size_t> cuts;    ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
+    bool trainable = true;
+    bool is_staged = false;           ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
+    std::size_t block_begin = 0;      ///< where it lies in an adopted block, when it is not staged
+};
+
+/// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
+/// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
+///
+/// Buckets are numbered in gradient-ready order (reverse registration order); those of frozen parameters come last.
+class FlatLayout {
+public:
+    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets)
+        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)) {
+        index_parameters();
+        index_buckets();
+    }
+
+    [[nodiscard]] std::size_t world() const noexcept { return _world; }
+
+    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return _parameters; }
+    [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const { return _parameters[index]; }
+
+    /// @brief Number of the parameter's first element when all parameters are counted through in registration order.
+    [[nodiscard]] std::size_t first_element(std::size_t parameter) const { return _first_element[parameter]; }
+
+    /// @brief Which buckets hold the parameter, in ascending order.
+    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return _parameter_buckets[parameter]; }
+
+    [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
+    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return _unit_parameters[unit]; }
+    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return _unit_buckets[unit]; }
+
+    [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
+    [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
+    [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
+    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return _buckets[bucket].pieces; }
+    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return _buckets[bucket].cuts; }
+
+    /// @brief Elements of a bucket with its padding.
+    [[nodiscard]] std::size_t elements(std::size_t bucket) const { return _buckets[bucket].cuts.back(); }
+
+    [[nodiscard]] Range extent(std::size_t bucket, std::size_t rank) const {
+        auto const& cuts = _buckets[bucket].cuts;
+        return {cuts[rank], cuts[rank + 1]};
+    }
+
+    /// @brief All elements in buckets, padding included: P' of the formulas.
+    [[nodiscard]] std::size_t padded_elements() const noexcept { return _bucket_begin.back(); }
+
+    /// @brief Where a bucket starts in a buffer that holds all of them one after the other.
+    [[nodiscard]] std::size_t bucket_begin(std::size_t bucket) const { return _bucket_begin[bucket]; }
+
+    /// @brief The parts of parameters inside `extent` of a bucket, as pieces: `visit(Piece)` for each, in ascending order. No padding.
+    template <class Visitor>
+    void for_slices(std::size_t bucket, Range extent, Visitor&& visit) const {
+        for (Piece const& piece : _buckets[bucket].pieces) {
+            Range const common = intersection({piece.bucket_begin, piece.bucket_begin + piece.elements}, extent);
+            if (!common.is_empty()) {
+                visit(Piece{piece.parameter, piece.parameter_begin + (common.begin - piece.bucket_begin), common.begin, common.size()});
+            }
+        }
+    }
+
+    /// @brief Elements of parameters, without padding, inside `extent` of a bucket.
+    [[nodiscard]] std::size_t content(std::size_t bucket, Range extent) const {
+        std::size_t sum = 0;
+        for_slices(bucket, extent, [&](Piece const& slice) { sum += slice.elements; });
+        return sum;
+    }
+
+    /// @brief A hash over everything that must agree between ranks.
+    [[nodiscard]] std::uint64_t hash() const {
+        std::uint64_t state = mix(seed, _world);
+        for (std::size_t index = 0; index < _parameters.size(); ++index) {
+            state = mix(state, parameter_hash(index));
+        }
+        for (auto const& bucket : _buckets) {
+            for (std::size_t const cut : bucket.cuts) {
+                state = mix(state, cut);
+            }
+            for (Piece const& piece : bucket.pieces) {
+                state = mix(mix(mix(state, piece.parameter), piece.parameter_begin), piece.bucket_begin);
+            }
+        }
+        return state;
+    }
+
+    /// @brief A hash of one parameter: name, size, units, group, trainability.
+    [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
+        ParameterSpec const& spec = _parameters[index];
+        std::uint64_t state = mix(mix(mix(seed, spec.elements), spec.group), spec.trainable ? 1 : 0);
+        for (char const letter : spec.name) {
+            state = mix(state, static_cast<unsigned char>(letter));
+        }
+        for (std::size_t const unit : spec.units) {
+            state = mix(state, unit);
+        }
+        return state;
+    }
+
+private:
+    static constexpr std::uint64_t seed = 0x9e3779b97f4a7c15U;
+
+    static constexpr std::uint64_t mix(std::uint64_t state, std::uint64_t value) noexcept {
+        state ^= value + seed + (state << 6U) + (state >> 2U);
+        state *= 0xff51afd7ed558ccdU;
+        return state ^ (state >> 32U);
+    }
+
+    void index_parameters() {
+        std::size_t next = 0;
+        for (std::size_t index = 0; index < _parameters.size(); ++index) {
+            _first_element.push_back(next);
+            next += _parameters[index].elements;
+            for (std::size_t const unit : _parameters[index].units) {
+                if (unit >= _unit_parameters.size()) {
+                    _unit_parameters.resize(unit + 1);
+                }
+                _unit_parameters[unit].push_back(index);
+            }
+        }
+        _parameter_buckets.resize(_parameters.size());
+        _unit_buckets.resize(_unit_parameters.size());
+    }
+
+    void index_buckets() {
+        _bucket_begin.push_back(0);
+        for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
+            _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));
+            _trainable_buckets += _buckets[bucket].trainable ? 1 : 0;
+            for (Piece const& piece : _buckets[bucket].pieces) {
+                append_once(_parameter_buckets[piece.parameter], bucket);
+                for (std::size_t const unit : _parameters[piece.parameter].units) {
+                    append_once(_unit_buckets[unit], bucket);
+                }
+            }
+        }
+    }
+
+    static void append_once(std::vector<std::size_t>& list, std::size_t value) {
+        if (list.empty() || list.back() != value) {
+            list.push_back(value);
+        }
+    }
+
+    std::size_t _world;
+    std::vector<ParameterSpec> _parameters;
+    std::vector<BucketPlan> _buckets;
+    std::vector<std::size_t> _first_element;
+    std::vector<std::size_t> _bucket_begin;
+    std::vector<std::vector<std::size_t>> _parameter_buckets;
+    std::vector<std::vector<std::size_t>> _unit_parameters;
+    std::vector<std::vector<std::size_t>> _unit_buckets;
+    std::size_t _trainable_buckets = 0;
+};
+
+} // namespace zero

@@ -1,0 +1,153 @@
+#pragma once
+
+#include "bucketer.hpp"
+#include "flat_layout.hpp"
+#include "partitioner.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero {
+
+struct LayoutOptions {
+    std::size_t world = 1;
+    std::size_t element_bytes = 4;  ///< of the parameter type; a bucketer's cap is in bytes
+    bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
+};
+
+/// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
+inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
+    if (options.world == 0) {
+        throw InvalidArgument("zero: world is 0; a layout needs at least one rank.");
+    }
+    std::vector<std::pair<std::string const*, std::size_t>> names;
+    std::size_t total = 0;
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        ParameterSpec const& spec = parameters[index];
+        if (spec.name.empty()) {
+            throw InvalidArgument("zero: parameter number " + std::to_string(index) + " has no name; give each a unique one.");
+        }
+        if (spec.units.empty()) {
+            throw InvalidArgument("zero: parameter '" + spec.name + "' lists no unit; name the units that use it, in order of use.");
+        }
+        for (std::size_t const unit : spec.units) {
+            if (std::count(spec.units.begin(), spec.units.end(), unit) != 1) {
+                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit) + " twice; list it once.");
+            }
+            if (unit > parameters.size() * 16 + 4096) {
+                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit)
+                                      + "; units are numbered from 0 in order of use, without large gaps.");
+            }
+        }
+        if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
+            throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
+        }
+        total += spec.elements;
+        names.emplace_back(&spec.name, index);
+    }
+    std::sort(names.begin(), names.end(), [](auto const& a, auto const& b) { return *a.first < *b.first; });
+    auto const twice = std::adjacent_find(names.begin(), names.end(), [](auto const& a, auto const& b) { return *a.first == *b.first; });
+    if (twice != names.end()) {
+        throw InvalidArgument("zero: two parameters are named '" + *twice->first + "'; names are unique. For a tied parameter register it once and list all its units.");
+    }
+}
+
+namespace detail {
+
+/// @brief Cuts a run of parameters (indices in gradient-ready order) into buckets: `visit(group)` for each.
+template <class Bucketer, class Visitor>
+void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t const> run, typename Bucketer::Options const& bucketing,
+                std::size_t element_bytes, Visitor&& visit) {
+    std::vector<BucketItem> items;
+    for (std::size_t const index : run) {
+        items.push_back({round_up(parameters[index].elements, granularity), parameters[index].units.front()});
+    }
+    for (std::size_t begin = 0; begin < run.size();) {
+        std::size_t const taken = Bucketer::take(std::span<BucketItem const>(items).subspan(begin), bucketing, element_bytes);
+        visit(run.subspan(begin, taken));
+        begin += taken;
+    }
+}
+
+/// @brief Splits parameters in gradient-ready order into the runs that a bucket may be made of: a tied parameter alone, and inside
+/// one unit if asked for.
+template <class Visitor>
+void for_runs(std::span<ParameterSpec const> parameters, std::span<std::size_t const> order, bool inside_units, Visitor&& visit) {
+    for (std::size_t begin = 0; begin < order.size();) {
+        auto const& first = parameters[order[begin]];
+        std::size_t end = begin + 1;
+        while (first.units.size() == 1 && end < order.size() && parameters[order[end]].units.size() == 1
+               && (!inside_units || parameters[order[end]].units == first.units)) {
+            ++end;
+        }
+        visit(order.subspan(begin, end - begin));
+        begin = end;
+    }
+}
+
+/// @brief Lets the partitioner place the pieces of one bucket.
+template <class Partitioner>
+BucketPlan place(std::vector<Piece> pieces, std::size_t world, std::size_t& turn) {
+    std::vector<PartitionItem> items;
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+        items.push_back({index, pieces[index].elements, 0});
+    }
+    BucketPlan bucket;
+    bucket.cuts.resize(world + 1);
+    Partitioner::partition(items, turn, bucket.cuts);
+    for (PartitionItem const& item : items) {
+        bucket.pieces.push_back(pieces[item.index]);
+        bucket.pieces.back().bucket_begin = item.offset;
+    }
+    return bucket;
+}
+
+/// @brief The indices of the trainable or the frozen parameters in gradient-ready order, which is reverse registration order.
+inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, bool trainable) {
+    std::vector<std::size_t> order;
+    for (std::size_t index = parameters.size(); index-- > 0;) {
+        if (parameters[index].trainable == trainable) {
+            order.push_back(index);
+        }
+    }
+    return order;
+}
+
+/// @brief Buckets of whole parameters for everything that is trainable, or for everything that is frozen.
+template <class Partitioner, class Bucketer>
+void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable, LayoutOptions const& options,
+                    typename Bucketer::Options const& bucketing, std::size_t& turn) {
+    std::vector<std::size_t> const order = ready_order(parameters, trainable);
+    for_runs(parameters, order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
+        for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> group) {
+            std::vector<Piece> pieces;
+            for (std::size_t const index : group) {
+                pieces.push_back({index, 0, 0, parameters[index].elements});
+            }
+            buckets.push_back(place<Partitioner>(std::move(pieces), options.world, turn));
+            buckets.back().trainable = trainable;
+        });
+    });
+}
+
+} // namespace detail
+
+/// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the caller's memory.
+/// @throws InvalidArgument, see `validate`.
+template <class Partitioner, class Bucketer>
+FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options const& bucketing = {}) {
+    validate(parameters, options);
+    Bucketer::validate(bucketing);
+    std::vector<BucketPlan> buckets;
+    std::size_t turn = 0;
+    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, true, options, bucketing, turn);
+    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, false, options, bucketing, turn);
+    return {std::move(parameters), options.world, std::move(buckets)};
+}
+
+} // namespace zero

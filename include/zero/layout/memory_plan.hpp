@@ -1,0 +1,146 @@
+#pragma once
+
+#include "../core/memory_resource.hpp"
+#include "flat_layout.hpp"
+#include "lease_count.hpp"
+#include "placement.hpp"
+
+#include <array>
+#include <cstddef>
+
+namespace zero {
+
+/// @brief Whose memory holds the parameters.
+enum class Storage : std::uint8_t {
+    owned,    ///< the engine's; it hands out pointers
+    adopted,  ///< one contiguous block of the caller's, communicated in place (stages 0 to 2)
+    scattered ///< tensors anywhere in the caller's memory, copied after the all-gather (stages 0 to 2)
+};
+
+/// @brief Bytes of one kind of buffer on one rank.
+struct MemoryRow {
+    std::size_t content_bytes = 0; ///< elements of parameters, or leases as a whole
+    std::size_t padding_bytes = 0; ///< what alignment adds
+    bool is_callers = false;       ///< the caller's memory, not allocated by the engine
+
+    [[nodiscard]] constexpr std::size_t bytes() const noexcept { return content_bytes + padding_bytes; }
+    friend constexpr bool operator==(MemoryRow, MemoryRow) = default;
+};
+
+/// @brief Elements of a layout as one rank sees them: all that the memory formulas depend on.
+struct LayoutTotals {
+    std::size_t all_content = 0;        ///< parameters, frozen ones included
+    std::size_t all_padded = 0;
+    std::size_t trainable_content = 0;
+    std::size_t trainable_padded = 0;
+    std::size_t own_content = 0;        ///< this rank's extents of all buckets
+    std::size_t own_padded = 0;
+    std::size_t own_trainable_content = 0;
+    std::size_t own_trainable_padded = 0;
+    std::size_t largest_trainable_bucket = 0;
+    std::size_t largest_gathered_bucket = 0; ///< stage 3: of all; else: of the staged ones
+    std::size_t gradient_leases = 0;
+    std::size_t parameter_leases = 0;
+};
+
+/// @brief Bytes per element of each state, as the policies choose them.
+struct ElementSizes {
+    std::size_t parameter = 4;
+    std::size_t gradient = 4;
+    std::size_t communication = 4;
+    std::size_t accumulation = 4;
+    std::size_t master = 0;          ///< 0: the parameter is its own master
+    std::size_t optimizer_state = 8; ///< of all moments together
+};
+
+/// @brief Bytes per rank of every buffer, known before anything is allocated. What an allocator hands out equals it.
+struct MemoryPlan {
+    std::array<MemoryRow, buffer_kinds> rows{};
+
+    [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept { return rows[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] constexpr MemoryRow const& operator[](BufferKind kind) const noexcept { return rows[static_cast<std::size_t>(kind)]; }
+
+    /// @brief What the engine allocates.
+    [[nodiscard]] constexpr std::size_t engine_bytes() const noexcept {
+        std::size_t sum = 0;
+        for (auto const& row : rows) {
+            sum += row.is_callers ? 0 : row.bytes();
+        }
+        return sum;
+    }
+
+    /// @brief The model states of the ZeRO paper: parameters, gradients, master weights and moments, without leases and padding.
+    [[nodiscard]] constexpr std::size_t model_state_bytes() const noexcept {
+        return (*this)[BufferKind::parameters].content_bytes + (*this)[BufferKind::gradients].content_bytes
+             + (*this)[BufferKind::master_weights].content_bytes + (*this)[BufferKind::optimizer_state].content_bytes;
+    }
+};
+
+/// @brief The memory formulas (ZeRO, figure 1, with every buffer named).
+/// @param has_wire the gradients are converted before they are sent, which takes one bucket of the communication type
+/// @param control_bytes scalars of a step
+constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals, ElementSizes const& sizes, Storage storage, bool has_wire,
+                                 std::size_t control_bytes) noexcept {
+    auto const held = [](std::size_t content, std::size_t padded, std::size_t bytes) {
+        return MemoryRow{content * bytes, (padded - content) * bytes, false};
+    };
+    auto const trainable = [&](Placement placement, std::size_t bytes) {
+        return placement == Placement::replicated ? held(totals.trainable_content, totals.trainable_padded, bytes)
+                                                  : held(totals.own_trainable_content, totals.own_trainable_padded, bytes);
+    };
+    MemoryPlan plan;
+    if (storage != Storage::owned) {
+        plan[BufferKind::parameters] = {totals.all_content * sizes.parameter, 0, true};
+    } else if (row.parameters == Placement::replicated) {
+        plan[BufferKind::parameters] = held(totals.all_content, totals.all_padded, sizes.parameter);
+    } else {
+        plan[BufferKind::parameters] = held(totals.own_content, totals.own_padded, sizes.parameter);
+    }
+    plan[BufferKind::gradients] = trainable(row.accumulation_buffer, sizes.accumulation);
+    plan[BufferKind::master_weights] = trainable(row.optimizer_state, sizes.master);
+    plan[BufferKind::optimizer_state] = trainable(row.optimizer_state, sizes.optimizer_state);
+    plan[BufferKind::gradient_leases] = {totals.gradient_leases * totals.largest_trainable_bucket * sizes.gradient, 0, false};
+    plan[BufferKind::parameter_leases] = {totals.parameter_leases * totals.largest_gathered_bucket * sizes.parameter, 0, false};
+    plan[BufferKind::wire] = {has_wire ? totals.largest_trainable_bucket * sizes.communication : 0, 0, false};
+    plan[BufferKind::control] = {control_bytes, 0, false};
+    return plan;
+}
+
+/// @brief Counts a layout for one rank. O(pieces).
+/// @param extra_leases added to each pool that is used
+inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases) {
+    LayoutTotals totals;
+    bool const is_gathered = row.parameters == Placement::sharded;
+    for (auto const& spec : layout.parameters()) {
+        totals.all_content += spec.elements;
+    }
+    totals.all_padded = layout.padded_elements();
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        Range const own = layout.extent(bucket, rank);
+        std::size_t const own_content = layout.content(bucket, own);
+        totals.own_content += own_content;
+        totals.own_padded += own.size();
+        if (layout.bucket(bucket).trainable) {
+            totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
+            totals.trainable_padded += layout.elements(bucket);
+            totals.own_trainable_content += own_content;
+            totals.own_trainable_padded += own.size();
+        }
+        bool const is_copied = is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;
+        if (is_copied) {
+            totals.largest_gathered_bucket = std::max(totals.largest_gathered_bucket, layout.elements(bucket));
+        }
+    }
+    totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets());
+    if (totals.largest_trainable_bucket != 0) {
+        totals.gradient_leases = most_open_buckets(layout, !is_gathered) + 1 + extra_leases;
+    }
+    if (is_gathered) {
+        totals.parameter_leases = 2 * most_buckets_of_a_unit(layout) + extra_leases;
+    } else if (totals.largest_gathered_bucket != 0 && row.reduced_gradients == Placement::sharded) {
+        totals.parameter_leases = 1;
+    }
+    return totals;
+}
+
+} // namespace zero

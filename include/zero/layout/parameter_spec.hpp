@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace zero {
+
+/// @brief What the geometry has to know of one parameter; the same on every rank.
+struct ParameterSpec {
+    std::string name;                    ///< unique
+    std::size_t elements = 0;            ///< any number, 0 included
+    std::vector<std::size_t> units{0};   ///< who uses it, numbered in order of use from 0; several for a tied parameter
+    std::size_t group = 0;               ///< parameter group: shares hyper-parameters
+    bool trainable = true;
+};
+
+} // namespace zero

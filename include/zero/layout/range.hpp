@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace zero {
+
+/// @brief Elements [begin, end).
+struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+
+    [[nodiscard]] constexpr std::size_t size() const noexcept { return end - begin; }
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return begin == end; }
+    friend constexpr bool operator==(Range, Range) = default;
+};
+
+/// @brief The common part; empty (begin == end) when there is none.
+constexpr Range intersection(Range a, Range b) noexcept {
+    std::size_t const begin = std::max(a.begin, b.begin);
+    return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept { return (value + multiple - 1) / multiple * multiple; }
+constexpr std::size_t round_down(std::size_t value, std::size_t multiple) noexcept { return value / multiple * multiple; }
+
+} // namespace zero

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "host_device.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace zero::ops {
+
+/// @brief Elements whose squares are summed in one fixed order before they enter the exact sum.
+inline constexpr std::size_t leaf_elements = 64;
+
+/// @brief What one pass over gradients finds: the sum of squares, exact over leaves, and how many elements are not finite.
+///
+/// A *leaf* is up to 64 consecutive elements of one parameter (a short one ends in zeros). Its sum of squares is formed in double: lane k,
+/// k = 0 .. 7, adds the squares of elements k, k + 8, k + 16, ... in this order (a square of two floats is exact in double), and the lanes
+/// add up as ((l0 + l4) + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add nothing.
+///
+/// Leaf sums are then added as integers, without rounding: so the result depends neither on the order of leaves nor on the rank that
+/// holds them. A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than 2^262 = 64 * (2^128)^2.
+/// Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; one more takes the spill of the widest write.
+///
+/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34 leaves, and as many cut ones may come on top:
+/// 2^35 * 2^28 = 2^63, and the digits stay below it. So the digits of all ranks can be added by a plain integer sum.
+struct Inspection {
+    static constexpr int digit_bits = 28;
+    static constexpr std::size_t digits = 21;
+    static constexpr std::size_t count = digits + 1;                                          ///< length of `sums`
+    static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();            ///< `first_non_finite` when all are finite
+
+    std::int64_t sums[count] = {};        ///< the digits, lowest first, then the number of non-finite elements; added up over ranks
+    std::int64_t first_non_finite = none; ///< smallest index of a non-finite element; the minimum is taken over ranks
+
+    ZERO_HOST_DEVICE void clear() noexcept {
+        for (auto& sum : sums) {
+            sum = 0;
+        }
+        first_non_finite = none;
+    }
+
+    /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a multiple of 2^-298 below 2^262.
+    ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
+        constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
+        auto const bits = std::bit_cast<std::uint64_t>(leaf);
+        if (bits == 0) {
+            return;
+        }
+        // The value is mantissa * 2^(exponent - 1075), and its lowest set bit is at or above 2^-298: move trailing zeros out where the
+        // mantissa would reach below the grid.
+        int const exponent = static_cast<int>(bits >> 52U);
+        std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52U) - 1)) | (std::uint64_t{1} << 52U);
+        int position = exponent - (1075 - 298);
+        if (position < 0) {
+            mantissa >>= static_cast<unsigned>(-position);
+            position = 0;
+        }
+        auto const digit = static_cast<unsigned>(position) / digit_bits;
+        auto const shift = static_cast<unsigned>(position) % digit_bits;
+        std::uint64_t const low = (mantissa & digit_mask) << shift;
+        std::uint64_t const high = ((mantissa >> digit_bits) << shift) + (low >> digit_bits);
+        sums[digit] += static_cast<std::int64_t>(low & digit_mask);
+        sums[digit + 1] += static_cast<std::int64_t>(high & digit_mask);
+        sums[digit + 2] += static_cast<std::int64_t>(high >> digit_bits);
+    }
+
+    ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {
+        ++sums[digits];
+        first_non_finite = index < first_non_finite ? index : first_non_finite;
+    }
+
+    /// @brief Adds what another range or rank found: the same as the sum of `sums` and the minimum of `first_non_finite`.
+    ZERO_HOST_DEVICE void merge(Inspection const& other) noexcept {
+        for (std::size_t i = 0; i < count; ++i) {
+            sums[i] += other.sums[i];
+        }
+        first_non_finite = other.first_non_finite < first_non_finite ? other.first_non_finite : first_non_finite;
+    }
+
+    [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept { return sums[digits]; }
+
+    /// @brief The sum of squares of the finite elements; it depends only on the exact sum of the leaves, relative error below 2^-52.
+    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept {
+        constexpr std::int64_t base = std::int64_t{1} << digit_bits;
+        double value = 0.0;
+        std::int64_t carry = 0;
+        for (std::size_t i = 0; i < digits; ++i) {
+            std::int64_t digit = sums[i] + carry;
+            carry = 0;
+            if (i + 1 < digits) { // canonical digits: the same exact sum gives the same ones, however it came about
+                carry = digit / base;
+                digit %= base;
+            }
+            value = value * 0x1.0p-28 + static_cast<double>(digit); // the product is exact, so a contraction changes nothing
+        }
+        return value * 0x1.0p262; // the last digit counts multiples of 2^(28 * 20 - 298)
+    }
+};
+
+static_assert(std::is_trivially_copyable_v<Inspection> && std::is_standard_layout_v<Inspection>);
+
+} // namespace zero::ops

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../core/float16.hpp"
+#include "../core/policy_category.hpp"
+#include "../layout/placement.hpp"
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+namespace zero {
+
+/// @brief What the gradients of ranks and micro-steps are combined to.
+enum class ReductionKind : std::uint8_t { mean, sum };
+
+struct GradientReductionOptions {
+    ReductionKind kind = ReductionKind::mean;
+    std::optional<ReductionSchedule> schedule; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
+    std::optional<float> predivide;            ///< a power of two; default: near sqrt(W) for a float16 wire, otherwise 1
+};
+
+/// @brief The types that gradients pass through. `void` stands for the default.
+/// @tparam Gradient      what the backward pass writes; default: the parameter type
+/// @tparam Communication what is sent; default: the gradient type
+/// @tparam Accumulation  what micro-steps are added in; default: float
+///
+/// A sum over ranks is formed in float in rank order and rounded once to the communication type, in every stage. Averages are formed by
+/// one factor at the end, never on the wire.
+template <class Gradient = void, class Communication = void, class Accumulation = void>
+struct GradientReduction {
+    using policy_category = GradientReductionCategory;
+    using Options = GradientReductionOptions;
+    template <class Parameter>
+    using GradientType = std::conditional_t<std::is_void_v<Gradient>, Parameter, Gradient>;
+    template <class Parameter>
+    using CommunicationType = std::conditional_t<std::is_void_v<Communication>, GradientType<Parameter>, Communication>;
+    template <class Parameter>
+    using AccumulationType = std::conditional_t<std::is_void_v<Accumulation>, float, Accumulation>;
+};
+
+/// @brief A policy that names the three types of a gradient's way and has the options above.
+template <class P>
+concept GradientReductionPolicy = std::same_as<typename P::policy_category, GradientReductionCategory>
+                               && std::same_as<typename P::Options, GradientReductionOptions>
+                               && StorageType<typename P::template GradientType<float>> && StorageType<typename P::template CommunicationType<float>>
+                               && StorageType<typename P::template AccumulationType<float>>;
+
+/// @brief Reports each reason why `P` is not a `GradientReductionPolicy` as one error.
+template <class P>
+consteval bool diagnose_gradient_reduction() {
+    static_assert(requires { requires std::same_as<typename P::Options, GradientReductionOptions>; },
+                  "zero: a GradientReduction policy needs 'using Options = zero::GradientReductionOptions'.");
+    static_assert(requires {
+        requires StorageType<typename P::template GradientType<float>>;
+        requires StorageType<typename P::template CommunicationType<float>>;
+        requires StorageType<typename P::template AccumulationType<float>>;
+    }, "zero: gradient, communication and accumulation types are float, zero::bfloat16 or zero::float16 (void: the default).");
+    return GradientReductionPolicy<P>;
+}
+
+/// @brief What a payload is divided by before it is sent, so that a sum over W ranks stays in the range of its type.
+/// @throws InvalidArgument when the option is not a positive power of two.
+template <StorageType Communication>
+float predivide_factor(GradientReductionOptions const& options, std::size_t world) {
+    if (options.predivide) {
+        int exponent = 0;
+        float const divisor = *options.predivide;
+        if (!(divisor > 0.0F) || !std::isfinite(divisor) || std::frexp(divisor, &exponent) != 0.5F) {
+            throw InvalidArgument("zero: predivide is " + std::to_string(divisor) + "; it has to be a positive power of two, which divides without rounding.");
+        }
+        return divisor;
+    }
+    float divisor = 1.0F;
+    if constexpr (std::is_same_v<Communication, float16>) {
+        while (static_cast<std::size_t>(divisor * divisor) * 2 < world) {
+            divisor *= 2.0F;
+        }
+    }
+    return divisor;
+}
+
+} // namespace zero

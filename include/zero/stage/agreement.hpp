@@ -1,0 +1,90 @@
+#pragma once
+
+#include "../comm/communicator.hpp"
+#include "../core/buffer.hpp"
+#include "../core/error.hpp"
+#include "../layout/flat_layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief Gathers `count` values of every rank on the host. Collective, waits.
+template <class T, class Communicator>
+std::vector<T> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory, std::vector<T> const& values,
+                              char const* what) {
+    using Backend = typename Communicator::Backend;
+    auto const world = static_cast<std::size_t>(communicator.size());
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    std::vector<std::size_t> cuts;
+    for (std::size_t peer = 0; peer <= world; ++peer) {
+        cuts.push_back(peer * values.size());
+    }
+    Buffer<T> all(memory, world * values.size(), BufferKind::control);
+    T* const own = all.data() + cuts[rank];
+    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(T));
+    communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
+    std::vector<T> gathered(all.size());
+    Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
+    Backend::synchronize(Backend::record(queue));
+    return gathered;
+}
+
+inline std::string describe(FlatLayout const& layout, std::size_t index) {
+    if (index >= layout.parameters().size()) {
+        return "nothing (it has " + std::to_string(layout.parameters().size()) + " parameters)";
+    }
+    auto const& spec = layout.parameter(index);
+    std::string units;
+    for (std::size_t const unit : spec.units) {
+        units += (units.empty() ? "" : ",") + std::to_string(unit);
+    }
+    return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements, units " + units.substr(0, 40) + ", group "
+         + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
+}
+
+/// @brief Compares the layouts of all ranks; names the first parameter that differs, and both sides. Collective.
+/// @throws LayoutMismatch on every rank
+template <class Communicator>
+void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Communicator& communicator, typename Communicator::Backend::Queue queue,
+                       MemoryResource& memory) {
+    std::vector<std::uint64_t> const own{layout.hash(), options_hash, layout.parameters().size()};
+    auto const heads = gather_on_host<std::uint64_t>(communicator, queue, memory, own, "layout hash");
+    std::size_t other = 0;
+    std::size_t most = 0;
+    for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
+        bool const differs = heads[rank * 3] != heads[0] || heads[rank * 3 + 1] != heads[1] || heads[rank * 3 + 2] != heads[2];
+        other = other == 0 && differs ? rank : other;
+        most = std::max(most, static_cast<std::size_t>(heads[rank * 3 + 2]));
+    }
+    if (other == 0) {
+        return;
+    }
+    std::vector<std::uint64_t> hashes(most, 0);
+    for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
+        hashes[index] = layout.parameter_hash(index);
+    }
+    auto const all = gather_on_host<std::uint64_t>(communicator, queue, memory, hashes, "parameter hashes");
+    std::size_t first = 0;
+    while (first < most && all[first] == all[other * most + first]) {
+        ++first;
+    }
+    if (first == most) {
+        throw LayoutMismatch("zero: rank 0 and rank " + std::to_string(other)
+                             + " registered the same parameters but chose different bucket sizes, schedules or other options; give all ranks the same.");
+    }
+    std::string text = describe(layout, first);
+    std::vector<char> padded(256, '\0');
+    std::copy_n(text.begin(), std::min(text.size(), padded.size() - 1), padded.begin());
+    auto const texts = gather_on_host<char>(communicator, queue, memory, padded, "parameter names");
+    throw LayoutMismatch("zero: the ranks registered different models; parameter number " + std::to_string(first) + " is "
+                         + std::string(texts.data()) + " on rank 0 and " + std::string(texts.data() + other * padded.size()) + " on rank "
+                         + std::to_string(other) + "; register the same parameters in the same order on every rank.");
+}
+
+} // namespace zero::detail

@@ -1,0 +1,659 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../layout/adopted_layout.hpp"
+#include "../layout/make_layout.hpp"
+#include "agreement.hpp"
+#include "config.hpp"
+#include "gradient_reducer.hpp"
+#include "handles.hpp"
+#include "optimizer_shard.hpp"
+#include "options.hpp"
+#include "parameter_store.hpp"
+#include "step_state.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero {
+
+/// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
+template <class Config>
+struct OwnedSlice {
+    std::size_t parameter = 0;
+    std::size_t begin = 0; ///< first element, counted inside the parameter
+    std::span<typename Config::Parameter> values;
+    std::span<typename Config::Master> master;
+    std::array<std::span<float>, Config::Optimizer::states> states;
+};
+
+namespace detail {
+
+/// @brief The one engine behind every stage: the protocol, its checks, and the order of the pipeline.
+///
+/// Everything that touches gradients after the backward pass, or writes parameters, runs on the communication queue in the order in which
+/// it was enqueued; the fences are between that queue and the caller's.
+template <class Config>
+class Engine {
+public:
+    using ParameterType = typename Config::Parameter;
+    using GradientType = typename Config::Gradient;
+    using Communicator = typename Config::Communicator;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+    using Registration = zero::Parameter<ParameterType, GradientType>;
+    using Options = StageOptions<Config>;
+    using Slice = OwnedSlice<Config>;
+    static constexpr int stage = Config::stage;
+
+    /// @brief Builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits for its end.
+    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
+    Engine(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
+        : _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(checked(options, parameters)),
+          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(make(parameters, options, communicator)),
+          _row(stage_row(stage, schedule_of(options))), _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
+          _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
+          _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)), _compute(options.compute_queue),
+          _group_count(count_groups(parameters, options)), _state(*_memory, 1, BufferKind::control), _groups(*_memory, _group_count, BufferKind::control),
+          _store(_layout, communicator, _queue, parameters, options, _totals, *_memory),
+          _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(options), options, _totals, *_memory),
+          _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain{_queue} {
+        set_initial_state();
+        guarded([&] {
+            require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
+            _store.broadcast_initial(parameters);
+            _shard.copy_parameters_to_master();
+            Backend::synchronize(Backend::record(_queue));
+        });
+    }
+
+    Engine(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
+        : Engine(communicator, std::span<Registration const>(parameters), options) {}
+
+    Engine(Engine const&) = delete;
+    Engine& operator=(Engine const&) = delete;
+
+    /// @brief Waits for what was enqueued. Inside a step it first releases the other ranks, which would wait for this one.
+    ~Engine() {
+        if (_phase == Phase::in_step || _phase == Phase::in_micro_step) {
+            _communicator->abort("rank " + std::to_string(_rank) + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
+        }
+    }
+
+    /// @name The call protocol, the same for every stage
+    /// @{
+
+    /// @brief Starts a step: the loss scale that its gradients are unscaled with is the one of now.
+    void begin_step() {
+        require(_phase == Phase::idle, "begin_step() inside a step; call step() or cancel_step() first");
+        guarded([&] {
+            Backend::wait(_queue, Backend::record(_compute), Fence::loss_scale_read);
+            Backend::run(_queue, [state = _state.data()] { state->captured_scale = state->scaler.scale; });
+            _captured = Backend::record(_queue);
+            Backend::wait(_compute, _captured, Fence::loss_scale_captured);
+        });
+        _reducer.begin_step();
+        _micro_steps = 0;
+        _is_announced = false;
+        _phase = Phase::in_step;
+    }
+
+    /// @brief Starts a micro-step. `is_last` announces the last one of the step, so that its reduction can overlap with the backward pass.
+    void begin_micro_step(bool is_last = false) {
+        require(_phase == Phase::in_step, "begin_micro_step() outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
+        require(!_is_announced, "begin_micro_step() after the micro-step that was announced as the last; call step()");
+        _reducer.begin_micro_step(is_last);
+        _store.restart_trace();
+        _is_announced = is_last;
+        ++_micro_step_serial;
+        _phase = Phase::in_micro_step;
+    }
+
+    /// @brief Ends a micro-step: reductions that are left are enqueued in index order. Collective.
+    /// @throws UnusedParameter under UnusedParameters::error; the micro-step is still open then.
+    void end_micro_step() {
+        require(_phase == Phase::in_micro_step, "end_micro_step() outside a micro-step");
+        if (_options.unused_parameters == UnusedParameters::error) {
+            require_all_used();
+        }
+        guarded([&] { _reducer.end_micro_step(_compute); });
+        ++_micro_steps;
+        _phase = Phase::in_step;
+    }
+
+    /// @brief The range that begins and ends `count` micro-steps. @throws InvalidArgument when count is 0.
+    [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count) {
+        if (count == 0) {
+            throw InvalidArgument("zero: micro_steps(0): a step accumulates at least one micro-step.");
+        }
+        return {*this, count};
+    }
+
+    /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute queue). Also outside of steps.
+    /// Collective in stage 3. @throws OutOfOrder when stage 3 has no lease left.
+    [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {}) {
+        require_alive();
+        require_unit(unit);
+        Queue const queue = reader.value_or(_compute);
+        guarded([&] { _store.acquire(unit, queue); });
+        return {*this, unit, queue};
+    }
+
+    /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute queue).
+    ///
+    /// It is zero the first time in a micro-step and the backward pass adds. A backward pass that writes every element itself can say
+    /// `is_zeroed = false` and finds it uninitialised instead.
+    /// @throws LateGradient, OutOfOrder (no lease is free); nothing was changed then.
+    [[nodiscard]] Gradients<Engine> gradients(std::size_t unit, std::optional<Queue> writer = {}, bool is_zeroed = true) {
+        require(_phase == Phase::in_micro_step, "gradients() outside a micro-step");
+        require_unit(unit);
+        require_not_ready(unit);
+        guarded([&] { _reducer.acquire(unit, writer.value_or(_compute), is_zeroed); });
+        return {*this, unit, _micro_step_serial};
+    }
+
+    /// @brief Adds a transient gradient of one parameter; its memory is free for commands after the returned event.
+    /// @throws InvalidArgument when the span is not as long as the parameter; LateGradient
+    Event hand_over(std::size_t unit, std::size_t parameter, std::span<GradientType const> gradient, std::optional<Queue> writer = {}) {
+        require(_phase == Phase::in_micro_step, "hand_over() outside a micro-step");
+        require_member(unit, parameter);
+        require_not_ready(unit);
+        auto const& spec = _layout.parameter(parameter);
+        if (gradient.size() != spec.elements || !spec.trainable) {
+            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(gradient.size()) + " elements, but the parameter has "
+                                  + std::to_string(spec.elements) + (spec.trainable ? "." : " and is frozen.") + " (rank " + std::to_string(_rank) + ")");
+        }
+        Event done;
+        guarded([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
+        return done;
+    }
+
+    /// @brief The commands on `writer` so far complete the unit's gradients of this micro-step; a second call does nothing.
+    ///
+    /// Enqueues the reduction of what is complete: in stages 0 to 2 every bucket up to the first incomplete one; in stage 3 those of the
+    /// unit, so there it is collective.
+    void gradients_ready(std::size_t unit, std::optional<Queue> writer = {}) {
+        require(_phase == Phase::in_micro_step, "gradients_ready() outside a micro-step");
+        require_unit(unit);
+        if (!_reducer.readiness().is_unit_ready(unit)) {
+            guarded([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
+        }
+    }
+
+    /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.
+    ///
+    /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
+    /// @param learning_rate finite, not negative; times each group's factor
+    /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
+    StepTicket<Engine> step(double learning_rate) {
+        require(_phase == Phase::in_step, "step() outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(_micro_steps != 0, "step() without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
+        if (!(learning_rate >= 0.0) || !std::isfinite(learning_rate)) {
+            throw InvalidArgument("zero: the learning rate is " + std::to_string(learning_rate) + "; it has to be finite and not negative.");
+        }
+        require_nothing_held();
+        guarded([&] {
+            _reducer.finish_step();
+            _store.wait_for_readers();
+            decide(learning_rate);
+            for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
+                _shard.update(bucket, _groups.data(), &_state.data()->decision);
+                if constexpr (stage == 0) {
+                    _store.set_published(bucket);
+                } else if constexpr (stage != 3) {
+                    _store.publish(bucket);
+                }
+            }
+        });
+        _phase = Phase::idle;
+        StepTicket<Engine> ticket(*this, _step_serial, Backend::record(_queue));
+        answer_overflow(ticket);
+        return ticket;
+    }
+
+    /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank.
+    void cancel_step() {
+        require(_phase == Phase::in_step || _phase == Phase::in_micro_step, "cancel_step() outside a step");
+        guarded([&] {
+            _reducer.cancel(_compute);
+            _store.drop_prefetched();
+        });
+        _phase = Phase::idle;
+    }
+
+    /// @brief The scale of this step, to be multiplied into the loss.
+    [[nodiscard]] LossScale<Backend> loss_scale() const { return {&_state.data()->captured_scale, _captured}; }
+
+    /// @}
+    /// @name Parameters and states
+    /// @{
+
+    /// @brief Calls `visit(parameter, std::span<T const>)` for every parameter on every rank, in registration order. Collective; memory
+    /// for one unit at a time. Waits.
+    template <class Visitor>
+    void for_each_full_parameter(Visitor&& visit) {
+        require_idle("for_each_full_parameter()");
+        for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+            std::size_t const unit = _layout.parameter(parameter).units.front();
+            auto const weights = acquire(unit);
+            Backend::synchronize(Backend::record(_compute));
+            guarded([&] { Backend::synchronize(Backend::record(_queue)); });
+            visit(parameter, weights[parameter]);
+        }
+    }
+
+    /// @brief Calls `visit(OwnedSlice)` for every part of a trainable parameter that this rank updates. Waits; not collective.
+    /// After a change of values call `parameters_changed`.
+    template <class Visitor>
+    void for_each_owned_slice(Visitor&& visit) {
+        Backend::synchronize(Backend::record(_queue));
+        for (std::size_t index = 0; index < _shard.slices().size(); ++index) {
+            auto const& slice = _shard.slices()[index];
+            auto const origin = _shard.origin(index);
+            Slice owned{origin.parameter, origin.parameter_begin, {}, {}, {}};
+            if constexpr (Config::has_master) {
+                owned.values = {slice.parameter, slice.elements};
+                owned.master = {slice.master, slice.elements};
+            } else {
+                owned.values = {slice.master, slice.elements};
+            }
+            for (std::size_t state = 0; state < Config::Optimizer::states; ++state) {
+                owned.states[state] = {slice.states[state], slice.elements};
+            }
+            visit(owned);
+        }
+    }
+
+    /// @brief After the caller changed parameters between two steps: makes the replicas equal and refreshes the master weights. Collective, waits.
+    ///
+    /// Adopted, scattered and stage 0 parameters: the values of rank 0 count. Owned ones: those of the owner, changed through `for_each_owned_slice`.
+    void parameters_changed() {
+        require_idle("parameters_changed()");
+        guarded([&] {
+            _store.wait_for_readers();
+            _store.synchronize_changes();
+            _shard.copy_parameters_to_master();
+            Backend::synchronize(Backend::record(_queue));
+        });
+    }
+
+    /// @brief Times the learning rate given to `step`, from the next step on.
+    void set_learning_rate(std::size_t group, double factor) {
+        require_alive();
+        require_group(group);
+        if (!(factor >= 0.0) || !std::isfinite(factor)) {
+            throw InvalidArgument("zero: the learning rate factor of group " + std::to_string(group) + " is " + std::to_string(factor) + "; it has to be finite and not negative.");
+        }
+        guarded([&] { Backend::run(_queue, [state = _groups.data() + group, factor] { state->learning_rate_factor = factor; }); });
+    }
+
+    /// @brief Hyper-parameters of a group, from the next step on.
+    void set_hyper_parameters(std::size_t group, typename Config::Optimizer::Options const& hyper) {
+        require_alive();
+        require_group(group);
+        Config::Optimizer::validate(hyper);
+        guarded([&] { Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; }); });
+    }
+
+    /// @brief Steps that were not skipped. Waits.
+    [[nodiscard]] std::uint64_t step_count() const { return settled_state().step_count; }
+
+    /// @brief The loss scaler's trackers. Waits.
+    [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return settled_state().scaler; }
+
+    /// @}
+    /// @name What it is made of
+    /// @{
+
+    [[nodiscard]] FlatLayout const& layout() const noexcept { return _layout; }
+    [[nodiscard]] ReductionSchedule schedule() const noexcept { return _reducer.schedule(); }
+
+    /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
+    [[nodiscard]] MemoryPlan memory_plan() const noexcept {
+        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()), _state.size_bytes() + _groups.size_bytes());
+    }
+
+    [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
+        return {sizeof(ParameterType),
+                sizeof(GradientType),
+                sizeof(typename Config::Communication),
+                sizeof(typename Config::Accumulation),
+                Config::has_master ? sizeof(typename Config::Master) : 0,
+                sizeof(float) * Config::Optimizer::states};
+    }
+
+    /// @}
+
+private:
+    friend class Weights<Engine>;
+    friend class Gradients<Engine>;
+    friend class StepTicket<Engine>;
+
+    enum class Phase { idle, in_step, in_micro_step, broken };
+
+    /// Last member, so first to go: nothing is freed while commands that use it are under way.
+    struct Drain {
+        Queue queue;
+        explicit Drain(Queue drained) : queue(drained) {}
+        Drain(Drain const&) = delete;
+        Drain& operator=(Drain const&) = delete;
+        ~Drain() { Backend::synchronize(Backend::record(queue)); }
+    };
+
+    static Options checked(Options const& options, std::span<Registration const> parameters) {
+        validate_options<Config>(options);
+        validate_memory(parameters, options.storage);
+        if (!options.groups.empty()) {
+            for (auto const& parameter : parameters) {
+                if (parameter.group >= options.groups.size()) {
+                    throw InvalidArgument("zero: parameter '" + parameter.name + "' is in group " + std::to_string(parameter.group) + ", but options.groups has "
+                                          + std::to_string(options.groups.size()) + " entries; list every group, or none.");
+                }
+            }
+        }
+        return options;
+    }
+
+    static ReductionSchedule schedule_of(Options const& options) {
+        return options.reduction.schedule.value_or(stage < 2 ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step);
+    }
+
+    static FlatLayout make(std::span<Registration const> parameters, Options const& options, Communicator& communicator) {
+        LayoutOptions const geometry{static_cast<std::size_t>(communicator.size()), sizeof(ParameterType), stage == 3};
+        if (options.storage != Storage::adopted) {
+            return make_layout<typename Config::Partitioner, typename Config::Bucketer>(specs_of(parameters), geometry, options.bucketer);
+        }
+        std::vector<std::size_t> offsets;
+        auto const block = options.adopted_block;
+        for (auto const& parameter : parameters) {
+            auto const offset = parameter.data - block.data();
+            if (parameter.elements != 0 && (parameter.data < block.data() || static_cast<std::size_t>(offset) + parameter.elements > block.size())) {
+                throw InvalidArgument("zero: parameter '" + parameter.name + "' does not lie inside adopted_block; give the block that holds all parameters.");
+            }
+            offsets.push_back(parameter.elements == 0 ? 0 : static_cast<std::size_t>(offset));
+        }
+        return make_adopted_layout<typename Config::Bucketer>(specs_of(parameters), offsets, geometry, options.bucketer);
+    }
+
+    static std::size_t count_groups(std::span<Registration const> parameters, Options const& options) {
+        std::size_t count = options.groups.size();
+        for (auto const& parameter : parameters) {
+            count = parameter.group >= count ? parameter.group + 1 : count;
+        }
+        return count == 0 ? 1 : count;
+    }
+
+    void set_initial_state() {
+        StepState<Config> state;
+        state.scaler_options = _options.loss_scaler;
+        state.scaler = Config::LossScaler::initial(_options.loss_scaler);
+        state.captured_scale = state.scaler.scale;
+        Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
+        std::vector<GroupState<typename Config::Optimizer>> groups(_group_count);
+        for (std::size_t group = 0; group < _group_count; ++group) {
+            bool const is_listed = group < _options.groups.size();
+            groups[group].options = is_listed ? _options.groups[group].optimizer : _options.optimizer;
+            groups[group].learning_rate_factor = is_listed ? _options.groups[group].learning_rate_factor : 1.0;
+        }
+        Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
+        Backend::synchronize(Backend::record(_queue));
+    }
+
+    /// What must agree besides the geometry.
+    [[nodiscard]] std::uint64_t options_hash() const noexcept {
+        std::uint64_t hash = static_cast<std::uint64_t>(stage);
+        hash = hash * 31 + static_cast<std::uint64_t>(_reducer.schedule());
+        hash = hash * 31 + static_cast<std::uint64_t>(_options.reduction.kind);
+        hash = hash * 31 + static_cast<std::uint64_t>(_options.storage);
+        hash = hash * 31 + (_options.prefetch ? 1U : 0U);
+        hash = hash * 31 + static_cast<std::uint64_t>(_options.unused_parameters);
+        return hash;
+    }
+
+    void decide(double learning_rate) {
+        bool const skips = Config::LossScaler::skips_overflow || _options.non_finite != NonFinite::step;
+        bool const is_inspected = skips || _options.gradient_clipping.has_value();
+        StepState<Config>* const state = _state.data();
+        if (is_inspected) {
+            Backend::run(_queue, [state] { state->inspection.clear(); });
+            for (std::size_t bucket = 0; bucket < _layout.trainable_buckets(); ++bucket) {
+                _shard.inspect(bucket, &state->inspection);
+            }
+            _communicator->all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue, CollectiveTag{"gradient norm", 0});
+            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue, CollectiveTag{"first non-finite gradient", 0});
+        }
+        double const divisor = _options.reduction.kind == ReductionKind::mean ? static_cast<double>(_layout.world()) * static_cast<double>(_micro_steps) : 1.0;
+        Backend::run(_queue, Decide<Config>{state, _groups.data(), _group_count, ++_step_serial, learning_rate, divisor, _reducer.predivide(),
+                                            _options.gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+    }
+
+    /// The options under which the host has to know how the step was decided.
+    void answer_overflow(StepTicket<Engine> const& ticket) {
+        bool const throws = !Config::LossScaler::skips_overflow && _options.non_finite == NonFinite::throw_error;
+        bool answers_minimum = false;
+        if constexpr (requires { _options.loss_scaler.at_minimum; }) {
+            answers_minimum = _options.loss_scaler.at_minimum != decltype(_options.loss_scaler.at_minimum){};
+        }
+        if (!throws && !answers_minimum) {
+            return;
+        }
+        StepReport const report = ticket.report();
+        if (throws && report.is_skipped) {
+            throw NonFiniteGradients("zero: " + std::to_string(report.non_finite_count) + " gradients are infinite or NaN, the first is " + locate(report.first_non_finite)
+                                     + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+        }
+        if constexpr (requires { _options.loss_scaler.at_minimum; }) {
+            if (answers_minimum && settled_state().is_exhausted) {
+                if (_options.loss_scaler.on_minimum != nullptr) {
+                    _options.loss_scaler.on_minimum(_options.loss_scaler.context);
+                } else {
+                    throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(report.loss_scale) + ", first in "
+                                             + locate(report.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+                }
+            }
+        }
+    }
+
+    [[nodiscard]] std::string locate(std::int64_t element) const {
+        auto const index = static_cast<std::size_t>(element);
+        for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+            auto const& spec = _layout.parameter(parameter);
+            if (index >= _layout.first_element(parameter) && index - _layout.first_element(parameter) < spec.elements) {
+                return "element " + std::to_string(index - _layout.first_element(parameter)) + " of parameter '" + spec.name + "'";
+            }
+        }
+        return "element " + std::to_string(element);
+    }
+
+    [[nodiscard]] StepState<Config> settled_state() const {
+        StepState<Config> state;
+        Backend::copy_bytes(_queue, &state, _state.data(), sizeof(state));
+        Backend::synchronize(Backend::record(_queue));
+        return state;
+    }
+
+    [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
+        Backend::synchronize(done);
+        Backend::rethrow_failure(_queue);
+        StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
+        if (found.serial != serial) {
+            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before " + std::to_string(StepState<Config>::reports_kept)
+                             + " further steps are enqueued.");
+        }
+        return found;
+    }
+
+    [[nodiscard]] std::span<ParameterType const> weights_of(std::size_t unit, std::size_t parameter) const {
+        require_member(unit, parameter);
+        return {_store.gathered(parameter), _layout.parameter(parameter).elements};
+    }
+
+    [[nodiscard]] std::span<GradientType> gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+        require_member(unit, parameter);
+        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || _reducer.readiness().is_unit_ready(unit)) {
+            throw LateGradient("zero: the gradient of parameter '" + _layout.parameter(parameter).name + "' is asked for after gradients_ready(" + std::to_string(unit)
+                               + ") or after its micro-step (rank " + std::to_string(_rank) + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
+        }
+        auto const& spec = _layout.parameter(parameter);
+        return {_reducer.gradient(parameter), spec.trainable ? spec.elements : 0};
+    }
+
+    void release(std::size_t unit, Queue reader) noexcept {
+        try {
+            _store.release(unit, reader);
+        } catch (std::exception const& error) {
+            break_down(error.what());
+        }
+    }
+
+    void require(bool holds, char const* what) const {
+        require_alive();
+        if (!holds) {
+            throw OutOfOrder(std::string("zero: ") + what + " (rank " + std::to_string(_rank) + ").");
+        }
+    }
+
+    void require_alive() const {
+        if (_phase == Phase::broken) {
+            throw BrokenEngine("zero: this engine failed earlier (" + _failure + ") and can not go on; its state can be read. Make a new engine and communicator.");
+        }
+    }
+
+    void require_idle(char const* call) const {
+        if (_phase != Phase::idle) {
+            require_alive();
+            throw OutOfOrder(std::string("zero: ") + call + " inside a step; call step() or cancel_step() first (rank " + std::to_string(_rank) + ").");
+        }
+    }
+
+    void require_unit(std::size_t unit) const {
+        if (unit >= _layout.units()) {
+            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to " + std::to_string(_layout.units())
+                                  + " (exclusive).");
+        }
+    }
+
+    void require_member(std::size_t unit, std::size_t parameter) const {
+        require_unit(unit);
+        for (std::size_t const member : _layout.unit_parameters(unit)) {
+            if (member == parameter) {
+                return;
+            }
+        }
+        throw InvalidArgument("zero: parameter number " + std::to_string(parameter)
+                              + (parameter < _layout.parameters().size() ? " ('" + _layout.parameter(parameter).name + "')" : std::string()) + " is not one of unit "
+                              + std::to_string(unit) + "; ask the handle of a unit that lists it.");
+    }
+
+    void require_group(std::size_t group) const {
+        if (group >= _group_count) {
+            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(_group_count) + '.');
+        }
+    }
+
+    void require_not_ready(std::size_t unit) const {
+        if (_reducer.readiness().is_unit_ready(unit)) {
+            auto const members = _layout.unit_parameters(unit);
+            throw LateGradient("zero: gradients of unit " + std::to_string(unit) + (members.empty() ? "" : " (parameter '" + _layout.parameter(members.front()).name + "')")
+                               + " come after gradients_ready(" + std::to_string(unit) + ") in this micro-step (rank " + std::to_string(_rank)
+                               + "); call gradients_ready() only after the last gradient of the unit.");
+        }
+    }
+
+    void require_nothing_held() const {
+        if (_store.is_held()) {
+            throw OutOfOrder("zero: step() while weights of a unit are held (rank " + std::to_string(_rank) + "); in stage 3 release all handles first.");
+        }
+    }
+
+    /// Compares readiness over the ranks where the communicator is a checked one, otherwise looks at this rank only.
+    void require_all_used() {
+        std::size_t const count = _layout.parameters().size();
+        std::size_t missing = 0;
+        while (missing < count && _reducer.readiness().is_parameter_ready(missing)) {
+            ++missing;
+        }
+        std::string others;
+        if constexpr (requires { requires Communicator::is_checked; }) {
+            std::vector<std::int64_t> all;
+            guarded([&] { all = gather_on_host<std::int64_t>(*_communicator, _queue, *_memory, {static_cast<std::int64_t>(missing)}, "unused parameters"); });
+            for (std::size_t rank = 0; rank < all.size(); ++rank) {
+                bool const is_unused = static_cast<std::size_t>(all[rank]) < count;
+                others += (others.empty() ? "; rank " : ", rank ") + std::to_string(rank) + (is_unused ? " lacks '" + _layout.parameter(static_cast<std::size_t>(all[rank])).name + "'" : std::string(" has all"));
+                missing = is_unused && missing == count ? static_cast<std::size_t>(all[rank]) : missing;
+            }
+        }
+        if (missing < count) {
+            throw UnusedParameter("zero: parameter '" + _layout.parameter(missing).name + "' got no gradient in this micro-step (rank " + std::to_string(_rank) + others
+                                  + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
+        }
+    }
+
+    /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
+    template <class Body>
+    void guarded(Body&& body) {
+        try {
+            Backend::rethrow_failure(_queue);
+            Backend::rethrow_failure(_compute);
+            body();
+        } catch (OutOfOrder const&) {
+            throw;
+        } catch (InvalidArgument const&) {
+            throw;
+        } catch (std::exception const& error) {
+            break_down(error.what());
+            throw;
+        } catch (...) {
+            break_down("an exception that is no std::exception");
+            throw;
+        }
+    }
+
+    void break_down(char const* cause) noexcept {
+        try {
+            _failure = cause;
+        } catch (...) { // without memory for the text it is broken all the same
+        }
+        _phase = Phase::broken;
+        _communicator->abort(cause);
+    }
+
+    Communicator* _communicator;
+    std::size_t _rank;
+    Options _options;
+    MemoryResource* _memory;
+    FlatLayout _layout;
+    StageRow _row;
+    LayoutTotals _totals;
+    std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
+    Queue _queue;
+    Queue _compute;
+    std::size_t _group_count;
+    Buffer<StepState<Config>> _state;
+    Buffer<GroupState<typename Config::Optimizer>> _groups;
+    ParameterStore<Config> _store;
+    GradientReducer<Config> _reducer;
+    OptimizerShard<Config> _shard;
+    Phase _phase = Phase::idle;
+    std::string _failure;
+    Event _captured{};
+    std::size_t _micro_steps = 0;
+    bool _is_announced = false;
+    std::uint64_t _micro_step_serial = 0;
+    std::uint64_t _step_serial = 0;
+    Drain _drain;
+};
+
+} // namespace detail
+} // namespace zero

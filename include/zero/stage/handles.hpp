@@ -1,0 +1,161 @@
+#pragma once
+
+#include "../core/error.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace zero {
+
+/// @brief The parameters of one unit, readable by commands on one queue until the handle is released or destroyed. Move-only.
+///
+/// Pointers taken from it end with it: in stage 3 the memory is given to another unit. The engine has to outlive its handles.
+template <class Engine>
+class Weights {
+public:
+    using T = typename Engine::ParameterType;
+    using Queue = typename Engine::Queue;
+
+    Weights(Engine& engine, std::size_t unit, Queue queue) noexcept : _engine(&engine), _unit(unit), _queue(queue) {}
+    Weights(Weights&& other) noexcept : _engine(std::exchange(other._engine, nullptr)), _unit(other._unit), _queue(other._queue) {}
+
+    Weights& operator=(Weights&& other) noexcept {
+        if (this != &other) {
+            release();
+            _engine = std::exchange(other._engine, nullptr);
+            _unit = other._unit;
+            _queue = other._queue;
+        }
+        return *this;
+    }
+
+    ~Weights() { release(); }
+
+    /// @brief A parameter of this unit, by its number of registration.
+    /// @throws Released after `release`, InvalidArgument when the parameter is not one of the unit's.
+    [[nodiscard]] std::span<T const> operator[](std::size_t parameter) const {
+        if (_engine == nullptr) {
+            throw Released("zero: the weights of unit " + std::to_string(_unit) + " were released; acquire the unit again.");
+        }
+        return _engine->weights_of(_unit, parameter);
+    }
+
+    [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
+
+    /// @brief Says that the commands enqueued so far were the last to read the unit. The destructor does it, too.
+    void release() noexcept {
+        if (_engine != nullptr) {
+            std::exchange(_engine, nullptr)->release(_unit, _queue);
+        }
+    }
+
+private:
+    Engine* _engine;
+    std::size_t _unit;
+    Queue _queue;
+};
+
+/// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue until `gradients_ready`.
+template <class Engine>
+class Gradients {
+public:
+    using G = typename Engine::GradientType;
+
+    Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
+
+    /// @brief The gradient of a parameter of this unit, by its number of registration; empty when the parameter is frozen.
+    /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
+    [[nodiscard]] std::span<G> operator[](std::size_t parameter) const { return _engine->gradient_of(_unit, parameter, _micro_step); }
+
+    [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
+
+private:
+    Engine const* _engine;
+    std::size_t _unit;
+    std::uint64_t _micro_step;
+};
+
+/// @brief The scale of the current step, as a scalar in the backend's memory.
+template <class Backend>
+class LossScale {
+public:
+    LossScale(float const* scale, typename Backend::Event captured) noexcept : _scale(scale), _captured(std::move(captured)) {}
+
+    /// @brief For commands on the compute queue, which were ordered behind the capture.
+    [[nodiscard]] float const* data() const noexcept { return _scale; }
+
+    /// @brief Waits on the host until the scale is known, which it is once the previous step is done.
+    operator float() const { // NOLINT(google-explicit-constructor): it is a number
+        Backend::synchronize(_captured);
+        return Backend::load(_scale);
+    }
+
+private:
+    float const* _scale;
+    typename Backend::Event _captured;
+};
+
+/// @brief One call of `step`; its report can be read while the engine lives.
+template <class Engine>
+class StepTicket {
+public:
+    StepTicket(Engine const& engine, std::uint64_t serial, typename Engine::Event done) noexcept : _engine(&engine), _serial(serial), _done(std::move(done)) {}
+
+    /// @brief Waits on the host until the step is done, and tells what it did. @throws OutOfOrder when 16 further steps were enqueued.
+    [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
+
+    [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }
+
+private:
+    Engine const* _engine;
+    std::uint64_t _serial;
+    typename Engine::Event _done;
+};
+
+/// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the last.
+template <class Engine>
+class MicroSteps {
+public:
+    struct End {};
+
+    class Iterator {
+    public:
+        Iterator(Engine& engine, std::size_t count) : _engine(&engine), _count(count) { begin(); }
+
+        [[nodiscard]] std::size_t operator*() const noexcept { return _index; }
+
+        Iterator& operator++() {
+            _engine->end_micro_step();
+            ++_index;
+            begin();
+            return *this;
+        }
+
+        friend bool operator==(Iterator const& iterator, End) noexcept { return iterator._index == iterator._count; }
+
+    private:
+        void begin() {
+            if (_index != _count) {
+                _engine->begin_micro_step(_index + 1 == _count);
+            }
+        }
+
+        Engine* _engine;
+        std::size_t _count;
+        std::size_t _index = 0;
+    };
+
+    MicroSteps(Engine& engine, std::size_t count) noexcept : _engine(&engine), _count(count) {}
+
+    [[nodiscard]] Iterator begin() const { return {*_engine, _count}; }
+    [[nodiscard]] End end() const noexcept { return {}; }
+
+private:
+    Engine* _engine;
+    std::size_t _count;
+};
+
+} // namespace zero

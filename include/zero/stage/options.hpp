@@ -1,0 +1,93 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../layout/memory_plan.hpp"
+#include "../policy/gradient_reduction.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zero {
+
+/// @brief What a step does with infinite or NaN gradients when no loss scaler decides it.
+enum class NonFinite : std::uint8_t {
+    skip,       ///< change nothing
+    step,       ///< update with them
+    throw_error ///< change nothing; `step` waits for the decision and throws NonFiniteGradients
+};
+
+/// @brief What a trainable parameter is that got no gradient in a micro-step.
+enum class UnusedParameters : std::uint8_t {
+    zero, ///< its gradient is zero: moments decay, weight decay applies
+    error ///< UnusedParameter is thrown at the end of the micro-step
+};
+
+/// @brief Hyper-parameters of one parameter group.
+template <class Optimizer>
+struct ParameterGroup {
+    typename Optimizer::Options optimizer{};
+    double learning_rate_factor = 1.0; ///< times the learning rate given to `step`; finite, not negative
+};
+
+/// @brief What can be chosen at run time. One member per policy category that has options, then the engine's own.
+template <class Config>
+struct StageOptions {
+    using Backend = typename Config::Backend;
+
+    std::optional<float> gradient_clipping{};  ///< largest global norm; positive. Off unless given
+    NonFinite non_finite = NonFinite::skip;    ///< only without a loss scaler that skips overflows
+    UnusedParameters unused_parameters = UnusedParameters::zero;
+    Storage storage = Storage::owned;
+    std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
+    std::size_t extra_leases = 0;              ///< more buckets in flight than units in order of use need
+    bool prefetch = true;                      ///< stage 3: gather the next unit of the last micro-step's order in advance
+    bool poison = false;                       ///< fill padding, reused and released memory with NaN (for tests)
+
+    typename Config::Bucketer::Options bucketer{};
+    typename Config::LossScaler::Options loss_scaler{};
+    typename Config::Optimizer::Options optimizer{};                 ///< of every group that is not listed in `groups`
+    std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
+    GradientReductionOptions reduction{};
+
+    typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs
+    std::optional<typename Backend::Queue> communication_queue{}; ///< default: one of the engine's own; it must outlive the engine
+    MemoryResource* memory = nullptr;          ///< default: the backend's
+};
+
+namespace detail {
+
+template <class Config>
+void validate_options(StageOptions<Config> const& options) {
+    if (options.gradient_clipping && (!(*options.gradient_clipping > 0.0F) || !std::isfinite(*options.gradient_clipping))) {
+        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*options.gradient_clipping)
+                              + "; it has to be positive and finite. Leave it out to switch clipping off.");
+    }
+    Config::LossScaler::validate(options.loss_scaler);
+    Config::Optimizer::validate(options.optimizer);
+    for (std::size_t group = 0; group < options.groups.size(); ++group) {
+        Config::Optimizer::validate(options.groups[group].optimizer);
+        double const factor = options.groups[group].learning_rate_factor;
+        if (!(factor >= 0.0) || !std::isfinite(factor)) {
+            throw InvalidArgument("zero: learning_rate_factor of group " + std::to_string(group) + " is " + std::to_string(factor)
+                                  + "; it has to be finite and not negative.");
+        }
+    }
+    if (options.storage != Storage::owned && Config::stage == 3) {
+        throw InvalidArgument("zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; "
+                              "use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3.");
+    }
+    if (options.storage == Storage::adopted && !(Config::Partitioner::is_even && Config::Partitioner::cuts_parameters)) {
+        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; "
+                              "use ContiguousPartitioner or Storage::scattered.");
+    }
+    if ((options.storage == Storage::adopted) != !options.adopted_block.empty()) {
+        throw InvalidArgument("zero: Storage::adopted and adopted_block go together; give both or neither.");
+    }
+}
+
+} // namespace detail
+} // namespace zero

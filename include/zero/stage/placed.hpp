@@ -1,0 +1,43 @@
+#pragma once
+
+#include "../core/buffer.hpp"
+#include "../layout/flat_layout.hpp"
+#include "../layout/placement.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief Memory for one number per element of the first `buckets` buckets: of all elements (replicated) or of this rank's extents.
+///
+/// Parameters, accumulation buffer, master weights and moments are all of this kind; stages differ only in which collective runs.
+template <class T>
+class Placed {
+public:
+    Placed() = default;
+
+    Placed(FlatLayout const& layout, std::size_t buckets, std::size_t rank, Placement placement, MemoryResource& memory, BufferKind kind) {
+        std::size_t elements = 0;
+        for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+            Range const held = placement == Placement::replicated ? Range{0, layout.elements(bucket)} : layout.extent(bucket, rank);
+            _first.push_back(held.begin);
+            _storage_begin.push_back(elements);
+            elements += held.size();
+        }
+        _buffer = Buffer<T>(memory, elements, kind);
+    }
+
+    /// @brief Element `index` of a bucket, which has to be held.
+    [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const noexcept { return _buffer.data() + _storage_begin[bucket] + (index - _first[bucket]); }
+
+    [[nodiscard]] T* data() const noexcept { return _buffer.data(); }
+    [[nodiscard]] std::size_t size() const noexcept { return _buffer.size(); }
+
+private:
+    Buffer<T> _buffer;
+    std::vector<std::size_t> _first;
+    std::vector<std::size_t> _storage_begin;
+};
+
+} // namespace zero::detail

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../layout/memory_plan.hpp"
+#include "../layout/parameter_spec.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero {
+
+/// @brief One parameter as the caller registers it; nothing of the caller's model has to change for it.
+///
+/// Register in order of use in the forward pass. Names, sizes, units, groups and trainability are the same on every rank; of the values
+/// those of rank 0 count, which are broadcast.
+/// @tparam T type of the parameters, @tparam G type of the gradients
+template <class T, class G = T>
+struct Parameter {
+    std::string name;                  ///< unique
+    T* data = nullptr;                 ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
+    std::size_t elements = 0;
+    std::vector<std::size_t> units{0}; ///< who uses it, numbered in order of use from 0; several for a tied parameter
+    std::size_t group = 0;             ///< parameter group
+    bool trainable = true;
+    G* gradient = nullptr;             ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
+    /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`.
+    std::function<void(std::size_t begin, std::span<T> values)> initialize{};
+};
+
+namespace detail {
+
+template <class T, class G>
+std::vector<ParameterSpec> specs_of(std::span<Parameter<T, G> const> parameters) {
+    std::vector<ParameterSpec> specs;
+    for (auto const& parameter : parameters) {
+        specs.push_back({parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable});
+    }
+    return specs;
+}
+
+/// @brief Memory that belongs to one parameter, for the search for overlaps.
+struct Claim {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    std::string const* name;
+};
+
+inline void refuse_overlaps(std::vector<Claim>& claims, char const* what) {
+    std::sort(claims.begin(), claims.end(), [](Claim const& a, Claim const& b) { return a.begin < b.begin; });
+    for (std::size_t index = 1; index < claims.size(); ++index) {
+        if (claims[index].begin < claims[index - 1].end) {
+            throw InvalidArgument("zero: parameters '" + *claims[index - 1].name + "' and '" + *claims[index].name + "' share " + what
+                                  + " memory; register a tied parameter once and list all its units.");
+        }
+    }
+}
+
+/// @brief Refuses null pointers with a size and the same memory under two names. @throws InvalidArgument
+template <class T, class G>
+void validate_memory(std::span<Parameter<T, G> const> parameters, Storage storage) {
+    std::vector<Claim> values;
+    std::vector<Claim> gradients;
+    auto const claim = [](auto const* memory, std::size_t elements, std::string const& name) {
+        auto const begin = reinterpret_cast<std::uintptr_t>(memory);
+        return Claim{begin, begin + elements * sizeof(*memory), &name};
+    };
+    for (auto const& parameter : parameters) {
+        if (parameter.elements == 0) {
+            continue;
+        }
+        if (storage != Storage::owned && parameter.data == nullptr) {
+            throw InvalidArgument("zero: parameter '" + parameter.name + "' has " + std::to_string(parameter.elements)
+                                  + " elements but its pointer is null; only owned parameters may leave it out.");
+        }
+        if (storage != Storage::owned && parameter.initialize) {
+            throw InvalidArgument("zero: parameter '" + parameter.name + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
+        }
+        if (parameter.data != nullptr) {
+            values.push_back(claim(parameter.data, parameter.elements, parameter.name));
+        }
+        if (parameter.gradient != nullptr) {
+            gradients.push_back(claim(parameter.gradient, parameter.elements, parameter.name));
+        }
+    }
+    refuse_overlaps(values, "parameter");
+    refuse_overlaps(gradients, "gradient");
+}
+
+} // namespace detail
+} // namespace zero

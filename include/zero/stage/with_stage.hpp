@@ -1,0 +1,23 @@
+#pragma once
+
+#include "../core/error.hpp"
+
+#include <string>
+#include <utility>
+
+namespace zero {
+
+/// @brief Turns a stage chosen at run time into one chosen at compile time: calls `body.template operator()<N>()`.
+/// @throws InvalidArgument for anything but 0 to 3.
+template <class Body>
+decltype(auto) with_stage(int stage, Body&& body) {
+    switch (stage) {
+    case 0: return std::forward<Body>(body).template operator()<0>();
+    case 1: return std::forward<Body>(body).template operator()<1>();
+    case 2: return std::forward<Body>(body).template operator()<2>();
+    case 3: return std::forward<Body>(body).template operator()<3>();
+    default: throw InvalidArgument("zero: there is no stage " + std::to_string(stage) + "; choose 0, 1, 2 or 3.");
+    }
+}
+
+} // namespace zero

@@ -1,0 +1,120 @@
+#pragma once
+
+#include "compatibility.hpp"
+#include "engine.hpp"
+
+#include <cstddef>
+
+namespace zero {
+
+namespace detail {
+
+/// @brief Takes the place of the engine in a rejected stage, so that its uses add no errors to the one that says why.
+template <int N>
+struct RejectedStage {
+    using Usable = Engine<StageConfig<N >= 0 && N <= 3 ? N : 2>>;
+    using Options = typename Usable::Options;
+    using Registration = typename Usable::Registration;
+    static constexpr int stage = N;
+
+    struct Anything {
+        template <class... Arguments>
+        Anything(Arguments&&...) {} // NOLINT(google-explicit-constructor): it stands for whatever was meant
+        template <class T>
+        operator T() const; // NOLINT(google-explicit-constructor)
+        Anything operator[](std::size_t) const { return {}; }
+        Anything report() const { return {}; }
+    };
+
+    template <class Communicator, class Parameters>
+    RejectedStage(Communicator&, Parameters const&, Options const& = {}) {}
+
+    void begin_step() {}
+    void begin_micro_step(bool = false) {}
+    void end_micro_step() {}
+    MicroSteps<RejectedStage> micro_steps(std::size_t count) { return {*this, count}; }
+    Anything acquire(Anything, Anything = {}) { return {}; }
+    Anything gradients(Anything, Anything = {}, bool = true) { return {}; }
+    Anything hand_over(Anything, Anything, Anything, Anything = {}) { return {}; }
+    void gradients_ready(Anything, Anything = {}) {}
+    Anything step(double) { return {}; }
+    void cancel_step() {}
+    float loss_scale() const { return 1.0F; }
+    void parameters_changed() {}
+    void for_each_full_parameter(Anything) {}
+    void for_each_owned_slice(Anything) {}
+};
+
+/// @brief The conflict between policies that are valid each by itself.
+template <int N, class... Policies>
+consteval Conflict conflict_in() {
+    using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
+    return conflict_of(N, Config::Partitioner::cuts_parameters, Config::Bucketer::may_span_units, Config::Optimizer::whole_tensor,
+                       std::is_same_v<typename Config::Parameter, float> && Config::has_master);
+}
+
+template <int N, class... Policies>
+consteval bool is_accepted() {
+    if constexpr (!(is_valid_policy<Policies>() && ...) || !are_distinct<Policies...>) {
+        return false;
+    } else {
+        return conflict_in<N, Policies...>() == Conflict::none;
+    }
+}
+
+/// @brief Says why a stage is rejected, the first cause only: not a policy, an incomplete one, two of a kind, a bad composition.
+template <int N, class... Policies>
+consteval bool diagnose_stage() {
+    if constexpr (!(is_valid_policy<Policies>() && ...)) {
+        return (diagnose_policy<Policies>() && ...);
+    } else if constexpr (!are_distinct<Policies...>) {
+        return diagnose_duplicates<Policies...>();
+    } else {
+        constexpr Conflict conflict = conflict_in<N, Policies...>();
+        static_assert(conflict != Conflict::no_such_stage, "zero::ZeroStage: there is no such stage; write 0, 1, 2 or 3.");
+        static_assert(conflict != Conflict::bucket_spans_units,
+                      "zero::ZeroStage: in stage 3 a bucket must not span units, because units are gathered and freed one by one; "
+                      "use zero::UnitBucketer or zero::SizeCappedBucketer.");
+        static_assert(conflict != Conflict::optimizer_needs_whole_tensor,
+                      "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.");
+        static_assert(conflict != Conflict::master_of_float,
+                      "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
+        return conflict == Conflict::none;
+    }
+}
+
+template <bool IsAccepted, int N, class... Policies>
+struct StageBase {
+    using type = RejectedStage<N>;
+};
+
+template <int N, class... Policies>
+struct StageBase<true, N, Policies...> {
+    using type = Engine<StageConfig<N, Policies...>>;
+};
+
+template <int N, class... Policies>
+using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Policies...>::type;
+
+} // namespace detail
+
+/// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a category; each has a default.
+///
+/// | N | parameters | gradients after reduction | optimizer state |
+/// |---|---|---|---|
+/// | 0 | replicated | replicated | replicated |
+/// | 1 | replicated | sharded, with a full accumulation buffer | sharded |
+/// | 2 | replicated | sharded | sharded |
+/// | 3 | sharded | sharded | sharded |
+///
+/// The call protocol is the same in every stage, and so are the bits of the results, for the same world size, reduction schedule and types.
+/// See detail::Engine for the members.
+template <int N, class... Policies>
+class ZeroStage : public detail::stage_base_t<N, Policies...> {
+    static_assert(detail::diagnose_stage<N, Policies...>(), "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
+
+public:
+    using detail::stage_base_t<N, Policies...>::stage_base_t::stage_base_t;
+};
+
+} // namespace zero

@@ -1,0 +1,127 @@
+# Shared by the scripts in this folder; they source it. It says what it does, installs what is missing, and builds.
+# shellcheck shell=bash
+
+root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build_root=${ZERO_BUILD_ROOT:-$root_dir/build}
+needed_cmake=3.25
+needed_gxx=12
+needed_clangxx=14
+
+say() { printf '== %s\n' "$*"; }
+stop() { printf 'error: %s\n' "$*" >&2; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# at_least VERSION NEEDED: true if VERSION is NEEDED or later.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# The compiler of the scripts: g++, unless CXX names another.
+compiler() { printf '%s\n' "${CXX:-g++}"; }
+
+has_header() { has "$(compiler)" && printf '#include <%s>\n' "$1" | "$(compiler)" -std=c++20 -x c++ -E - >/dev/null 2>&1; }
+
+# is_there PACKAGE: is what this Debian package gives already here, in whatever way it was installed?
+is_there() {
+    case $1 in
+        g++) has "$(compiler)" ;;
+        clang) has clang++ ;;
+        cmake) has cmake ;;
+        ninja-build) has ninja || has make ;;
+        catch2) has_header catch2/catch.hpp || has_header catch2/catch_test_macros.hpp ;;
+        libbenchmark-dev) has_header benchmark/benchmark.h ;;
+        libeigen3-dev) has_header Eigen/Dense || has_header eigen3/Eigen/Dense ;;
+        libcli11-dev) has_header CLI/CLI.hpp ;;
+        *) stop "the scripts do not know how to look for '$1'" ;;
+    esac
+}
+
+what_it_is() {
+    case $1 in
+        g++) echo "g++, the C++ compiler, version $needed_gxx or later" ;;
+        clang) echo "clang++, version $needed_clangxx or later" ;;
+        cmake) echo "CMake, version $needed_cmake or later" ;;
+        ninja-build) echo "Ninja or make" ;;
+        catch2) echo "Catch2 (tests), version 2 or 3" ;;
+        libbenchmark-dev) echo "Google Benchmark" ;;
+        libeigen3-dev) echo "Eigen 3 (matrix products of the training example)" ;;
+        libcli11-dev) echo "CLI11 (options of the training example)" ;;
+    esac
+}
+
+# install_missing PACKAGE...: names are Debian's. Nothing is asked of the package manager when everything is there.
+install_missing() {
+    local package missing=() as_root=()
+    for package in "$@"; do
+        is_there "$package" || missing+=("$package")
+    done
+    if [ "${#missing[@]}" -gt 0 ]; then
+        if ! has apt-get; then
+            printf 'error: these are missing, and this script can install only with apt-get (Debian, Ubuntu):\n' >&2
+            for package in "${missing[@]}"; do printf '  - %s\n' "$(what_it_is "$package")" >&2; done
+            printf 'Install them with the package manager of this system and run the script again.\n' >&2
+            exit 3
+        fi
+        if [ "$(id -u)" -ne 0 ]; then
+            has sudo || stop "missing: ${missing[*]}. Run this script as root, or install sudo, or run: apt-get install ${missing[*]}"
+            as_root=(sudo)
+        fi
+        say "installing with apt-get: ${missing[*]}"
+        run_quietly "${as_root[@]}" apt-get update || stop "apt-get update failed (its output is above); is there a network connection?"
+        run_quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
+            || stop "apt-get could not install ${missing[*]} (its output is above)"
+        for package in "${missing[@]}"; do
+            is_there "$package" || stop "apt-get installed $package, but $(what_it_is "$package") is still not found"
+        done
+    fi
+    check_versions
+}
+
+# Runs a command and shows its output only if it fails.
+run_quietly() {
+    local log status=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || tail -n 60 "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+check_versions() {
+    local version
+    version=$(cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
+    at_least "$version" "$needed_cmake" || stop "cmake $version is too old: version $needed_cmake or later is needed (Debian 12, Ubuntu 24.04 or later have it)"
+    check_compiler_version "$(compiler)"
+}
+
+check_compiler_version() {
+    local version needed=$needed_gxx
+    "$1" --version | grep -qi clang && needed=$needed_clangxx
+    version=$("$1" -dumpversion)
+    at_least "$version" "$needed" || stop "$1 is version $version, too old: $needed or later is needed"
+}
+
+# How many compilers or tests run at once: as many as there are processors, and at most one per 1.5 GB of free memory.
+jobs() {
+    local processors memory_limit
+    processors=$(nproc 2>/dev/null || echo 2)
+    memory_limit=$(awk '/^MemAvailable:/ { n = int($2 / 1500000); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
+    memory_limit=${memory_limit:-$processors}
+    printf '%s\n' "${ZERO_JOBS:-$((processors < memory_limit ? processors : memory_limit))}"
+}
+
+# build_target TARGET: builds in build_dir; the progress is shown on a terminal, elsewhere only the output of a failure.
+build_target() {
+    local show=run_quietly
+    [ ! -t 1 ] || show=
+    $show cmake --build "$build_dir" --target "$1" --parallel "$(jobs)"
+}
+
+# configure NAME PRESET [OPTION...]: sets build_dir. A folder that exists keeps its generator.
+configure() {
+    local preset=$2 generator=()
+    build_dir=$build_root/$1
+    shift 2
+    if [ ! -f "$build_dir/CMakeCache.txt" ] && [ -z "${CMAKE_GENERATOR:-}" ]; then
+        if has ninja; then generator=(-G Ninja); else generator=(-G "Unix Makefiles"); fi
+    fi
+    (cd "$root_dir" && run_quietly cmake --preset "$preset" -B "$build_dir" "${generator[@]}" "$@")
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Builds and runs the tests. Installs what is missing (Debian, Ubuntu; as root or through sudo). Works from any folder.
+#
+# usage: scripts/test.sh [option...]
+#   (none)         everything in a release build, then the tests under the address+undefined and the thread sanitizer with fewer random configurations
+#   --quick        the release build only, with fewer random configurations
+#   --release      the release build only: tests, refusals, header checks, examples and benchmarks
+#   --sanitizers   the sanitizer builds only: address+undefined and thread
+#   --clang        the release build with clang++ only
+#   --help         this text
+# Options may be combined. The last line is the sum of all runs in CTest's own words; the exit status is 0 only if everything passed.
+#
+# Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs), ZERO_BUILD_ROOT (folder of the builds, build/),
+# ZERO_ORACLE_CONFIGURATIONS (random configurations of the oracle).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+sanitizer_configurations=50
+legs=()
+for option in "$@"; do
+    case $option in
+        --quick) export ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-50}; legs+=(release) ;;
+        --release) legs+=(release) ;;
+        --sanitizers) legs+=(asan tsan) ;;
+        --clang) legs+=(clang) ;;
+        --help) usage; exit 0 ;;
+        *) printf "error: unknown option '%s'\n\n" "$option" >&2; usage >&2; exit 2 ;;
+    esac
+done
+[ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan)
+
+packages=(g++ cmake ninja-build catch2)
+for leg in "${legs[@]}"; do
+    case $leg in
+        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev) ;;
+        clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev) ;;
+    esac
+done
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | awk '!seen[$0]++')
+install_missing "${packages[@]}"
+for leg in "${legs[@]}"; do [ "$leg" != clang ] || check_compiler_version clang++; done
+
+passed_total=0
+failed_total=0
+report=()
+
+# finish LEG RESULT: one line for the report.
+finish() { report+=("$(printf '%-8s %5d s  %s' "$1" "$((SECONDS - started))" "$2")"); }
+
+# fail LEG WHAT: a build that fails counts as one failed test.
+fail() {
+    printf 'error: %s: %s\n' "$1" "$2" >&2
+    failed_total=$((failed_total + 1))
+    finish "$1" "$2"
+}
+
+# run_leg LEG PRESET [CMAKE OPTION...]
+run_leg() {
+    local leg=$1 preset=$2 log summary failed total
+    shift 2
+    started=$SECONDS
+    say "$leg: building in $build_root/$leg with $(jobs) jobs"
+    configure "$leg" "$preset" "$@" || { fail "$leg" "CMake could not configure the build"; return 0; }
+    build_target all || { fail "$leg" "the build failed"; return 0; }
+    say "$leg: built in $((SECONDS - started)) s; testing"
+    log=$build_dir/ctest.log
+    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel "$(jobs)" 2>&1 | tee "$log" || true
+    summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1) || { fail "$leg" "no test ran"; return 0; }
+    failed=$(sed -E 's/.*passed, ([0-9]+) tests?.*/\1/' <<<"$summary")
+    total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
+    failed_total=$((failed_total + failed))
+    passed_total=$((passed_total + total - failed))
+    finish "$leg" "$summary"
+}
+
+for leg in "${legs[@]}"; do
+    case $leg in
+        release) run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" ;;
+        clang) run_leg clang release-clang ;;
+        asan) ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg asan asan "-DCMAKE_CXX_COMPILER=$(compiler)" ;;
+        # Pure arithmetic has no threads to watch.
+        tsan) ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg tsan tsan "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TEST_FOLDERS=backend;host;comm;stage" ;;
+    esac
+done
+
+say "results"
+printf '%s\n' "${report[@]}"
+total=$((passed_total + failed_total))
+percent=$((100 * passed_total / (total > 0 ? total : 1)))
+printf '%d%% tests passed, %d tests failed out of %d\n' "$percent" "$failed_total" "$total"
+[ "$failed_total" -eq 0 ] && [ "$total" -gt 0 ]

@@ -1,0 +1,2 @@
+// compiles
+int main() { return missing; }

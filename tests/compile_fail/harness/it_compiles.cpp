@@ -1,0 +1,2 @@
+// expect: zero: this type is refused
+int main() {}

@@ -1,0 +1,86 @@
+# cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> -P run_case.cmake
+#
+# A case begins with a block of comments:
+#   // expect: <text>        the compiler refuses the file and prints this text; several lines are allowed, and the first error contains the first text
+#   // errors-at-most: <n>   the number of errors allowed; 3 if the line is missing
+#   // compiles              instead of the above: a base case that must compile
+
+function(complain text)
+    message("${FILE}: ${text}\n--- ${COMPILER} printed:\n${output}")
+    message(FATAL_ERROR "the case failed: ${text}")
+endfunction()
+
+file(READ "${FILE}" source)
+string(REGEX MATCH "^(//[^\n]*\n)+" block "${source}")
+set(expectations "")
+set(expectation_count 0)
+set(errors_at_most 3)
+set(must_compile FALSE)
+while(NOT block STREQUAL "")
+    string(FIND "${block}" "\n" end)
+    string(SUBSTRING "${block}" 0 ${end} line)
+    math(EXPR end "${end} + 1")
+    string(SUBSTRING "${block}" ${end} -1 block)
+    if(line MATCHES "^// expect: (.+)$")
+        set(expectation_${expectation_count} "${CMAKE_MATCH_1}")
+        math(EXPR expectation_count "${expectation_count} + 1")
+    elseif(line MATCHES "^// errors-at-most: ([0-9]+)$")
+        set(errors_at_most ${CMAKE_MATCH_1})
+    elseif(line MATCHES "^// compiles$")
+        set(must_compile TRUE)
+    endif()
+endwhile()
+
+# English messages, plain quotes, no colours.
+set(ENV{LC_ALL} C)
+execute_process(
+    COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -fno-diagnostics-color "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"
+    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error_output)
+string(APPEND output "${error_output}")
+
+if(must_compile)
+    if(expectation_count GREATER 0)
+        complain("it says both 'compiles' and 'expect:'")
+    elseif(NOT result EQUAL 0)
+        complain("this base case must compile, but the compiler refused it")
+    endif()
+    return()
+endif()
+if(expectation_count EQUAL 0)
+    complain("its first lines hold neither '// expect: <text>' nor '// compiles'")
+endif()
+if(result EQUAL 0)
+    complain("it compiles, but must be refused")
+endif()
+
+math(EXPR last "${expectation_count} - 1")
+foreach(index RANGE ${last})
+    string(FIND "${output}" "${expectation_${index}}" position)
+    if(position LESS 0)
+        complain("the text '${expectation_${index}}' is missing from the compiler's output")
+    endif()
+endforeach()
+
+# Lines are taken one by one, because a compiler's output breaks CMake's lists.
+set(error_count 0)
+set(first_error "")
+set(rest "${output}\n")
+while(NOT rest STREQUAL "")
+    string(FIND "${rest}" "\n" end)
+    string(SUBSTRING "${rest}" 0 ${end} line)
+    math(EXPR end "${end} + 1")
+    string(SUBSTRING "${rest}" ${end} -1 rest)
+    if(line MATCHES "error: ")
+        math(EXPR error_count "${error_count} + 1")
+        if(error_count EQUAL 1)
+            set(first_error "${line}")
+        endif()
+    endif()
+endwhile()
+string(FIND "${first_error}" "${expectation_0}" position)
+if(position LESS 0)
+    complain("the first error is not the expected one, but: ${first_error}")
+endif()
+if(error_count GREATER errors_at_most)
+    complain("${error_count} errors, at most ${errors_at_most} are allowed")
+endif()

@@ -1,0 +1,8 @@
+#include <cstdio>
+
+#include <zero/core/version.hpp>
+#include <zero/zero.hpp>
+
+int main() {
+    std::printf("zero %d.%d.%d\n", zero::version_major, zero::version_minor, zero::version_patch);
+}

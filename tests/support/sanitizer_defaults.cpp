@@ -1,0 +1,18 @@
+// The sanitizers ask these functions for their settings, so that a test run by hand, by CTest or by a script behaves the same.
+// Without a sanitizer nobody calls them.
+
+extern "C" char const* __asan_default_options();
+extern "C" char const* __ubsan_default_options();
+extern "C" char const* __tsan_default_options();
+
+extern "C" char const* __asan_default_options() {
+    return "detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1";
+}
+
+extern "C" char const* __ubsan_default_options() {
+    return "print_stacktrace=1";
+}
+
+extern "C" char const* __tsan_default_options() {
+    return "halt_on_error=1:second_deadlock_stack=1";
+}
