@@ -89,6 +89,10 @@ FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<
                                typename Bucketer::Options const& bucketing = {}) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
+    if (offsets.size() != parameters.size()) {
+        throw InvalidArgument("zero: " + std::to_string(offsets.size()) + " offsets are given for " + std::to_string(parameters.size())
+                              + " parameters of an adopted block; give one each.");
+    }
     detail::AdoptedBlock block{parameters, offsets, options.world, {}, {}};
     std::vector<std::size_t> order;
     for (std::size_t index = 0; index < parameters.size(); ++index) {

@@ -117,7 +117,7 @@ public:
     /// @brief A hash of one parameter: name, size, units, group, trainability.
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
         ParameterSpec const& spec = _parameters[index];
-        std::uint64_t state = mix(mix(mix(seed, spec.elements), spec.group), spec.trainable ? 1 : 0);
+        std::uint64_t state = mix(mix(mix(mix(seed, spec.elements), spec.group), spec.trainable ? 1 : 0), spec.name.size());
         for (char const letter : spec.name) {
             state = mix(state, static_cast<unsigned char>(letter));
         }

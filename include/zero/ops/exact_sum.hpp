@@ -21,15 +21,17 @@ inline constexpr std::size_t leaf_elements = 64;
 ///
 /// Leaf sums are then added as integers, without rounding: so the result depends neither on the order of leaves nor on the rank that
 /// holds them. A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than 2^262 = 64 * (2^128)^2.
-/// Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; one more takes the spill of the widest write.
+/// Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; two more take the zeros that the widest
+/// write puts above them.
 ///
 /// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34 leaves, and as many cut ones may come on top:
 /// 2^35 * 2^28 = 2^63, and the digits stay below it. So the digits of all ranks can be added by a plain integer sum.
 struct Inspection {
     static constexpr int digit_bits = 28;
-    static constexpr std::size_t digits = 21;
-    static constexpr std::size_t count = digits + 1;                                          ///< length of `sums`
-    static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();            ///< `first_non_finite` when all are finite
+    static constexpr std::size_t digits = 22;
+    static constexpr std::size_t count = digits + 1;                               ///< length of `sums`
+    static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` when all are finite
+    static constexpr std::uint64_t hidden_bit = std::uint64_t{1} << 52U;           ///< of the significand of a double
 
     std::int64_t sums[count] = {};        ///< the digits, lowest first, then the number of non-finite elements; added up over ranks
     std::int64_t first_non_finite = none; ///< smallest index of a non-finite element; the minimum is taken over ranks
@@ -43,27 +45,29 @@ struct Inspection {
 
     /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a multiple of 2^-298 below 2^262.
     ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
-        constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
         auto const bits = std::bit_cast<std::uint64_t>(leaf);
-        if (bits == 0) {
-            return;
+        if (bits != 0) {
+            add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
         }
-        // The value is mantissa * 2^(exponent - 1075), and its lowest set bit is at or above 2^-298: move trailing zeros out where the
-        // mantissa would reach below the grid.
-        int const exponent = static_cast<int>(bits >> 52U);
-        std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52U) - 1)) | (std::uint64_t{1} << 52U);
+    }
+
+    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one exponent field; the integer is below 2^63.
+    ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
+        constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
         int position = exponent - (1075 - 298);
-        if (position < 0) {
-            mantissa >>= static_cast<unsigned>(-position);
+        if (position < 0) { // bits below the grid are zero in every leaf
+            integer >>= static_cast<unsigned>(-position);
             position = 0;
         }
         auto const digit = static_cast<unsigned>(position) / digit_bits;
         auto const shift = static_cast<unsigned>(position) % digit_bits;
-        std::uint64_t const low = (mantissa & digit_mask) << shift;
-        std::uint64_t const high = ((mantissa >> digit_bits) << shift) + (low >> digit_bits);
+        std::uint64_t const low = (integer & digit_mask) << shift;
+        std::uint64_t const middle = (((integer >> digit_bits) & digit_mask) << shift) + (low >> digit_bits);
+        std::uint64_t const high = ((integer >> (2 * digit_bits)) << shift) + (middle >> digit_bits);
         sums[digit] += static_cast<std::int64_t>(low & digit_mask);
-        sums[digit + 1] += static_cast<std::int64_t>(high & digit_mask);
-        sums[digit + 2] += static_cast<std::int64_t>(high >> digit_bits);
+        sums[digit + 1] += static_cast<std::int64_t>(middle & digit_mask);
+        sums[digit + 2] += static_cast<std::int64_t>(high & digit_mask);
+        sums[digit + 3] += static_cast<std::int64_t>(high >> digit_bits);
     }
 
     ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {
@@ -95,7 +99,7 @@ struct Inspection {
             }
             value = value * 0x1.0p-28 + static_cast<double>(digit); // the product is exact, so a contraction changes nothing
         }
-        return value * 0x1.0p262; // the last digit counts multiples of 2^(28 * 20 - 298)
+        return value * 0x1.0p290; // the last digit counts multiples of 2^(28 * 21 - 298)
     }
 };
 

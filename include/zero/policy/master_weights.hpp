@@ -33,6 +33,7 @@ concept MasterWeightsPolicy = std::same_as<typename P::policy_category, MasterWe
 /// @brief Reports each reason why `P` is not a `MasterWeightsPolicy` as one error.
 template <class P>
 consteval bool diagnose_master_weights() {
+    static_assert(requires { typename P::Options; }, "zero: a MasterWeights policy needs a member type 'Options' (an empty struct if it has none).");
     static_assert(requires { typename P::Type; }, "zero: a MasterWeights policy needs a member type 'Type' (void for none).");
     if constexpr (requires { typename P::Type; }) {
         static_assert(std::is_void_v<typename P::Type> || std::is_same_v<typename P::Type, float>,

@@ -18,17 +18,13 @@ namespace zero::detail {
 template <class P>
 concept HasCategory = requires { typename P::policy_category; };
 
-/// @brief How often a category occurs among the policies.
-template <class Category, class... Policies>
-consteval std::size_t count_of_category() {
-    std::size_t count = 0;
-    auto const add = [&]<class P>(std::type_identity<P>) {
-        if constexpr (HasCategory<P>) {
-            count += std::same_as<typename P::policy_category, Category> ? 1 : 0;
-        }
-    };
-    (add(std::type_identity<Policies>{}), ...);
-    return count;
+template <class Category, class P>
+consteval bool is_in() {
+    if constexpr (HasCategory<P>) {
+        return std::same_as<typename P::policy_category, Category>;
+    } else {
+        return false;
+    }
 }
 
 /// @brief The first policy of a category, or the default.
@@ -40,17 +36,14 @@ struct Select {
 template <class Category, class Default, class First, class... Rest>
 struct Select<Category, Default, First, Rest...> : Select<Category, Default, Rest...> {};
 
-template <class Category, class Default, HasCategory First, class... Rest>
-    requires std::same_as<typename First::policy_category, Category>
+template <class Category, class Default, class First, class... Rest>
+    requires(is_in<Category, First>())
 struct Select<Category, Default, First, Rest...> {
     using type = First;
 };
 
 template <class Category, class Default, class... Policies>
 using select_t = typename Select<Category, Default, Policies...>::type;
-
-template <class Category, class P>
-inline constexpr bool is_in = std::same_as<typename P::policy_category, Category>;
 
 /// @brief Is `P` a complete model of the concept that its category names?
 template <class P>
@@ -69,21 +62,21 @@ consteval bool diagnose_policy() {
     static_assert(HasCategory<P>, "zero::ZeroStage: a template argument is not a policy (it has no member type 'policy_category'); "
                                   "pass policies such as zero::AdamW or zero::Parameters<zero::bfloat16>.");
     if constexpr (HasCategory<P> && !is_valid_policy<P>()) {
-        if constexpr (is_in<ParametersCategory, P>) {
+        if constexpr (is_in<ParametersCategory, P>()) {
             return diagnose_parameters<P>();
-        } else if constexpr (is_in<PartitionerCategory, P>) {
+        } else if constexpr (is_in<PartitionerCategory, P>()) {
             return diagnose_partitioner<P>();
-        } else if constexpr (is_in<BucketerCategory, P>) {
+        } else if constexpr (is_in<BucketerCategory, P>()) {
             return diagnose_bucketer<P>();
-        } else if constexpr (is_in<CommunicatorCategory, P>) {
+        } else if constexpr (is_in<CommunicatorCategory, P>()) {
             return diagnose_communicator<P>();
-        } else if constexpr (is_in<LossScalerCategory, P>) {
+        } else if constexpr (is_in<LossScalerCategory, P>()) {
             return diagnose_loss_scaler<P>();
-        } else if constexpr (is_in<MasterWeightsCategory, P>) {
+        } else if constexpr (is_in<MasterWeightsCategory, P>()) {
             return diagnose_master_weights<P>();
-        } else if constexpr (is_in<OptimizerCategory, P>) {
+        } else if constexpr (is_in<OptimizerCategory, P>()) {
             return diagnose_optimizer<P>();
-        } else if constexpr (is_in<GradientReductionCategory, P>) {
+        } else if constexpr (is_in<GradientReductionCategory, P>()) {
             return diagnose_gradient_reduction<P>();
         } else {
             static_assert(!std::same_as<P, P>, "zero::ZeroStage: a policy names a category that does not exist; "
@@ -93,8 +86,9 @@ consteval bool diagnose_policy() {
     return is_valid_policy<P>();
 }
 
+/// @brief At most one of the policies decides this.
 template <class Category, class... Policies>
-inline constexpr bool is_single = count_of_category<Category, Policies...>() <= 1;
+inline constexpr bool is_single = (std::size_t{0} + ... + (is_in<Category, Policies>() ? 1U : 0U)) <= 1;
 
 /// @brief No category occurs twice.
 template <class... Policies>

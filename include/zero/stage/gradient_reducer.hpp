@@ -71,15 +71,10 @@ public:
 
     /// @brief Leases the unit's gradients to commands on `writer`. See `open`. @throws LateGradient, OutOfOrder
     void acquire(std::size_t unit, Queue writer, bool is_zeroed) {
-        std::size_t closed = 0;
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
-            if (!_layout->parameter(parameter).trainable) {
-                continue;
-            }
             require_not_launched(parameter);
-            closed += _callers[parameter] == nullptr ? count_closed(parameter) : 0;
         }
-        require_leases(unit, closed);
+        require_leases(unit, count_closed(_layout->unit_buckets(unit)));
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
             if (!_layout->parameter(parameter).trainable) {
                 continue;
@@ -117,7 +112,7 @@ public:
     /// @brief Adds a transient gradient; its memory is free after the returned event.
     Event hand_over(std::size_t unit, std::size_t parameter, G const* gradient, Queue writer) {
         require_not_launched(parameter);
-        require_leases(unit, count_closed(parameter));
+        require_leases(unit, count_closed(_layout->parameter_buckets(parameter)));
         open_all(parameter, writer, true);
         for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
             Backend::accumulate(writer, _pool.at(bucket) + piece.bucket_begin, gradient + piece.parameter_begin, piece.elements);
@@ -127,9 +122,9 @@ public:
 
     /// @brief The commands on `writer` so far completed the unit's gradients. Launches what is ready. Collective in stage 3.
     void set_ready(std::size_t unit, Queue writer) {
-        require_leases(unit, count_closed_of_callers(unit));
+        require_leases(unit, count_closed(_layout->unit_buckets(unit)));
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (bucket < _writes.size() && _pool.is_open(bucket)) {
+            if (is_trainable(bucket) && _pool.is_open(bucket)) {
                 Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
             }
         }
@@ -143,14 +138,14 @@ public:
         });
         Event const written = Backend::record(writer);
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (bucket < _writes.size() && _pool.is_open(bucket)) {
+            if (is_trainable(bucket) && _pool.is_open(bucket)) {
                 _writes[bucket] = {writer, written};
             }
         }
         Backend::wait(_queue, written, Fence::gradients_written);
         if constexpr (Config::stage == 3) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                if (bucket < _writes.size() && _readiness.is_complete(bucket) && !_readiness.is_launched(bucket)) {
+                if (is_trainable(bucket) && _readiness.is_complete(bucket) && !_readiness.is_launched(bucket)) {
                     launch(bucket);
                 }
             }
@@ -213,27 +208,20 @@ private:
         }
     }
 
-    [[nodiscard]] std::size_t count_closed(std::size_t parameter) const {
+    /// Buckets that still need a lease in this micro-step.
+    [[nodiscard]] std::size_t count_closed(std::span<std::size_t const> buckets) const {
         std::size_t count = 0;
-        for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-            count += _pool.is_open(bucket) ? 0 : 1;
+        for (std::size_t const bucket : buckets) {
+            count += is_trainable(bucket) && !_pool.is_open(bucket) && !_readiness.is_launched(bucket) ? 1 : 0;
         }
         return count;
     }
 
-    [[nodiscard]] std::size_t count_closed_of_callers(std::size_t unit) const {
-        std::size_t count = 0;
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (bucket < _layout->trainable_buckets() && !_pool.is_open(bucket) && !_readiness.is_launched(bucket)) {
-                ++count;
-            }
-        }
-        return count;
-    }
+    [[nodiscard]] bool is_trainable(std::size_t bucket) const noexcept { return bucket < _writes.size(); }
 
     void require_not_launched(std::size_t parameter) const {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-            if (_readiness.is_launched(bucket)) {
+            if (is_trainable(bucket) && _readiness.is_launched(bucket)) {
                 throw LateGradient("zero: a gradient for parameter '" + _layout->parameter(parameter).name + "' comes after the reduction of its bucket "
                                    + std::to_string(bucket) + " was enqueued in this micro-step (rank " + std::to_string(_rank)
                                    + "); call gradients_ready() only after the last gradient of the unit.");

@@ -134,7 +134,7 @@ public:
             return *this;
         }
 
-        friend bool operator==(Iterator const& iterator, End) noexcept { return iterator._index == iterator._count; }
+        [[nodiscard]] bool operator==(End) const noexcept { return _index == _count; }
 
     private:
         void begin() {

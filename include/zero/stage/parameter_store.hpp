@@ -178,7 +178,7 @@ public:
                 Backend::copy_bytes(_queue, staging + slice.bucket_begin, this->slice(bucket, slice), slice.elements * sizeof(T));
             });
             _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
-            Backend::copy_from_bucket(_queue, _tables[bucket], staging);
+            Backend::copy_from_bucket(_queue, std::span<CopySlice<T> const>(_tables[bucket]), static_cast<T const*>(staging));
             _pool.close(bucket, Backend::record(_queue));
         } else {
             T* const base = _storage == Storage::owned ? _placed.at(bucket, 0) : _block + _layout->bucket(bucket).block_begin;

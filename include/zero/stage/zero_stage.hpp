@@ -111,10 +111,11 @@ using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Polici
 /// See detail::Engine for the members.
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
+    using Base = detail::stage_base_t<N, Policies...>;
     static_assert(detail::diagnose_stage<N, Policies...>(), "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
 
 public:
-    using detail::stage_base_t<N, Policies...>::stage_base_t::stage_base_t;
+    using Base::Base;
 };
 
 } // namespace zero

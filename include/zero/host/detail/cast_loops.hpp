@@ -45,7 +45,7 @@ private:
     [[gnu::always_inline]] static void one(To* to, From const* from, F const& scale) noexcept {
         F const value = F::load(from);
         if constexpr (scaled) {
-            F::mul(value, scale).with_canonical_nan().store(to);
+            F::mul(value, scale).with_canonical_nan().store_number(to);
         } else {
             value.store(to);
         }
@@ -64,14 +64,14 @@ struct AccumulateLoop {
         From const* const from = in;
         std::size_t const whole = n - n % F::size;
         for (std::size_t i = 0; i < whole; i += F::size) {
-            F::add(F::load(to + i), F::load(from + i)).with_canonical_nan().store(to + i);
+            F::add(F::load(to + i), F::load(from + i)).with_canonical_nan().store_number(to + i);
         }
         if (whole < n) {
             From from_rest[F::size] = {};
             To to_rest[F::size] = {};
             copy_elements(from_rest, from + whole, n - whole);
             copy_elements(to_rest, to + whole, n - whole);
-            F::add(F::load(to_rest), F::load(from_rest)).with_canonical_nan().store(to_rest);
+            F::add(F::load(to_rest), F::load(from_rest)).with_canonical_nan().store_number(to_rest);
             copy_elements(to + whole, to_rest, n - whole);
         }
     }

@@ -1,9 +1,12 @@
 #pragma once
 
 #include "cast_loops.hpp"
+#include "leaf_bins.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace zero::host::detail {
 
@@ -14,6 +17,10 @@ bool is_finite(T value) noexcept {
 
 template <StorageType T>
 struct InspectLoop {
+    static constexpr std::size_t group = 4 * ops::leaf_elements;               ///< elements that are summed at a time
+    static constexpr std::size_t chunk = LeafBins::capacity / 4 * group;       ///< elements between two flushes of the bins
+    static constexpr std::size_t few = 64 * group;                             ///< below this the bins cost more than they save
+
     T const* values;
     std::size_t n;
     std::int64_t first_index;
@@ -21,43 +28,53 @@ struct InspectLoop {
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
-        constexpr std::size_t group = 4 * ops::leaf_elements;
-        T const* const from = values;
         std::size_t const whole = n - n % group;
-        double sums[4];
-        for (std::size_t i = 0; i < whole; i += group) {
-            F::leaf_sums(from + i, sums);
-            add<F>(from + i, sums, first_index + static_cast<std::int64_t>(i));
+        if (whole < few) {
+            add_groups<F>(0, whole, *result);
+        } else {
+            LeafBins bins;
+            for (std::size_t begin = 0; begin < whole; begin += chunk) {
+                add_groups<F>(begin, whole - begin < chunk ? whole : begin + chunk, bins);
+                bins.flush(*result);
+            }
         }
         if (whole < n) {
             T rest[group] = {}; // a leaf of zeros adds nothing
-            copy_elements(rest, from + whole, n - whole);
-            F::leaf_sums(rest, sums);
-            add<F>(rest, sums, first_index + static_cast<std::int64_t>(whole));
+            copy_elements(rest, values + whole, n - whole);
+            add_group<F>(rest, first_index + static_cast<std::int64_t>(whole), *result);
         }
     }
 
 private:
-    template <class F>
-    [[gnu::always_inline]] void add(T const* group, double const (&sums)[4], std::int64_t index) const noexcept {
-        // Sums of squares are not negative, and the sum of all is finite exactly if each is: 256 squares below 2^256 do not overflow.
-        double const sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        if (sum < std::numeric_limits<double>::infinity()) {
-            for (double const leaf : sums) {
-                result->add_leaf(leaf);
-            }
-        } else {
-            add_non_finite<F>(group, index);
+    template <class F, class Sums>
+    [[gnu::always_inline]] void add_groups(std::size_t begin, std::size_t end, Sums& exact) const noexcept {
+        for (std::size_t i = begin; i < end; i += group) {
+            add_group<F>(values + i, first_index + static_cast<std::int64_t>(i), exact);
         }
     }
 
-    /// Counts what is not finite and adds the rest, with zeros in the gaps.
+    template <class F, class Sums>
+    [[gnu::always_inline]] void add_group(T const* from, std::int64_t index, Sums& exact) const noexcept {
+        double sums[4];
+        F::leaf_sums(from, sums);
+        // Sums of squares are not negative, and the sum of all is finite exactly if each is: 256 squares below 2^256 do not overflow.
+        if ((sums[0] + sums[1]) + (sums[2] + sums[3]) < std::numeric_limits<double>::infinity()) {
+            exact.add_leaf(sums[0]);
+            exact.add_leaf(sums[1]);
+            exact.add_leaf(sums[2]);
+            exact.add_leaf(sums[3]);
+        } else {
+            add_not_finite<F>(from, index);
+        }
+    }
+
+    /// Counts the elements that are not finite and adds the others, with zeros in the gaps.
     template <class F>
-    __attribute__((cold)) void add_non_finite(T const* group, std::int64_t index) const noexcept {
-        T finite[4 * ops::leaf_elements];
-        for (std::size_t i = 0; i < 4 * ops::leaf_elements; ++i) {
-            bool const good = is_finite(group[i]);
-            finite[i] = good ? group[i] : T{};
+    [[gnu::cold, gnu::noinline]] void add_not_finite(T const* from, std::int64_t index) const noexcept {
+        T finite[group];
+        for (std::size_t i = 0; i < group; ++i) {
+            bool const good = is_finite(from[i]);
+            finite[i] = good ? from[i] : T{};
             if (!good) {
                 result->add_non_finite(index + static_cast<std::int64_t>(i));
             }

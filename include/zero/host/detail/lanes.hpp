@@ -43,6 +43,12 @@ struct Lanes {
         }
     }
 
+    /// `store` for a pack whose only NaN is the canonical one.
+    template <StorageType T>
+    void store_number(T* to) const noexcept {
+        store(to);
+    }
+
     Lanes with_canonical_nan() const noexcept {
         return each([&](std::size_t i) { return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i]; });
     }

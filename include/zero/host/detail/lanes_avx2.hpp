@@ -8,11 +8,12 @@
 
 namespace zero::host::detail {
 
-// Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. Three things to know before changing it:
+// Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. What to know before changing it:
 // - Every function that touches a vector carries the target attribute, or GCC splits the vector into halves before it inlines. It can
 //   still be called from, though not inlined into, a function without the attribute: the loops are such functions, and `run` inlines them.
 // - A vector of 32 bytes never crosses a call by value: its calling convention depends on the attribute of the caller. The class is
 //   not trivially copyable for that reason alone: the language then passes it by address everywhere, also in a functor that is not inlined.
+// - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction where that is on a fast path.
 // - Nothing here may be used before `is_supported(InstructionSet::avx2)` said yes.
 #define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
 
@@ -21,6 +22,8 @@ using Int8 = std::int32_t __attribute__((vector_size(32)));
 using Bits8 = std::uint32_t __attribute__((vector_size(32)));
 using Half8 = std::uint16_t __attribute__((vector_size(16)));
 using Short8 = std::int16_t __attribute__((vector_size(16)));
+using Bits4 = std::uint32_t __attribute__((vector_size(16)));
+using Long2 = std::uint64_t __attribute__((vector_size(16)));
 using Float4 = float __attribute__((vector_size(16)));
 using Double4 = double __attribute__((vector_size(32)));
 
@@ -56,7 +59,11 @@ struct Lanes<InstructionSet::avx2> {
         Half8 half;
         __builtin_memcpy(&half, from, sizeof half);
         Lanes result;
+#if defined(__clang__)
         result._value = (Float8)(__builtin_convertvector(half, Bits8) << 16);
+#else
+        result._value = (Float8)(__builtin_ia32_pmovzxwd256((Short8)half) << 16);
+#endif
         return result;
     }
     ZERO_HOST_AVX2 static Lanes load(float16 const* from) noexcept {
@@ -70,20 +77,31 @@ struct Lanes<InstructionSet::avx2> {
     ZERO_HOST_AVX2 void store(float* to) const noexcept { __builtin_memcpy(to, &_value, sizeof _value); }
     ZERO_HOST_AVX2 void store(bfloat16* to) const noexcept {
         Bits8 const bits = (Bits8)_value;
-        Bits8 const is_nan = (Bits8)(_value != _value);
-        Bits8 const rounded = bits + ((bits >> 16 & 1U) + 0x7fffU);
-        Half8 const half = __builtin_convertvector(((rounded & ~is_nan) | ((bits | 0x00400000U) & is_nan)) >> 16, Half8);
-        __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
+        Lanes quiet; // a NaN: its top half, made quiet; the rounding below could carry it into infinity or -0
+        quiet._value = __builtin_ia32_blendvps256(_value, (Float8)((bits & 0xffff0000U) | 0x00400000U), (Float8)(_value != _value));
+        quiet.store_number(to);
     }
     ZERO_HOST_AVX2 void store(float16* to) const noexcept {
         Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(_value, 0); // to nearest even, whatever the control register says
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
 
+    /// `store` for a pack whose only NaN is the canonical one: that survives the rounding as it is.
+    template <StorageType T>
+    ZERO_HOST_AVX2 void store_number(T* to) const noexcept {
+        if constexpr (std::is_same_v<T, bfloat16>) {
+            Bits8 const bits = (Bits8)_value;
+            Half8 const half = __builtin_convertvector((bits + ((bits >> 16 & 1U) + 0x7fffU)) >> 16, Half8);
+            __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
+        } else {
+            store(to);
+        }
+    }
+
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
+        constexpr float nan = std::bit_cast<float>(canonical_nan);
         Lanes result;
-        Bits8 const is_nan = (Bits8)(_value != _value);
-        result._value = (Float8)(((Bits8)_value & ~is_nan) | (canonical_nan & is_nan));
+        result._value = __builtin_ia32_blendvps256(_value, Float8{nan, nan, nan, nan, nan, nan, nan, nan}, (Float8)(_value != _value));
         return result;
     }
 
@@ -96,11 +114,12 @@ struct Lanes<InstructionSet::avx2> {
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #endif
-        Lanes result;
-        result._value = a._value * b._value;
+        Float8 product = a._value * b._value;
 #if !defined(__clang__)
-        __asm__("" : "+x"(result._value)); // as in ops::detail::uncontracted
+        __asm__("" : "+x"(product)); // as in ops::detail::uncontracted
 #endif
+        Lanes result;
+        result._value = product;
         return result;
     }
     ZERO_HOST_AVX2 static Lanes add(Lanes const& a, Lanes const& b) noexcept {
@@ -135,28 +154,19 @@ struct Lanes<InstructionSet::avx2> {
     }
     ZERO_HOST_AVX2 static Lanes select(Mask const& mask, Lanes const& a, Lanes const& b) noexcept {
         Lanes result;
-        result._value = (Float8)(((Int8)a._value & mask.bits) | ((Int8)b._value & ~mask.bits));
+        result._value = __builtin_ia32_blendvps256(b._value, a._value, (Float8)mask.bits);
         return result;
     }
 
     /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite where an element is not.
     template <StorageType T>
     ZERO_HOST_AVX2 static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
-        Double4 half[4]; // l0 + l4, l1 + l5, l2 + l6, l3 + l7 of each leaf
-        for (std::size_t leaf = 0; leaf < 4; ++leaf) {
-            Double4 low = {};
-            Double4 high = {};
-            for (std::size_t i = 0; i < ops::leaf_elements; i += size) {
-                Float8 const x = load(values + leaf * ops::leaf_elements + i)._value;
-                Double4 const x_low = __builtin_convertvector(__builtin_shufflevector(x, x, 0, 1, 2, 3), Double4);
-                Double4 const x_high = __builtin_convertvector(__builtin_shufflevector(x, x, 4, 5, 6, 7), Double4);
-                low += x_low * x_low; // the products are exact, so a contraction changes nothing
-                high += x_high * x_high;
-            }
-            half[leaf] = low + high;
-        }
-        Double4 const first = __builtin_shufflevector(half[0], half[1], 0, 4, 2, 6) + __builtin_shufflevector(half[0], half[1], 1, 5, 3, 7);
-        Double4 const second = __builtin_shufflevector(half[2], half[3], 0, 4, 2, 6) + __builtin_shufflevector(half[2], half[3], 1, 5, 3, 7);
+        Squares const leaf0(values); // one after the other: four streams at once would be too many for the prefetcher
+        Squares const leaf1(values + ops::leaf_elements);
+        Squares const leaf2(values + 2 * ops::leaf_elements);
+        Squares const leaf3(values + 3 * ops::leaf_elements);
+        Double4 const first = __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
+        Double4 const second = __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
         Double4 const all = __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
         __builtin_memcpy(sums, &all, sizeof all);
     }
@@ -168,6 +178,65 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    struct Squares { // of one leaf
+        template <StorageType T>
+        ZERO_HOST_AVX2 explicit Squares(T const* values) noexcept {
+            static_assert(ops::leaf_elements == 8 * size);
+            Double4 low = {};
+            Double4 high = {};
+            add(values, low, high); // written out, since GCC does not unroll loops at -O2
+            add(values + 8, low, high);
+            add(values + 16, low, high);
+            add(values + 24, low, high);
+            add(values + 32, low, high);
+            add(values + 40, low, high);
+            add(values + 48, low, high);
+            add(values + 56, low, high);
+            sums = low + high;
+        }
+
+        template <StorageType T>
+        ZERO_HOST_AVX2 static void add(T const* values, Double4& low, Double4& high) noexcept {
+            Float4 x_low;
+            Float4 x_high;
+            load(values, x_low);
+            load(values + 4, x_high);
+#if defined(__clang__)
+            Double4 const wide_low = __builtin_convertvector(x_low, Double4);
+            Double4 const wide_high = __builtin_convertvector(x_high, Double4);
+#else
+            Double4 const wide_low = __builtin_ia32_cvtps2pd256(x_low);
+            Double4 const wide_high = __builtin_ia32_cvtps2pd256(x_high);
+#endif
+            low += wide_low * wide_low; // the products are exact, so a contraction changes nothing
+            high += wide_high * wide_high;
+        }
+
+        ZERO_HOST_AVX2 static void load(float const* from, Float4& to) noexcept { __builtin_memcpy(&to, from, sizeof to); }
+        ZERO_HOST_AVX2 static void load(bfloat16 const* from, Float4& to) noexcept {
+            Short8 half;
+            load_four(from, half);
+#if defined(__clang__)
+            to = (Float4)(__builtin_convertvector(__builtin_shufflevector((Half8)half, (Half8)half, 0, 1, 2, 3), Bits4) << 16);
+#else
+            to = (Float4)(__builtin_ia32_pmovzxwd128(half) << 16);
+#endif
+        }
+        ZERO_HOST_AVX2 static void load(float16 const* from, Float4& to) noexcept {
+            Short8 half;
+            load_four(from, half);
+            to = __builtin_ia32_vcvtph2ps(half);
+        }
+
+        ZERO_HOST_AVX2 static void load_four(void const* from, Short8& to) noexcept { // through a register: the upper half is zero
+            std::uint64_t bits;
+            __builtin_memcpy(&bits, from, sizeof bits);
+            to = (Short8)Long2{bits, 0};
+        }
+
+        Double4 sums; // l0 + l4, l1 + l5, l2 + l6, l3 + l7
+    };
+
     Float8 _value;
 };
 

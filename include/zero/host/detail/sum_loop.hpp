@@ -33,10 +33,10 @@ struct SumRanksLoop {
                 sum2 = F::add(sum2, F::load(peer + 2 * F::size));
                 sum3 = F::add(sum3, F::load(peer + 3 * F::size));
             }
-            sum0.with_canonical_nan().store(to + i);
-            sum1.with_canonical_nan().store(to + i + F::size);
-            sum2.with_canonical_nan().store(to + i + 2 * F::size);
-            sum3.with_canonical_nan().store(to + i + 3 * F::size);
+            sum0.with_canonical_nan().store_number(to + i);
+            sum1.with_canonical_nan().store_number(to + i + F::size);
+            sum2.with_canonical_nan().store_number(to + i + 2 * F::size);
+            sum3.with_canonical_nan().store_number(to + i + 3 * F::size);
         }
         for (std::size_t i = whole; i < n; i += F::size) {
             std::size_t const count = n - i < F::size ? n - i : F::size;
@@ -47,7 +47,7 @@ struct SumRanksLoop {
                 copy_elements(rest, from[rank] + i, count);
                 sum = F::add(sum, F::load(rest));
             }
-            sum.with_canonical_nan().store(rest);
+            sum.with_canonical_nan().store_number(rest);
             copy_elements(to + i, rest, count);
         }
     }

@@ -72,12 +72,12 @@ private:
         F const unscaled = F::mul(F::load(gradient), scale);
         F::call(Optimizer{}, unscaled, value, values, hyper);
         value = value.with_canonical_nan();
-        value.store(master);
+        value.store_number(master);
         if constexpr (writes_parameter) {
-            value.store(parameter);
+            value.store_number(parameter);
         }
         for (std::size_t s = 0; s < states; ++s) {
-            values[s].with_canonical_nan().store(state[s]);
+            values[s].with_canonical_nan().store_number(state[s]);
         }
     }
 };

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "communicator.hpp"
+#include "traffic_count.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace zero {
+
+/// @brief A communicator that counts what passes through another one: calls and the payload of each, as the caller handed it over.
+///
+/// The payload of a reduce-scatter and an all-reduce is what is sent, that of an all-gather what is received.
+template <class C>
+class Recording {
+public:
+    using policy_category = CommunicatorCategory;
+    using Backend = typename C::Backend;
+    using Queue = typename Backend::Queue;
+
+    explicit Recording(C& inner) noexcept : _inner(&inner) {}
+
+    [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
+    [[nodiscard]] int size() const noexcept { return _inner->size(); }
+
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        _recorded.add(CollectiveKind::reduce_scatter, cuts.back(), sizeof(T));
+        _inner->reduce_scatter(send, receive, cuts, queue, tag);
+    }
+
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        _recorded.add(CollectiveKind::all_gather, cuts.back(), sizeof(T));
+        _inner->all_gather(send, receive, cuts, queue, tag);
+    }
+
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        _recorded.add(CollectiveKind::all_reduce, cuts.back(), sizeof(T));
+        _inner->all_reduce(send, receive, cuts, queue, tag);
+    }
+
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        _recorded.add(CollectiveKind::broadcast, elements, sizeof(T));
+        _inner->broadcast(buffer, elements, root, queue, tag);
+    }
+
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
+        _recorded.add(CollectiveKind::integers, elements, sizeof(std::int64_t));
+        _inner->all_reduce_integers(values, elements, reduction, queue, tag);
+    }
+
+    void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
+
+    [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
+    void reset_recorded() noexcept { _recorded = {}; }
+
+private:
+    C* _inner;
+    TrafficCount _recorded;
+};
+
+} // namespace zero

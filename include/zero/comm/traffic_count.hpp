@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace zero {
+
+enum class CollectiveKind : std::uint8_t { reduce_scatter, all_gather, all_reduce, broadcast, integers };
+
+inline constexpr std::size_t collective_kinds = 5;
+
+constexpr char const* name_of(CollectiveKind kind) noexcept {
+    constexpr std::array<char const*, collective_kinds> names{"reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+/// @brief What one rank did with one kind of collective.
+struct CollectiveCount {
+    std::uint64_t calls = 0;
+    std::uint64_t elements = 0;
+    std::uint64_t bytes = 0;
+
+    friend bool operator==(CollectiveCount const&, CollectiveCount const&) = default;
+};
+
+/// @brief One count per kind.
+struct TrafficCount {
+    std::array<CollectiveCount, collective_kinds> kinds{};
+
+    [[nodiscard]] CollectiveCount const& operator[](CollectiveKind kind) const noexcept { return kinds[static_cast<std::size_t>(kind)]; }
+
+    void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept {
+        CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
+        ++count.calls;
+        count.elements += elements;
+        count.bytes += elements * element_bytes;
+    }
+};
+
+} // namespace zero

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "../../ops/exact_sum.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace zero::host::detail {
+
+/// Collects leaf sums by exponent: the significands of one exponent add up as integers, which is one addition per leaf, where the digits of
+/// `Inspection` take four and the shifts between them. The exact sum is the same.
+class LeafBins {
+public:
+    static constexpr std::size_t capacity = 1020; ///< leaves between two `flush`es: below 2^10 significands below 2^53
+
+    void add_leaf(double leaf) noexcept {
+        auto const bits = std::bit_cast<std::uint64_t>(leaf);
+        if (bits != 0) {
+            _sums[(bits >> 52U) - first_exponent] += (bits & (hidden_bit - 1)) | hidden_bit;
+        }
+    }
+
+    void flush(ops::Inspection& result) noexcept {
+        for (std::size_t i = 0; i < exponents; ++i) {
+            if (_sums[i] != 0) {
+                result.add_significands(_sums[i], static_cast<int>(first_exponent + i));
+                _sums[i] = 0;
+            }
+        }
+    }
+
+private:
+    static constexpr std::uint64_t hidden_bit = ops::Inspection::hidden_bit;
+    static constexpr std::size_t first_exponent = 1023 - 298; // of 2^-298, the smallest leaf sum above zero
+    static constexpr std::size_t exponents = 298 + 262;       // all leaf sums are below 2^262
+
+    std::uint64_t _sums[exponents] = {};
+};
+
+} // namespace zero::host::detail

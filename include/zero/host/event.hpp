@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace zero::host {
+
+/// @brief How far a queue has come: tickets up to `completed` are done. Outlives its queue, so that an event can be asked at any time.
+class Progress {
+public:
+    [[nodiscard]] bool has_reached(std::uint64_t ticket) const noexcept { return _completed.load(std::memory_order_acquire) >= ticket; }
+
+    void set(std::uint64_t ticket) {
+        _completed.store(ticket, std::memory_order_seq_cst);
+        if (_waiters.load(std::memory_order_seq_cst) != 0) {
+            { std::lock_guard const lock(_mutex); }
+            _changed.notify_all();
+        }
+    }
+
+    void wait(std::uint64_t ticket) {
+        for (int spin = 0; spin < 64; ++spin) {
+            if (has_reached(ticket)) {
+                return;
+            }
+            std::this_thread::yield();
+        }
+        std::unique_lock lock(_mutex);
+        _waiters.fetch_add(1, std::memory_order_seq_cst);
+        _changed.wait(lock, [&] { return _completed.load(std::memory_order_seq_cst) >= ticket; });
+        _waiters.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<std::uint64_t> _completed{0};
+    std::atomic<int> _waiters{0};
+    std::mutex _mutex;
+    std::condition_variable _changed;
+};
+
+/// @brief A point in a queue. A default-constructed event is complete. Copying allocates nothing; an event may outlive its queue.
+class Event {
+public:
+    Event() = default;
+    Event(std::shared_ptr<Progress> progress, std::uint64_t ticket) noexcept : _progress(std::move(progress)), _ticket(ticket) {}
+
+    [[nodiscard]] bool is_complete() const noexcept { return _progress == nullptr || _progress->has_reached(_ticket); }
+
+    /// @brief Waits on the calling thread.
+    void synchronize() const {
+        if (_progress != nullptr) {
+            _progress->wait(_ticket);
+        }
+    }
+
+    /// @brief Is it a point in the queue with this progress?
+    [[nodiscard]] bool is_of(Progress const* progress) const noexcept { return _progress.get() == progress; }
+
+private:
+    std::shared_ptr<Progress> _progress;
+    std::uint64_t _ticket = 0;
+};
+
+} // namespace zero::host

@@ -1,0 +1,147 @@
+#pragma once
+
+#include "../backend/backend.hpp"
+#include "../backend/tables.hpp"
+#include "../core/memory_resource.hpp"
+#include "inline_queue.hpp"
+#include "kernels.hpp"
+#include "threaded_queue.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace zero {
+
+/// @brief The host as a backend: queues of commands, and every operation through which the engine and the transports touch data.
+///
+/// Static functions of a type that is always reached through a template parameter: a test derives from it and replaces one.
+struct HostBackend {
+    using Queue = host::Queue*;
+    using Event = host::Event;
+    using OwnedQueue = host::ThreadedQueue; ///< what an engine makes for its communication
+
+    static Queue handle(OwnedQueue& queue) noexcept { return &queue; }
+
+    /// @brief The calling thread.
+    static Queue default_compute_queue() noexcept {
+        static host::InlineQueue queue; // stateless, so ranks may share it
+        return &queue;
+    }
+
+    static MemoryResource& default_memory() noexcept {
+        static HostMemoryResource memory;
+        return memory;
+    }
+
+    static Event record(Queue queue) { return queue->record(); }
+    static void wait(Queue queue, Event const& event, Fence) { queue->wait(event); }
+    static void synchronize(Event const& event) { event.synchronize(); }
+    static void rethrow_failure(Queue queue) { queue->rethrow_failure(); }
+
+    /// @brief Reads one value on the host; what wrote it is complete.
+    template <class T>
+    static T load(T const* value) {
+        return *value;
+    }
+
+    template <class F>
+    static void run(Queue queue, F const& functor) {
+        queue->enqueue(functor);
+    }
+
+    template <class T>
+    static void fill(Queue queue, T* out, std::size_t elements, T value) {
+        if (elements != 0) {
+            queue->enqueue([=] { std::fill_n(out, elements, value); });
+        }
+    }
+
+    static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
+        if (bytes != 0 && out != in) {
+            queue->enqueue([=] { std::memcpy(out, in, bytes); });
+        }
+    }
+
+    template <class To, class From>
+    static void convert(Queue queue, To* out, From const* in, std::size_t elements, float factor) {
+        if (elements != 0) {
+            queue->enqueue([=] { host::convert(out, in, elements, factor); });
+        }
+    }
+
+    template <class To, class From>
+    static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
+        if (elements != 0) {
+            queue->enqueue([=] { host::accumulate(sum, in, elements); });
+        }
+    }
+
+    /// @param peers W pointers that stay valid until the command ran
+    template <class T>
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+        queue->enqueue([=] { host::sum_ranks(out, peers, world, elements); });
+    }
+
+    static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+        queue->enqueue([=] {
+            for (std::size_t i = 0; i < elements; ++i) {
+                std::int64_t sum = 0;
+                for (int rank = 0; rank < world; ++rank) {
+                    sum += peers[rank][i];
+                }
+                out[i] = sum;
+            }
+        });
+    }
+
+    static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+        queue->enqueue([=] {
+            for (std::size_t i = 0; i < elements; ++i) {
+                std::int64_t least = peers[0][i];
+                for (int rank = 1; rank < world; ++rank) {
+                    least = std::min(least, peers[rank][i]);
+                }
+                out[i] = least;
+            }
+        });
+    }
+
+    /// @brief Adds the slices to an inspection. The table stays valid until the command ran.
+    template <class A, class Inspection>
+    static void inspect(Queue queue, std::span<InspectSlice<A> const> slices, Inspection* result) {
+        queue->enqueue([=] {
+            for (auto const& slice : slices) {
+                host::inspect(slice.values, slice.elements, slice.first_index, *result);
+            }
+        });
+    }
+
+    /// @brief One optimizer step over the slices, unless it is skipped. The tables stay valid until the command ran.
+    template <class Optimizer, class Slice, class Group>
+    static void update(Queue queue, std::span<Slice const> slices, Group const* groups, UpdateDecision const* decision) {
+        queue->enqueue([=] {
+            if (decision->skip) {
+                return;
+            }
+            for (auto const& slice : slices) {
+                host::update<Optimizer>(slice.gradient, slice.master, slice.parameter, slice.states, slice.elements, decision->factor, groups[slice.group].hyper);
+            }
+        });
+    }
+
+    /// @brief Copies a bucket to the tensors that it is made of. The table stays valid until the command ran.
+    template <class T>
+    static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices, T const* bucket) {
+        queue->enqueue([=] {
+            for (auto const& slice : slices) {
+                std::memcpy(slice.tensor, bucket + slice.bucket_begin, slice.elements * sizeof(T));
+            }
+        });
+    }
+};
+static_assert(Backend<HostBackend>);
+
+} // namespace zero

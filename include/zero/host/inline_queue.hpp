@@ -1,0 +1,18 @@
+#pragma once
+
+#include "queue.hpp"
+
+namespace zero::host {
+
+/// @brief Runs a command at once, on the thread that enqueues it; its exceptions come out there. Waiting blocks that thread. Stateless.
+class InlineQueue final : public Queue {
+public:
+    [[nodiscard]] Event record() override { return {}; }
+    void wait(Event const& event) override { event.synchronize(); }
+    void rethrow_failure() const override {}
+
+private:
+    void push(Command command) override { command(); }
+};
+
+} // namespace zero::host

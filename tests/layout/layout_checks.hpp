@@ -1,0 +1,161 @@
+#pragma once
+
+// What must hold for every layout, as one function that names the first thing that does not.
+
+#include "zero/layout/flat_layout.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+struct LayoutRules {
+    bool has_whole_parameters = true; ///< every parameter lies in one bucket, starting at a multiple of 64
+    bool is_even = true;              ///< all extents of a bucket are equally long
+    bool may_cut = true;              ///< a parameter may lie on several ranks
+    bool is_inside_units = false;     ///< all parameters of a bucket have the same units
+};
+
+namespace detail {
+
+inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket, LayoutRules const& rules) {
+    auto const cuts = layout.cuts(bucket);
+    if (cuts.size() != layout.world() + 1 || cuts.front() != 0) {
+        return "there are not W + 1 cuts from 0";
+    }
+    for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+        if (cuts[rank + 1] < cuts[rank] || cuts[rank + 1] % 64 != 0) {
+            return "cut " + std::to_string(rank + 1) + " falls or is no multiple of 64";
+        }
+        if (rules.is_even && cuts[rank + 1] - cuts[rank] != cuts[1]) {
+            return "the extents are not equally long";
+        }
+    }
+    return "";
+}
+
+/// Pieces are in order, without overlap, inside the bucket; the padding is as small as the rules allow.
+inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, LayoutRules const& rules) {
+    std::size_t end = 0;
+    std::size_t aligned_sum = 0;
+    for (Piece const& piece : layout.pieces(bucket)) {
+        ParameterSpec const& spec = layout.parameter(piece.parameter);
+        if (piece.bucket_begin < end || piece.bucket_begin + piece.elements > layout.elements(bucket)) {
+            return "'" + spec.name + "' overlaps its predecessor or the end";
+        }
+        if (rules.has_whole_parameters && (piece.bucket_begin % 64 != 0 || piece.parameter_begin != 0 || piece.elements != spec.elements)) {
+            return "'" + spec.name + "' is not whole or does not start at a multiple of 64";
+        }
+        if (spec.trainable != layout.bucket(bucket).trainable) {
+            return "'" + spec.name + "' shares a bucket with parameters of the other trainability";
+        }
+        if (rules.has_whole_parameters && spec.units.size() > 1 && layout.pieces(bucket).size() != 1) {
+            return "tied '" + spec.name + "' has no bucket of its own";
+        }
+        if (rules.is_inside_units && spec.units != layout.parameter(layout.pieces(bucket)[0].parameter).units) {
+            return "'" + spec.name + "' belongs to other units";
+        }
+        end = piece.bucket_begin + piece.elements;
+        aligned_sum += (piece.elements + 63) / 64 * 64;
+    }
+    std::size_t const edge = rules.is_even ? 64 * layout.world() : 64;
+    std::size_t const expected = (aligned_sum + edge - 1) / edge * edge;
+    if (rules.has_whole_parameters && layout.elements(bucket) != expected) {
+        return "has " + std::to_string(layout.elements(bucket)) + " elements with padding, not " + std::to_string(expected);
+    }
+    return layout.pieces(bucket).empty() ? "is empty" : "";
+}
+
+/// Every element of every parameter lies in exactly one extent of exactly one bucket.
+inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules, bool has_frozen_buckets) {
+    std::vector<std::vector<Piece>> slices(layout.parameters().size());
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+            layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) { slices[slice.parameter].push_back(slice); });
+        }
+    }
+    for (std::size_t index = 0; index < slices.size(); ++index) {
+        ParameterSpec const& spec = layout.parameter(index);
+        std::sort(slices[index].begin(), slices[index].end(), [](Piece const& a, Piece const& b) { return a.parameter_begin < b.parameter_begin; });
+        std::size_t end = 0;
+        for (Piece const& slice : slices[index]) {
+            if (slice.parameter_begin != end || slice.elements == 0) {
+                return "'" + spec.name + "' has a gap or an overlap at element " + std::to_string(end);
+            }
+            end += slice.elements;
+        }
+        bool const is_placed = spec.trainable || has_frozen_buckets;
+        if (end != (is_placed ? spec.elements : 0) || (!rules.may_cut && slices[index].size() > 1)) {
+            return "'" + spec.name + "' has " + std::to_string(end) + " owned elements in " + std::to_string(slices[index].size()) + " slices";
+        }
+    }
+    return "";
+}
+
+/// The tables by parameter and by unit say the same as the pieces.
+inline std::string index_problem(FlatLayout const& layout) {
+    std::vector<std::vector<std::size_t>> of_parameter(layout.parameters().size());
+    std::vector<std::vector<std::size_t>> of_unit(layout.units());
+    std::size_t end = 0;
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket_begin(bucket) != end || layout.bucket(bucket).trainable != (bucket < layout.trainable_buckets())) {
+            return "bucket " + std::to_string(bucket) + " starts elsewhere or is not in order";
+        }
+        end += layout.elements(bucket);
+        for (Piece const& piece : layout.pieces(bucket)) {
+            of_parameter[piece.parameter].push_back(bucket);
+            for (std::size_t const unit : layout.parameter(piece.parameter).units) {
+                of_unit[unit].push_back(bucket);
+            }
+        }
+    }
+    auto const differs = [](std::vector<std::size_t>& expected, auto found) {
+        std::sort(expected.begin(), expected.end());
+        expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+        return !std::equal(expected.begin(), expected.end(), found.begin(), found.end());
+    };
+    std::size_t first = 0;
+    for (std::size_t index = 0; index < of_parameter.size(); ++index) {
+        if (layout.first_element(index) != first || differs(of_parameter[index], layout.parameter_buckets(index))) {
+            return "the buckets or the number of '" + layout.parameter(index).name + "' are wrong";
+        }
+        first += layout.parameter(index).elements;
+    }
+    for (std::size_t unit = 0; unit < of_unit.size(); ++unit) {
+        if (differs(of_unit[unit], layout.unit_buckets(unit))) {
+            return "the buckets of unit " + std::to_string(unit) + " are wrong";
+        }
+    }
+    return layout.padded_elements() == end ? "" : "padded_elements is not the sum of the buckets";
+}
+
+} // namespace detail
+
+/// @brief The first rule that `layout` breaks, or an empty text. O(pieces * W), for any size of parameters.
+inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules, bool has_frozen_buckets = true) {
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        std::string const problem = detail::cuts_problem(layout, bucket, rules);
+        std::string const second = problem.empty() ? detail::pieces_problem(layout, bucket, rules) : problem;
+        if (!second.empty()) {
+            return "bucket " + std::to_string(bucket) + ": " + second;
+        }
+    }
+    std::string const owners = detail::ownership_problem(layout, rules, has_frozen_buckets);
+    return owners.empty() ? detail::index_problem(layout) : owners;
+}
+
+/// @brief The parameters of each bucket, in registration order.
+inline std::vector<std::vector<std::size_t>> bucket_members(FlatLayout const& layout) {
+    std::vector<std::vector<std::size_t>> members(layout.buckets());
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        for (Piece const& piece : layout.pieces(bucket)) {
+            members[bucket].push_back(piece.parameter);
+        }
+        std::sort(members[bucket].begin(), members[bucket].end());
+    }
+    return members;
+}
+
+} // namespace zero::test

@@ -1,0 +1,187 @@
+#include "support/catch.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/comm/run_ranks.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+template <int N, class... Policies>
+void construct(std::vector<typename ZeroStage<N, Policies...>::Registration> parameters, typename ZeroStage<N, Policies...>::Options const& options = {}) {
+    run_ranks(1, [&](LoopbackCommunicator& communicator) { ZeroStage<N, Policies...> engine(communicator, parameters, options); });
+}
+
+/// Runs `call` on an engine of one rank, expects `Expected` with `text`, and that the engine's state is what it was and that it goes on.
+template <class Expected, int N>
+void refuses(std::string const& text, std::function<void(ZeroStage<N>&)> const& prepare, std::function<void(ZeroStage<N>&)> const& call) {
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+        auto const before = full_parameters(engine);
+        prepare(engine);
+        CHECK_THROWS_AS(call(engine), Expected);
+        CHECK_THROWS_WITH(call(engine), contains_text(text));
+        CHECK(engine.step_count() == 0);
+        try {
+            engine.cancel_step();
+        } catch (OutOfOrder const&) { // it was not inside a step
+        }
+        CHECK(full_parameters(engine) == before);
+        CHECK_FALSE(run_step(engine, 0, 0).report().is_skipped);
+        CHECK(full_parameters(engine) != before);
+    });
+}
+
+template <int N>
+void in_micro_step(ZeroStage<N>& engine) {
+    engine.begin_step();
+    engine.begin_micro_step();
+}
+
+} // namespace
+
+TEST_CASE("A registration that makes no sense is refused with the parameter's name") {
+    float data[8] = {};
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}, {.name = "a", .elements = 4}})), contains_text("two parameters are named 'a'"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "", .elements = 3}})), contains_text("parameter number 0 has no name"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .units = {}}})), contains_text("parameter 'a' lists no unit"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .units = {1, 1}}})), contains_text("parameter 'a' lists unit 1 twice"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 5}, {.name = "b", .data = data + 4, .elements = 4}})),
+                      contains_text("parameters 'a' and 'b' share parameter memory"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 5, .gradient = data}, {.name = "b", .elements = 4, .gradient = data + 4}})),
+                      contains_text("parameters 'a' and 'b' share gradient memory"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .elements = 3}}, {.storage = Storage::scattered})), contains_text("parameter 'a' has 3 elements but its pointer is null"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted})), contains_text("adopted_block go together"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data + 6, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("parameter 'a' does not lie inside adopted_block"));
+    CHECK_THROWS_WITH((construct<3>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::scattered})), contains_text("stage 3 frees parameters"));
+    CHECK_THROWS_WITH((construct<2, RoundRobinPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("use ContiguousPartitioner"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}}, {.groups = {{}}})), contains_text("parameter 'a' is in group 1"));
+}
+
+TEST_CASE("Options out of their range are refused with their name and value") {
+    float const nan = std::numeric_limits<float>::quiet_NaN();
+    for (float const clip : {0.0F, -1.0F, nan, std::numeric_limits<float>::infinity()}) {
+        CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.gradient_clipping = clip})), contains_text("gradient_clipping is"));
+    }
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.beta1 = -0.1}})), contains_text("beta1"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = std::numeric_limits<double>::quiet_NaN()}})), contains_text("weight_decay"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = -1.0}}})), contains_text("learning_rate_factor of group 0"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = 3.0F}})), contains_text("predivide is 3"));
+    CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));
+    CHECK_THROWS_AS(run_ranks(0, [](LoopbackCommunicator&) {}), InvalidArgument);
+}
+
+TEST_CASE("Calls out of the protocol are refused and change nothing") {
+    using Engine = ZeroStage<2>;
+    auto const idle = [](Engine&) {};
+    auto const started = [](Engine& engine) { engine.begin_step(); };
+    refuses<OutOfOrder, 2>("step() without a micro-step", started, [](Engine& engine) { engine.step(0.1); });
+    refuses<OutOfOrder, 2>("step() outside a step", idle, [](Engine& engine) { engine.step(0.1); });
+    refuses<OutOfOrder, 2>("inside a micro-step", in_micro_step<2>, [](Engine& engine) { engine.step(0.1); });
+    refuses<OutOfOrder, 2>("begin_step() inside a step", started, [](Engine& engine) { engine.begin_step(); });
+    refuses<OutOfOrder, 2>("begin_micro_step()", in_micro_step<2>, [](Engine& engine) { engine.begin_micro_step(); });
+    refuses<OutOfOrder, 2>("gradients() outside a micro-step", started, [](Engine& engine) { (void)engine.gradients(0); });
+    refuses<OutOfOrder, 2>("gradients_ready() outside a micro-step", started, [](Engine& engine) { engine.gradients_ready(0); });
+    refuses<OutOfOrder, 2>("cancel_step() outside a step", idle, [](Engine& engine) { engine.cancel_step(); });
+    refuses<InvalidArgument, 2>("micro_steps(0)", started, [](Engine& engine) { (void)engine.micro_steps(0); });
+    refuses<InvalidArgument, 2>("unit 9 does not exist", in_micro_step<2>, [](Engine& engine) { (void)engine.gradients(9); });
+    refuses<InvalidArgument, 2>("('first.bias') is not one of unit 2", idle, [](Engine& engine) { (void)engine.acquire(2)[2]; });
+    refuses<InvalidArgument, 2>("has 3 elements, but the parameter has 500", in_micro_step<2>, [](Engine& engine) {
+        std::vector<float> const short_span(3);
+        engine.hand_over(1, 1, short_span);
+    });
+    refuses<InvalidArgument, 2>("is frozen", in_micro_step<2>, [](Engine& engine) {
+        std::vector<float> const span(40);
+        engine.hand_over(2, 4, span);
+    });
+    refuses<InvalidArgument, 2>("parameter group 7 does not exist", idle, [](Engine& engine) { engine.set_learning_rate(7, 1.0); });
+    refuses<InvalidArgument, 2>("factor of group 0 is -", idle, [](Engine& engine) { engine.set_learning_rate(0, -1.0); });
+    refuses<InvalidArgument, 2>("the learning rate is -", [](Engine& engine) {
+        engine.begin_step();
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        }
+    }, [](Engine& engine) { engine.step(-0.1); });
+    refuses<OutOfOrder, 2>("announced as the last", [](Engine& engine) {
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        engine.end_micro_step();
+    }, [](Engine& engine) { engine.begin_micro_step(); });
+}
+
+TEST_CASE("A gradient that comes after its reduction is refused with the parameter's name") {
+    refuses<LateGradient, 2>("'first.weight'", [](ZeroStage<2>& engine) {
+        in_micro_step(engine);
+        (void)engine.gradients(1);
+        engine.gradients_ready(1);
+    }, [](ZeroStage<2>& engine) { (void)engine.gradients(1); });
+    refuses<LateGradient, 3>("'first.weight'", [](ZeroStage<3>& engine) {
+        in_micro_step(engine);
+        engine.gradients_ready(1);
+    }, [](ZeroStage<3>& engine) {
+        std::vector<float> const gradient(500);
+        engine.hand_over(1, 1, gradient);
+    });
+}
+
+TEST_CASE("A released handle gives no memory") {
+    run_ranks(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
+        auto weights = engine.acquire(1);
+        CHECK(weights[1].size() == 500);
+        weights.release();
+        CHECK_THROWS_AS(weights[1], Released);
+        CHECK_THROWS_WITH(weights[1], contains_text("weights of unit 1 were released"));
+        engine.begin_step();
+        engine.begin_micro_step();
+        auto const gradients = engine.gradients(1);
+        CHECK(gradients[1].size() == 500);
+        engine.gradients_ready(1);
+        CHECK_THROWS_AS(gradients[1], LateGradient);
+        engine.end_micro_step();
+        CHECK_THROWS_WITH(gradients[2], contains_text("'first.bias'"));
+        auto const held = engine.acquire(2);
+        CHECK_THROWS_WITH(engine.step(0.1), contains_text("release all handles first"));
+    });
+}
+
+TEST_CASE("A unit that finds no lease is refused with its bucket and the remedy") {
+    run_ranks(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
+        auto const a = engine.acquire(0);
+        auto const b = engine.acquire(1);
+        auto const c = engine.acquire(2);
+        CHECK_THROWS_AS(engine.acquire(3), OutOfOrder);
+        CHECK_THROWS_WITH(engine.acquire(3), contains_text("unit 3 needs 1 gathered buckets") && contains_text("extra_leases"));
+        CHECK(a[0].size() == 300);
+    });
+    run_ranks(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2, UnitBucketer> engine(communicator, registration<float>(toy_specs()));
+        engine.begin_step();
+        engine.begin_micro_step();
+        (void)engine.gradients(0);
+        (void)engine.gradients(1);
+        CHECK_THROWS_AS(engine.gradients(2), OutOfOrder);
+        CHECK_THROWS_WITH(engine.gradients(2), contains_text("unit 2 comes out of order: its bucket") && contains_text("extra_leases"));
+        engine.cancel_step();
+        CHECK_FALSE(run_step(engine, 0, 0).report().is_skipped);
+    });
+}
+
+TEST_CASE("A run-time stage outside 0 to 3 is refused") {
+    for (int const stage : {0, 1, 2, 3}) {
+        CHECK(with_stage(stage, [&]<int N>() { return N; }) == stage);
+    }
+    CHECK_THROWS_WITH(with_stage(4, []<int N>() { return N; }), contains_text("there is no stage 4"));
+    CHECK_THROWS_AS(with_stage(-1, []<int N>() { return N; }), InvalidArgument);
+}

@@ -1,0 +1,260 @@
+#pragma once
+
+// What one case of the oracle is made of: plain values, the same for every stage. Nothing of the library's engine is known here.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zero::test::oracle {
+
+enum class Number { float32, bfloat16, float16 };
+enum class Partition { contiguous, round_robin };
+enum class Bucketing { size_capped, unit, single };
+enum class Scaler { none, fixed, dynamic };
+enum class Rule { adamw, sgd };
+
+/// What is fixed when a test is compiled: the policies of a stage.
+struct Row {
+    char const* name;
+    Number parameter;
+    Number gradient;
+    Number communication;
+    Number accumulation;
+    Partition partition;
+    Bucketing bucketing;
+    Scaler scaler;
+    Rule rule;
+    bool has_master; ///< a copy of the weights in float; otherwise the parameter is its own master
+};
+
+inline constexpr std::array<Row, 16> rows{{
+    {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, false},
+    {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
+    {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, false},
+    {"bfloat16, size-capped, AdamW", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
+    {"bfloat16, float gradients, round-robin, size-capped", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
+    {"bfloat16, float gradients, bfloat16 wire, unit, dynamic scale", Number::bfloat16, Number::float32, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, true},
+    {"bfloat16 accumulation, size-capped, static scale, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::bfloat16, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, true},
+    {"bfloat16 without master, unit, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::none, Rule::sgd, false},
+    {"bfloat16, float wire, round-robin, single", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::round_robin, Bucketing::single, Scaler::none, Rule::adamw, true},
+    {"float16, size-capped, dynamic scale", Number::float16, Number::float16, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
+    {"float16, round-robin, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::dynamic, Rule::sgd, true},
+    {"float16, float gradients, float16 wire, single, static scale", Number::float16, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, true},
+    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
+    {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, false},
+    {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, false},
+    {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
+}};
+
+enum class Schedule { boundary, every_micro_step };
+enum class Combine { mean, sum };
+enum class Compute { inline_queue, threaded, delaying };
+enum class Communication { own, inline_queue, threaded, delaying };
+enum class Memory { owned, adopted, scattered };
+enum class GradientMemory { engine, callers, handed_over, mixed };
+enum class Order { reverse, shuffled };
+enum class MicroSteps { range, announced, unannounced };
+enum class OnNonFinite { skip, step };
+enum class Poisoned { infinity, negative_infinity, nan };
+
+struct Shape {
+    std::size_t elements = 0;
+    std::vector<std::size_t> units{0}; ///< ascending
+    std::size_t group = 0;
+    bool trainable = true;
+    std::size_t address = 0; ///< adopted: first element inside the block
+};
+
+/// Hyper-parameters of one parameter group, for either rule.
+struct Hyper {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double momentum = 0.9;
+    bool nesterov = false;
+    double weight_decay = 0.01;
+    double learning_rate_factor = 1.0;
+};
+
+struct ScalerRule {
+    float initial = 65536.0F;
+    float growth = 2.0F;
+    float backoff = 0.5F;
+    std::uint32_t interval = 2;
+    std::uint32_t hysteresis = 1;
+    bool is_consecutive = false;
+    float minimum = 1.0F;
+    float maximum = 16777216.0F;
+};
+
+/// A gradient that is not finite, on one rank.
+struct Injection {
+    std::size_t step = 0;
+    std::size_t micro_step = 0;
+    std::size_t rank = 0;
+    std::size_t parameter = 0;
+    std::size_t element = 0;
+    Poisoned value = Poisoned::nan;
+};
+
+/// From this step on a group's factor is another one (`set_learning_rate`).
+struct FactorChange {
+    std::size_t step = 0;
+    std::size_t group = 0;
+    double factor = 1.0;
+};
+
+struct Configuration {
+    std::uint64_t seed = 0;
+    std::size_t index = 0;
+    std::size_t row = 0;
+
+    std::size_t world = 1;
+    std::size_t cap_elements = 64; ///< of a bucket
+    std::vector<Shape> shapes;     ///< in order of use
+    std::size_t units = 1;
+    std::size_t block_elements = 0; ///< adopted: of the whole block
+    bool has_aligned_block = true;  ///< adopted: every parameter starts at a multiple of 64 elements
+
+    Schedule schedule = Schedule::boundary;
+    Combine combine = Combine::mean;
+    std::optional<float> predivide;
+    std::size_t steps = 5;      ///< compared one by one
+    std::size_t free_steps = 2; ///< then as many without a wait, compared at the end
+    std::size_t micro_steps = 1;
+    bool has_varying_micro_steps = false;
+    MicroSteps micro_step_calls = MicroSteps::range;
+
+    Compute compute = Compute::inline_queue;
+    Communication communication = Communication::own;
+    Memory memory = Memory::owned;
+    GradientMemory gradient_memory = GradientMemory::engine;
+    bool writes_all = false;      ///< some units take their gradients uninitialised and write every element
+    Order order = Order::reverse;
+    std::size_t extra_leases = 0;
+    bool has_unused = false;
+    bool holds_handles = false;   ///< the handle of a unit lives until the next one is there
+    bool evaluates = false;       ///< weights are read between the last micro-step and `step`, and between steps
+    bool evaluates_elsewhere = false; ///< ... on a queue of their own
+    bool is_poisoned = false;
+    bool prefetches = true;
+    bool cancels = false;         ///< one step is given up in the middle and begun again
+    bool fills_by_function = false; ///< initial values through `initialize`
+
+    std::optional<float> clip;
+    OnNonFinite on_non_finite = OnNonFinite::skip;
+    float fixed_scale = 1024.0F;
+    ScalerRule scaler;
+    std::vector<Injection> injections;
+    std::vector<Hyper> groups{Hyper{}};
+    bool lists_groups = false;   ///< otherwise all have the hyper-parameters of the first
+    std::vector<FactorChange> changes;
+    double learning_rate = 1e-2;
+    int gradient_exponent = -12; ///< gradients are about 2 to this power
+
+    [[nodiscard]] Row const& types() const { return rows[row]; }
+    [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
+};
+
+/// Mixes 64 bits (the finaliser of splitmix64).
+constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
+    x += 0x9e3779b97f4a7c15U;
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31U);
+}
+
+/// A random number that depends on its keys only, the same with every compiler and standard library.
+template <class... Keys>
+constexpr std::uint64_t keyed(std::uint64_t seed, Keys... keys) noexcept {
+    std::uint64_t state = mixed(seed);
+    ((state = mixed(state ^ (static_cast<std::uint64_t>(keys) * 0xd6e8feb86659fd93U))), ...);
+    return state;
+}
+
+/// Streams of random numbers that must not repeat each other.
+enum class Stream : std::uint64_t { configuration, initial, gradient, unused, order, writes_all, memory };
+
+// --- What the model does, as pure functions of the configuration. ---
+
+inline std::size_t micro_steps_of(Configuration const& c, std::size_t step) { return c.has_varying_micro_steps ? 1 + (c.micro_steps + step) % 3 : c.micro_steps; }
+
+inline double learning_rate_of(Configuration const& c, std::size_t step) { return c.learning_rate / (1.0 + 0.25 * static_cast<double>(step)); }
+
+inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t unit) {
+    if (!c.has_unused) {
+        return false;
+    }
+    bool const nobody_uses_it = keyed(c.seed, c.index, Stream::unused, step, micro_step, 1000, unit) % 8 == 0;
+    return nobody_uses_it || keyed(c.seed, c.index, Stream::unused, step, micro_step, rank, unit) % 4 == 0;
+}
+
+/// The unit's gradients are taken uninitialised, and what it is the first to write is assigned instead of added.
+inline bool writes_all(Configuration const& c, std::size_t unit) { return c.writes_all && keyed(c.seed, c.index, Stream::writes_all, unit) % 3 != 0; }
+
+inline GradientMemory gradient_memory_of(Configuration const& c, std::size_t parameter) {
+    if (c.gradient_memory != GradientMemory::mixed) {
+        return c.gradient_memory;
+    }
+    bool const is_adopted = c.memory == Memory::adopted; // where the engine's memory for a parameter may not be contiguous
+    constexpr std::array<GradientMemory, 3> kinds{GradientMemory::callers, GradientMemory::handed_over, GradientMemory::engine};
+    return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
+}
+
+/// The order in which units finish their backward pass. `rank` 0 for all where the order has to be the same.
+inline std::vector<std::size_t> backward_order(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank) {
+    std::vector<std::size_t> order;
+    for (std::size_t unit = c.units; unit-- > 0;) {
+        order.push_back(unit);
+    }
+    for (std::size_t left = order.size(); c.order == Order::shuffled && left > 1; --left) {
+        auto const other = static_cast<std::size_t>(keyed(c.seed, c.index, Stream::order, step, micro_step, rank, left) % left);
+        std::size_t const unit = order[other];
+        order[other] = order[left - 1];
+        order[left - 1] = unit;
+    }
+    return order;
+}
+
+// --- One line of text that says it all. ---
+
+template <std::size_t N, class Value>
+char const* word(std::array<char const*, N> const& words, Value value) {
+    return words[static_cast<std::size_t>(value)];
+}
+
+inline std::string describe(Configuration const& c) {
+    std::string text = "configuration " + std::to_string(c.index) + " of seed " + std::to_string(c.seed) + ": [" + c.types().name + "] W=" + std::to_string(c.world)
+                     + " cap=" + std::to_string(c.cap_elements) + " parameters=";
+    for (auto const& shape : c.shapes) {
+        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + "@";
+        for (std::size_t i = 0; i < shape.units.size(); ++i) {
+            text += (i == 0 ? "" : "+") + std::to_string(shape.units[i]);
+        }
+        text += " ";
+    }
+    text += word(std::array{"boundary", "every-micro-step"}, c.schedule);
+    text += word(std::array{" mean", " sum"}, c.combine);
+    text += c.predivide ? " predivide=" + std::to_string(*c.predivide) : "";
+    text += " micro-steps=" + std::to_string(c.micro_steps) + (c.has_varying_micro_steps ? "(varying) " : " ");
+    text += word(std::array{"range", "announced", "unannounced"}, c.micro_step_calls);
+    text += word(std::array{" compute=inline", " compute=threaded", " compute=delaying"}, c.compute);
+    text += word(std::array{" communication=own", " communication=inline", " communication=threaded", " communication=delaying"}, c.communication);
+    text += word(std::array{" owned", " adopted", " scattered"}, c.memory);
+    text += c.memory == Memory::adopted ? (c.has_aligned_block ? "(aligned)" : "(unaligned)") : "";
+    text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over", " gradients=mixed"}, c.gradient_memory);
+    text += word(std::array{" order=reverse", " order=shuffled"}, c.order);
+    text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? " unused" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
+          + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "") + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
+          + (c.fills_by_function ? " initialize" : "");
+    text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
+    text += c.types().scaler == Scaler::none ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite) : "";
+    text += " injections=" + std::to_string(c.injections.size()) + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");
+    return text;
+}
+
+} // namespace zero::test::oracle

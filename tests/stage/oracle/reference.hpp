@@ -1,0 +1,420 @@
+#pragma once
+
+// The oracle: what W ranks have to compute, written down straight, in one thread, for one configuration. It includes no header of the
+// engine, of the communicators or of the arithmetic that it judges; only the storage types and their conversions are shared.
+//
+// Every number is a float here, also where it is stored in 16 bits: `rounded` says where a storage type cuts it.
+
+#include "configuration.hpp"
+
+#include "zero/core/float16.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace zero::test::oracle {
+
+using Values = std::vector<float>;
+
+inline float rounded(Number type, float value) {
+    switch (type) {
+    case Number::bfloat16: return to_float(from_float<bfloat16>(value));
+    case Number::float16: return to_float(from_float<float16>(value));
+    default: return value;
+    }
+}
+
+/// Arithmetic that gives NaN gives this one.
+inline float canonical(float value) { return value == value ? value : std::bit_cast<float>(std::uint32_t{0x7fc00000}); }
+
+/// a + b, a * b: through a volatile, so that no compiler fuses two of them into one rounding.
+inline float plus(float a, float b) {
+    float volatile const sum = a + b;
+    return canonical(sum);
+}
+inline float times(float a, float b) {
+    float volatile const product = a * b;
+    return canonical(product);
+}
+inline double times(double a, double b) {
+    double volatile const product = a * b;
+    return product;
+}
+
+/// @name What the model's backward pass writes, and the first values
+/// @{
+
+inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter, std::size_t element) {
+    std::uint64_t const bits = keyed(c.seed, c.index, Stream::initial, rank, parameter, element);
+    float const unit = static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U)) * 0x1.0p-23F; // [-1, 1)
+    return rounded(c.types().parameter, unit);
+}
+
+/// What one use of a parameter adds to its gradient: in the gradient type, with the loss scale in it, never -0.
+inline float contribution(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t parameter, std::size_t unit, std::size_t element,
+                          float loss_scale) {
+    if (unit == c.shapes[parameter].units.back()) {
+        for (auto const& injection : c.injections) {
+            if (injection.step == step && injection.micro_step == micro_step && injection.rank == rank && injection.parameter == parameter && injection.element == element) {
+                switch (injection.value) {
+                case Poisoned::infinity: return std::numeric_limits<float>::infinity();
+                case Poisoned::negative_infinity: return -std::numeric_limits<float>::infinity();
+                default: return canonical(std::numeric_limits<float>::quiet_NaN());
+                }
+            }
+        }
+    }
+    std::uint64_t const bits = keyed(c.seed, c.index, Stream::gradient, (step * 16 + micro_step) * 64 + rank, parameter * 64 + unit, element);
+    if (bits % 16 == 0) {
+        return 0.0F;
+    }
+    float const mantissa = 1.0F + static_cast<float>((bits >> 8U) & 0x7fffffU) * 0x1.0p-23F;
+    int const exponent = c.gradient_exponent + static_cast<int>((bits >> 40U) % 6);
+    float const magnitude = rounded(c.types().gradient, times(std::ldexp(mantissa, exponent), loss_scale));
+    return (bits >> 60U) % 2 == 0 || magnitude == 0.0F ? magnitude : -magnitude;
+}
+
+/// @}
+
+struct ScalerState {
+    float scale = 1.0F;
+    std::uint32_t clean_steps = 0;
+    std::uint32_t hysteresis_left = 1;
+};
+
+struct Report {
+    std::uint64_t serial = 0;
+    std::uint64_t step_count = 0;
+    bool is_skipped = false;
+    bool has_norm = false;
+    double norm = 0.0;
+    float coefficient = 1.0F;
+    std::int64_t non_finite_count = 0;
+    std::int64_t first_non_finite = -1;
+    float loss_scale = 1.0F;
+    float next_loss_scale = 1.0F;
+};
+
+/// The whole model state between two steps.
+struct Snapshot {
+    std::vector<Values> parameters;
+    std::vector<Values> masters;
+    std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
+    std::uint64_t step_count = 0;
+    ScalerState scaler;
+    Report report; ///< of the step that led here
+};
+
+/// `snapshots[k]`: after k steps.
+struct History {
+    std::vector<Snapshot> snapshots;
+};
+
+/// Squares added without any rounding: an integer of 704 bits that counts multiples of 2^-298, the square of the smallest float.
+class ExactSum {
+public:
+    void add(double value) {
+        int exponent = 0;
+        double const fraction = std::frexp(value, &exponent); // value = fraction * 2^exponent, 0.5 <= fraction < 1
+        auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
+        int position = exponent - 53 + 298;
+        for (; position < 0; ++position) {
+            mantissa /= 2;
+        }
+        std::size_t word = static_cast<std::size_t>(position) / 32;
+        unsigned const shift = static_cast<unsigned>(position) % 32;
+        std::array<std::uint64_t, 3> const parts{(mantissa << shift) & 0xffffffffU, (mantissa >> (32 - shift)) & 0xffffffffU, (mantissa >> 32U) >> (32 - shift)};
+        std::uint64_t carry = 0;
+        for (std::size_t part = 0; part < parts.size() || carry != 0; ++part, ++word) {
+            carry += _words[word] + (part < parts.size() ? parts[part] : 0);
+            _words[word] = static_cast<std::uint32_t>(carry);
+            carry >>= 32U;
+        }
+    }
+
+    /// The documented way from the exact sum to a double: its digits of 28 bits, from the lowest to the highest, each addition rounded.
+    [[nodiscard]] double value() const {
+        double value = 0.0;
+        for (int digit = 0; digit < 21; ++digit) {
+            std::uint32_t bits = 0;
+            for (int bit = 27; bit >= 0; --bit) {
+                int const position = digit * 28 + bit;
+                bits = bits * 2 + ((_words[static_cast<std::size_t>(position) / 32] >> (static_cast<unsigned>(position) % 32)) & 1U);
+            }
+            value = std::fma(value, 0x1.0p-28, static_cast<double>(bits));
+        }
+        return std::ldexp(value, 262);
+    }
+
+private:
+    std::array<std::uint32_t, 22> _words{};
+};
+
+/// The sum of squares of one leaf of up to 64 elements: eight lanes, then a tree.
+inline double leaf_sum(float const* values, std::size_t count) {
+    std::array<double, 8> lanes{};
+    for (std::size_t i = 0; i < count; ++i) {
+        if (std::isfinite(values[i])) {
+            double const x = static_cast<double>(values[i]);
+            lanes[i % 8] = std::fma(x, x, lanes[i % 8]); // the square is exact, so this is one rounding either way
+        }
+    }
+    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+inline ScalerState first_scaler_state(Configuration const& c) {
+    switch (c.types().scaler) {
+    case Scaler::fixed: return {c.fixed_scale, 0, 1};
+    case Scaler::dynamic: return {c.scaler.initial, 0, c.scaler.hysteresis};
+    default: return {};
+    }
+}
+
+inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, bool has_overflow) {
+    if (c.types().scaler != Scaler::dynamic) {
+        return state;
+    }
+    if (has_overflow) {
+        state.clean_steps = 0;
+        if (state.hysteresis_left > 1) {
+            state.hysteresis_left -= 1;
+        } else {
+            state.scale = times(state.scale, c.scaler.backoff);
+            state.scale = state.scale < c.scaler.minimum ? c.scaler.minimum : state.scale;
+        }
+        return state;
+    }
+    state.clean_steps += 1;
+    bool const grows = state.clean_steps == c.scaler.interval;
+    if (c.scaler.is_consecutive || grows) {
+        state.hysteresis_left = c.scaler.hysteresis;
+    }
+    if (grows) {
+        state.clean_steps = 0;
+        state.scale = times(state.scale, c.scaler.growth);
+        state.scale = state.scale > c.scaler.maximum ? c.scaler.maximum : state.scale;
+    }
+    return state;
+}
+
+/// base^exponent, squaring, lowest bit of the exponent first.
+inline double power(double base, std::uint64_t exponent) {
+    double result = 1.0;
+    while (exponent > 0) {
+        if (exponent % 2 == 1) {
+            result = times(result, base);
+        }
+        base = times(base, base);
+        exponent /= 2;
+    }
+    return result;
+}
+
+/// The divisor of payloads: given, or for a float16 wire the smallest power of two d with 2 * d * d >= W.
+inline float predivide_of(Configuration const& c) {
+    if (c.predivide) {
+        return *c.predivide;
+    }
+    std::size_t divisor = 1;
+    while (c.types().communication == Number::float16 && 2 * divisor * divisor < c.world) {
+        divisor *= 2;
+    }
+    return static_cast<float>(divisor);
+}
+
+/// A parameter's gradient on one rank in one micro-step: each use adds, in reverse order of use.
+inline Values local_gradient(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t parameter, float loss_scale) {
+    Shape const& shape = c.shapes[parameter];
+    Values sum(shape.elements, 0.0F);
+    for (std::size_t use = shape.units.size(); use-- > 0;) {
+        if (!is_unused(c, step, micro_step, rank, shape.units[use])) {
+            for (std::size_t i = 0; i < shape.elements; ++i) {
+                sum[i] = rounded(c.types().gradient, plus(sum[i], contribution(c, step, micro_step, rank, parameter, shape.units[use], i, loss_scale)));
+            }
+        }
+    }
+    return sum;
+}
+
+/// What the ranks send is rounded to the communication type; the sum in rank order is formed in float and rounded once.
+inline Values sum_over_ranks(Configuration const& c, std::vector<Values> const& of_rank) {
+    Number const wire = c.types().communication;
+    float const inverse = 1.0F / predivide_of(c);
+    Values sums;
+    for (std::size_t i = 0; i < of_rank[0].size(); ++i) {
+        float sum = rounded(wire, times(of_rank[0][i], inverse));
+        for (std::size_t rank = 1; rank < c.world; ++rank) {
+            sum = plus(sum, rounded(wire, times(of_rank[rank][i], inverse)));
+        }
+        sums.push_back(rounded(wire, sum));
+    }
+    return sums;
+}
+
+/// The first overwrites, the others add, each addition rounded to the accumulation type.
+inline void accumulate(Configuration const& c, Values& sum, Values const& values, bool is_first) {
+    sum.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        sum[i] = rounded(c.types().accumulation, is_first ? values[i] : plus(sum[i], values[i]));
+    }
+}
+
+/// A parameter's gradient at the end of a step, in the accumulation type; still with loss scale and divisor in it.
+inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter, float loss_scale) {
+    std::size_t const micro_steps = micro_steps_of(c, step);
+    Values result;
+    if (c.schedule == Schedule::every_micro_step) {
+        for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
+            std::vector<Values> of_rank;
+            for (std::size_t rank = 0; rank < c.world; ++rank) {
+                of_rank.push_back(local_gradient(c, step, micro_step, rank, parameter, loss_scale));
+            }
+            accumulate(c, result, sum_over_ranks(c, of_rank), micro_step == 0);
+        }
+    } else {
+        std::vector<Values> of_rank(c.world);
+        for (std::size_t rank = 0; rank < c.world; ++rank) {
+            for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
+                accumulate(c, of_rank[rank], local_gradient(c, step, micro_step, rank, parameter, loss_scale), micro_step == 0);
+            }
+        }
+        accumulate(c, result, sum_over_ranks(c, of_rank), true);
+    }
+    return result;
+}
+
+/// A group's factor of the learning rate in a step.
+inline double factor_of(Configuration const& c, std::size_t step, std::size_t group) {
+    double factor = c.lists_groups ? c.groups[group].learning_rate_factor : 1.0;
+    for (auto const& change : c.changes) {
+        factor = change.group == group && change.step <= step ? change.factor : factor;
+    }
+    return factor;
+}
+
+/// One element's step. Float arithmetic, every operation rounded once, products that feed a sum fused.
+inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate, std::uint64_t count, float gradient, float& value, float& first, float& second) {
+    if (c.types().rule == Rule::adamw) {
+        auto const beta1 = static_cast<float>(hyper.beta1);
+        auto const beta2 = static_cast<float>(hyper.beta2);
+        auto const rest1 = static_cast<float>(1.0 - hyper.beta1);
+        auto const rest2 = static_cast<float>(1.0 - hyper.beta2);
+        auto const step_size = static_cast<float>(learning_rate / (1.0 - power(hyper.beta1, count)));
+        auto const inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - power(hyper.beta2, count)));
+        auto const decay = static_cast<float>(times(learning_rate, hyper.weight_decay));
+        first = std::fma(beta1, first, times(rest1, gradient));
+        second = std::fma(beta2, second, times(rest2, times(gradient, gradient)));
+        float const denominator = std::fma(inverse_root, std::sqrt(second), static_cast<float>(hyper.epsilon));
+        float const ratio = first / denominator;
+        float const change = std::fma(step_size, ratio, times(decay, value));
+        value = value - change;
+    } else {
+        auto const momentum = static_cast<float>(hyper.momentum);
+        auto const rate = static_cast<float>(-learning_rate);
+        float const direction = std::fma(static_cast<float>(hyper.weight_decay), value, gradient);
+        first = std::fma(momentum, first, direction);
+        float const change = hyper.nesterov ? std::fma(momentum, first, direction) : first;
+        value = std::fma(rate, change, value);
+    }
+    first = canonical(first);
+    second = canonical(second);
+    value = canonical(value);
+}
+
+inline Snapshot first_snapshot(Configuration const& c) {
+    Snapshot snapshot;
+    for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        Values values;
+        for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
+            values.push_back(initial_value(c, 0, parameter, i));
+        }
+        snapshot.parameters.push_back(values);
+        snapshot.masters.push_back(values);
+        for (auto& state : snapshot.states) {
+            state.emplace_back(values.size(), 0.0F);
+        }
+    }
+    snapshot.scaler = first_scaler_state(c);
+    return snapshot;
+}
+
+/// One optimizer step from one snapshot to the next.
+inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::size_t step) {
+    float const loss_scale = snapshot.scaler.scale;
+    std::vector<Values> gradients(c.shapes.size());
+    Report report;
+    report.serial = step + 1;
+    report.loss_scale = loss_scale;
+    ExactSum squares;
+    std::int64_t first_element = 0;
+    for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        if (c.shapes[parameter].trainable) {
+            Values const& values = gradients[parameter] = reduced_gradient(c, step, parameter, loss_scale);
+            for (std::size_t begin = 0; begin < values.size(); begin += 64) {
+                squares.add(leaf_sum(values.data() + begin, std::min<std::size_t>(64, values.size() - begin)));
+            }
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                if (!std::isfinite(values[i])) {
+                    report.first_non_finite = report.non_finite_count == 0 ? first_element + static_cast<std::int64_t>(i) : report.first_non_finite;
+                    report.non_finite_count += 1;
+                }
+            }
+        }
+        first_element += static_cast<std::int64_t>(c.shapes[parameter].elements);
+    }
+    bool const skips_overflow = c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
+    report.has_norm = skips_overflow || c.clip.has_value();
+    double const divisor = c.combine == Combine::mean ? static_cast<double>(c.world * micro_steps_of(c, step)) : 1.0;
+    double const base = static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
+    double coefficient = 1.0;
+    if (report.has_norm) {
+        bool const has_overflow = report.non_finite_count != 0;
+        report.norm = has_overflow ? std::numeric_limits<double>::infinity() : times(std::sqrt(squares.value()), base);
+        if (c.clip && static_cast<double>(*c.clip) / (report.norm + 1e-6) < 1.0) {
+            coefficient = static_cast<double>(*c.clip) / (report.norm + 1e-6);
+        }
+        report.is_skipped = has_overflow && skips_overflow;
+        snapshot.scaler = next_scaler_state(c, snapshot.scaler, has_overflow);
+    } else {
+        report.non_finite_count = 0;
+        report.first_non_finite = -1;
+    }
+    report.coefficient = static_cast<float>(coefficient);
+    report.next_loss_scale = snapshot.scaler.scale;
+    auto const factor = static_cast<float>(times(base, coefficient));
+    if (!report.is_skipped) {
+        snapshot.step_count += 1;
+        for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+            Shape const& shape = c.shapes[parameter];
+            for (std::size_t i = 0; shape.trainable && i < shape.elements; ++i) {
+                double const learning_rate = times(learning_rate_of(c, step), factor_of(c, step, shape.group));
+                float& master = snapshot.masters[parameter][i];
+                update_element(c, c.groups[c.lists_groups ? shape.group : 0], learning_rate, snapshot.step_count, times(gradients[parameter][i], factor), master,
+                               snapshot.states[0][parameter][i], snapshot.states[1][parameter][i]);
+                float const value = master;
+                master = c.types().has_master ? value : rounded(c.types().parameter, value);
+                snapshot.parameters[parameter][i] = rounded(c.types().parameter, value);
+            }
+        }
+    }
+    report.step_count = snapshot.step_count;
+    snapshot.report = report;
+    return snapshot;
+}
+
+/// All steps of a configuration.
+inline History compute_history(Configuration const& c) {
+    History history;
+    history.snapshots.push_back(first_snapshot(c));
+    for (std::size_t step = 0; step < c.all_steps(); ++step) {
+        history.snapshots.push_back(next_snapshot(c, history.snapshots.back(), step));
+    }
+    return history;
+}
+
+} // namespace zero::test::oracle

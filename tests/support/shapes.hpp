@@ -1,0 +1,73 @@
+#pragma once
+
+// Parameter lists of known models, shared by tests and benchmarks.
+
+#include "zero/layout/parameter_spec.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+/// @brief How a language model maps the last layer to the vocabulary.
+enum class Head {
+    tied,    ///< with the token embedding, which then belongs to the first and the last unit
+    separate ///< with a matrix of its own, registered last
+};
+
+inline constexpr std::size_t gpt2_tensors = 148;
+inline constexpr std::size_t gpt2_elements = 124'439'808;          ///< with a tied head
+inline constexpr std::size_t gpt2_block_elements = 7'087'872;      ///< one of the twelve blocks
+inline constexpr std::size_t gpt2_embedding_elements = 38'597'376; ///< 50257 x 768
+inline constexpr std::size_t gpt2_units = 14;                      ///< embeddings, twelve blocks, last norm with the head
+
+/// @brief GPT-2 with 124 million parameters: every size is a multiple of 64, of 256 even, but for W above 4 not of W * 64.
+inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
+    struct Tensor {
+        char const* name;
+        std::size_t elements;
+    };
+    constexpr std::size_t width = 768;
+    constexpr Tensor block[] = {{"ln1.w", width},           {"ln1.b", width},        {"qkv.w", width * 3 * width}, {"qkv.b", 3 * width},
+                                {"proj.w", width * width},  {"proj.b", width},       {"ln2.w", width},             {"ln2.b", width},
+                                {"fc.w", width * 4 * width}, {"fc.b", 4 * width},    {"proj2.w", 4 * width * width}, {"proj2.b", width}};
+    std::size_t const last = gpt2_units - 1;
+    std::vector<ParameterSpec> model;
+    std::vector<std::size_t> embedding_units{0};
+    if (head == Head::tied) {
+        embedding_units.push_back(last);
+    }
+    model.push_back({"wte", gpt2_embedding_elements, embedding_units, 0, true});
+    model.push_back({"wpe", 1024 * width, {0}, 0, true});
+    for (std::size_t layer = 0; layer < 12; ++layer) {
+        for (Tensor const& tensor : block) {
+            model.push_back({"h" + std::to_string(layer) + "." + tensor.name, tensor.elements, {layer + 1}, 0, true});
+        }
+    }
+    model.push_back({"lnf.w", width, {last}, 0, true});
+    model.push_back({"lnf.b", width, {last}, 0, true});
+    if (head == Head::separate) {
+        model.push_back({"head", gpt2_embedding_elements, {last}, 0, true});
+    }
+    return model;
+}
+
+/// @brief One parameter per size, numbered from p0: parameter i belongs to unit i / `per_unit`.
+inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes, std::size_t per_unit = 1) {
+    std::vector<ParameterSpec> model;
+    for (std::size_t index = 0; index < sizes.size(); ++index) {
+        model.push_back({"p" + std::to_string(index), sizes[index], {index / per_unit}, 0, true});
+    }
+    return model;
+}
+
+inline std::size_t elements_of(std::vector<ParameterSpec> const& model) {
+    std::size_t sum = 0;
+    for (ParameterSpec const& spec : model) {
+        sum += spec.elements;
+    }
+    return sum;
+}
+
+} // namespace zero::test

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <zero/core/float16.hpp>
+#include <zero/stage/registration.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+/// A number in [-1, 1) that depends on its arguments only.
+inline float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
+    std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
+    x ^= x >> 31U;
+    x *= 0xbf58476d1ce4e5b9U;
+    x ^= x >> 29U;
+    return static_cast<float>(x >> 40U) * 0x1.0p-23F - 1.0F;
+}
+
+/// Three layers between an embedding and a head that share the first parameter; one frozen parameter, one without elements, two groups.
+inline std::vector<ParameterSpec> toy_specs() {
+    return {{"embedding", 300, {0, 4}, 0, true}, {"first.weight", 500, {1}, 0, true}, {"first.bias", 7, {1}, 1, true},
+            {"second.weight", 129, {2}, 0, true}, {"second.table", 40, {2}, 0, false}, {"third.weight", 64, {3}, 0, true},
+            {"third.empty", 0, {3}, 0, true},     {"head.scale", 1, {4}, 1, true}};
+}
+
+/// The registration of `specs` with initial values from `noise`, the same on every rank.
+template <class T, class G = T>
+std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& specs) {
+    std::vector<Parameter<T, G>> parameters;
+    for (std::size_t index = 0; index < specs.size(); ++index) {
+        Parameter<T, G> parameter;
+        parameter.name = specs[index].name;
+        parameter.elements = specs[index].elements;
+        parameter.units = specs[index].units;
+        parameter.group = specs[index].group;
+        parameter.trainable = specs[index].trainable;
+        parameter.initialize = [index](std::size_t begin, std::span<T> values) {
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                values[i] = from_float<T>(noise(1, index, begin + i));
+            }
+        };
+        parameters.push_back(parameter);
+    }
+    return parameters;
+}
+
+/// One micro-step of a model whose gradients are noise: acquires every unit forwards and backwards.
+template <class Engine>
+void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F) {
+    using G = typename Engine::GradientType;
+    auto const& layout = engine.layout();
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        auto const weights = engine.acquire(unit);
+    }
+    for (std::size_t unit = layout.units(); unit-- > 0;) {
+        auto const weights = engine.acquire(unit);
+        auto const gradients = engine.gradients(unit);
+        for (std::size_t const parameter : layout.unit_parameters(unit)) {
+            auto const gradient = gradients[parameter];
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                float const added = scale * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
+                gradient[i] = from_float<G>(to_float(gradient[i]) + added);
+            }
+        }
+        engine.gradients_ready(unit);
+    }
+}
+
+template <class Engine>
+auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01) {
+    engine.begin_step();
+    float const scale = engine.loss_scale();
+    for (auto const micro_step : engine.micro_steps(micro_steps)) {
+        run_micro_step(engine, rank, step, micro_step, scale);
+    }
+    return engine.step(learning_rate);
+}
+
+/// All parameters as floats. Collective.
+template <class Engine>
+std::vector<std::vector<float>> full_parameters(Engine& engine) {
+    std::vector<std::vector<float>> values;
+    engine.for_each_full_parameter([&](std::size_t, auto parameter) {
+        values.emplace_back();
+        for (auto const value : parameter) {
+            values.back().push_back(to_float(value));
+        }
+    });
+    return values;
+}
+
+} // namespace zero::test
