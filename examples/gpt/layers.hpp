@@ -108,11 +108,7 @@ void linear_backward(Input<Real> d_result, Input<Real> x, Real const* weight, Vi
 template <class Real>
 void gelu_forward(Input<Real> x, View<Real> result) noexcept {
     for (std::size_t row = 0; row < x.rows; ++row) {
-        Real const* const in = x.row(row);
-        Real* const out = result.row(row);
-        for (std::size_t column = 0; column < x.columns; ++column) {
-            out[column] = gelu(in[column]);
-        }
+        transform(result.row(row), x.row(row), x.columns, [](auto, auto in) { return gelu<Real>(in); });
     }
 }
 
@@ -120,11 +116,7 @@ void gelu_forward(Input<Real> x, View<Real> result) noexcept {
 template <class Real>
 void gelu_backward(Input<Real> x, View<Real> gradient) noexcept {
     for (std::size_t row = 0; row < x.rows; ++row) {
-        Real const* const in = x.row(row);
-        Real* const out = gradient.row(row);
-        for (std::size_t column = 0; column < x.columns; ++column) {
-            out[column] *= gelu_derivative(in[column]);
-        }
+        transform(gradient.row(row), x.row(row), x.columns, [](auto d_out, auto in) { return d_out * gelu_derivative<Real>(in); });
     }
 }
 

@@ -86,7 +86,7 @@ struct AdoptedBlock {
 /// @throws InvalidArgument also when two parameters overlap.
 template <class Bucketer>
 FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t const> offsets, LayoutOptions const& options,
-                               typename Bucketer::Options const& bucketing = {}) {
+                               typename Bucketer::Options const& bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
     if (offsets.size() != parameters.size()) {

@@ -140,7 +140,7 @@ void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec co
 /// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the caller's memory.
 /// @throws InvalidArgument, see `validate`.
 template <class Partitioner, class Bucketer>
-FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options const& bucketing = {}) {
+FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options const& bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;

@@ -12,23 +12,31 @@ namespace zero {
 
 /// @brief Hyper-parameters of `AdamW`; the learning rate comes with each step.
 struct AdamWOptions {
-    double beta1 = 0.9;         ///< decay of the first moment, 0 <= beta1 < 1
-    double beta2 = 0.999;       ///< decay of the second moment, 0 <= beta2 < 1
+    double beta1 = 0.9;         ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;       ///< decay of the second moment, 0 <= beta2 < 1 in float
     double epsilon = 1e-8;      ///< added to the root of the second moment, >= 0
     double weight_decay = 0.01; ///< decoupled: multiplied by the learning rate and the parameter, >= 0
 };
 
 /// @brief Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with bias correction.
 ///
-/// With t counted from 1, everything in float and in exactly this order:
+/// Everything in float, each operation rounded once, in exactly this order:
 ///
-///     m = fma(beta1, m, mul(one_minus_beta1, g))
-///     v = fma(beta2, v, mul(one_minus_beta2, mul(g, g)))
+///     m = fma(rate1, g, fma(negative_rate1, m, m))
+///     v = fma(beta2, v, mul(rate2, mul(g, g)))
 ///     d = fma(inverse_root, root(v), epsilon)
 ///     p = sub(p, fma(step_size, div(m, d), mul(decay, p)))
 ///
-/// where, in double and rounded once to float, step_size = learning_rate / (1 - beta1^t), inverse_root = 1 / sqrt(1 - beta2^t) and
-/// decay = learning_rate * weight_decay. The parameter is rounded once per step.
+/// The constants, with t counted from 1: rate1 = float(1 - beta1), beta2 and rate2 = float(1 - beta2) are rounded first; the bias corrections
+/// are then the sums of the weights that these really give, in double, so that their rounding errors cancel:
+///
+///     correction1 = 1 - (1 - rate1)^t                        step_size = float(learning_rate / correction1)
+///     correction2 = rate2 * ((1 - beta2^t) / (1 - beta2))    inverse_root = float(1 / sqrt(correction2))
+///     decay = float(learning_rate * weight_decay)
+///
+/// m decays by 1 - rate1 instead of the rounded beta1: 0.9 is farther from a float than 0.1 is, and the difference grows with every step.
+/// v does not, or a square beyond the range of float would turn it, and then the parameter, into NaN in the next step. The parameter is
+/// rounded once per step; for small learning rates that is the largest error there is.
 struct AdamW {
     using policy_category = OptimizerCategory;
     using Options = AdamWOptions;
@@ -37,10 +45,10 @@ struct AdamW {
     static constexpr bool whole_tensor = false;   ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        float beta1;
-        float one_minus_beta1;
+        float rate1;
+        float negative_rate1;
         float beta2;
-        float one_minus_beta2;
+        float rate2;
         float step_size;
         float inverse_root;
         float epsilon;
@@ -49,12 +57,16 @@ struct AdamW {
 
     /// @param step the number of this step, counted from 1.
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
-        double const correction1 = 1.0 - ops::integer_power(options.beta1, step);
-        double const correction2 = 1.0 - ops::integer_power(options.beta2, step);
-        return {.beta1 = static_cast<float>(options.beta1),
-                .one_minus_beta1 = static_cast<float>(1.0 - options.beta1),
-                .beta2 = static_cast<float>(options.beta2),
-                .one_minus_beta2 = static_cast<float>(1.0 - options.beta2),
+        auto const rate1 = static_cast<float>(1.0 - options.beta1);
+        auto const beta2 = static_cast<float>(options.beta2);
+        auto const rate2 = static_cast<float>(1.0 - options.beta2);
+        double const decay2 = static_cast<double>(beta2);
+        double const correction1 = 1.0 - ops::integer_power(1.0 - static_cast<double>(rate1), step);
+        double const correction2 = ops::mul(static_cast<double>(rate2), (1.0 - ops::integer_power(decay2, step)) / (1.0 - decay2));
+        return {.rate1 = rate1,
+                .negative_rate1 = -rate1,
+                .beta2 = beta2,
+                .rate2 = rate2,
                 .step_size = static_cast<float>(learning_rate / correction1),
                 .inverse_root = static_cast<float>(1.0 / ops::root(correction2)),
                 .epsilon = static_cast<float>(options.epsilon),
@@ -74,8 +86,8 @@ struct AdamW {
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
         F& first = state[0];
         F& second = state[1];
-        first = ops::fma(hyper.beta1, first, ops::mul(hyper.one_minus_beta1, gradient));
-        second = ops::fma(hyper.beta2, second, ops::mul(hyper.one_minus_beta2, ops::mul(gradient, gradient)));
+        first = ops::fma(hyper.rate1, gradient, ops::fma(hyper.negative_rate1, first, first));
+        second = ops::fma(hyper.beta2, second, ops::mul(hyper.rate2, ops::mul(gradient, gradient)));
         F const denominator = ops::fma(hyper.inverse_root, ops::root(second), hyper.epsilon);
         F const change = ops::fma(hyper.step_size, ops::div(first, denominator), ops::mul(hyper.decay, parameter));
         parameter = ops::sub(parameter, change);

@@ -19,8 +19,8 @@ enum class ReductionKind : std::uint8_t { mean, sum };
 
 struct GradientReductionOptions {
     ReductionKind kind = ReductionKind::mean;
-    std::optional<ReductionSchedule> schedule; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
-    std::optional<float> predivide;            ///< a power of two; default: near sqrt(W) for a float16 wire, otherwise 1
+    std::optional<ReductionSchedule> schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
+    std::optional<float> predivide{};            ///< a power of two; default: near sqrt(W) for a float16 wire, otherwise 1
 };
 
 /// @brief The types that gradients pass through. `void` stands for the default.

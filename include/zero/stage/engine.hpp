@@ -5,6 +5,7 @@
 #include "../layout/make_layout.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
+#include "drain.hpp"
 #include "gradient_reducer.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
@@ -68,7 +69,7 @@ public:
           _group_count(count_groups(parameters, options)), _state(*_memory, 1, BufferKind::control), _groups(*_memory, _group_count, BufferKind::control),
           _store(_layout, communicator, _queue, parameters, options, _totals, *_memory),
           _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(options), options, _totals, *_memory),
-          _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain{_queue} {
+          _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
         set_initial_state();
         guarded([&] {
             require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
@@ -341,15 +342,6 @@ private:
     friend class StepTicket<Engine>;
 
     enum class Phase { idle, in_step, in_micro_step, broken };
-
-    /// Last member, so first to go: nothing is freed while commands that use it are under way.
-    struct Drain {
-        Queue queue;
-        explicit Drain(Queue drained) : queue(drained) {}
-        Drain(Drain const&) = delete;
-        Drain& operator=(Drain const&) = delete;
-        ~Drain() { Backend::synchronize(Backend::record(queue)); }
-    };
 
     static Options checked(Options const& options, std::span<Registration const> parameters) {
         validate_options<Config>(options);
@@ -652,7 +644,7 @@ private:
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
     std::uint64_t _step_serial = 0;
-    Drain _drain;
+    Drain<Backend> _drain;
 };
 
 } // namespace detail

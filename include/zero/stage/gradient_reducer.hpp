@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../comm/communicator.hpp"
 #include "bucket_pool.hpp"
+#include "drain.hpp"
 #include "options.hpp"
 #include "placed.hpp"
 #include "readiness.hpp"
@@ -44,7 +46,7 @@ public:
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, layout.trainable_buckets(), memory, BufferKind::gradient_leases),
           _sum(layout, layout.trainable_buckets(), _rank, row.accumulation_buffer, memory, BufferKind::gradients),
           _wire(memory, has_wire(schedule) ? totals.largest_trainable_bucket : 0, BufferKind::wire), _writes(layout.trainable_buckets()),
-          _is_callers_clear(layout.parameters().size(), false) {
+          _is_callers_clear(layout.parameters().size(), false), _drain(queue) {
         for (auto const& parameter : parameters) {
             _callers.push_back(parameter.gradient);
         }
@@ -354,6 +356,7 @@ private:
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
+    Drain<Backend> _drain;
 };
 
 } // namespace zero::detail

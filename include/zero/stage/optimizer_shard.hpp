@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "drain.hpp"
 #include "gradient_reducer.hpp"
 #include "parameter_store.hpp"
 #include "step_state.hpp"
@@ -35,7 +36,7 @@ public:
 
     OptimizerShard(FlatLayout const& layout, std::size_t rank, Queue queue, StageRow const& row, ParameterStore<Config> const& store,
                    GradientReducer<Config> const& reducer, MemoryResource& memory, bool poison)
-        : _queue(queue), _first_slice{0}, _first_inspected{0} {
+        : _queue(queue), _first_slice{0}, _first_inspected{0}, _drain(queue) {
         std::size_t const buckets = layout.trainable_buckets();
         if constexpr (Config::has_master) {
             _master = Placed<M>(layout, buckets, rank, row.optimizer_state, memory, BufferKind::master_weights);
@@ -107,6 +108,7 @@ private:
     std::vector<InspectSlice<A>> _inspected;
     std::vector<std::size_t> _first_slice;
     std::vector<std::size_t> _first_inspected;
+    Drain<Backend> _drain;
 };
 
 } // namespace zero::detail

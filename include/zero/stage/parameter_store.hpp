@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../comm/communicator.hpp"
 #include "bucket_pool.hpp"
+#include "drain.hpp"
 #include "options.hpp"
 #include "placed.hpp"
 #include "registration.hpp"
@@ -33,7 +35,7 @@ public:
         : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())),
           _storage(options.storage), _block(options.adopted_block.data()), _poison(options.poison), _prefetch(options.prefetch),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, layout.buckets(), memory, BufferKind::parameter_leases),
-          _full(layout.parameters().size(), nullptr), _published(layout.buckets()), _users(layout.buckets(), 0) {
+          _full(layout.parameters().size(), nullptr), _published(layout.buckets()), _users(layout.buckets(), 0), _drain(queue) {
         if (_storage == Storage::owned) {
             _placed = Placed<T>(layout, layout.buckets(), _rank, is_sharded ? Placement::sharded : Placement::replicated, memory, BufferKind::parameters);
             clear();
@@ -330,6 +332,7 @@ private:
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;
     std::size_t _position = 0;
+    Drain<Backend> _drain;
 };
 
 } // namespace zero::detail

@@ -31,7 +31,8 @@ struct Row {
     bool has_master; ///< a copy of the weights in float; otherwise the parameter is its own master
 };
 
-inline constexpr std::array<Row, 16> rows{{
+/// The last row is not generated: the tests of mutants use it.
+inline constexpr std::array<Row, 17> rows{{
     {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, false},
     {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
     {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, false},
@@ -48,7 +49,10 @@ inline constexpr std::array<Row, 16> rows{{
     {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, false},
     {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, false},
     {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
+    {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, false},
 }};
+inline constexpr std::size_t mutant_row = rows.size() - 1;
+inline constexpr std::size_t generated_rows = rows.size() - 1;
 
 enum class Schedule { boundary, every_micro_step };
 enum class Combine { mean, sum };
@@ -144,6 +148,9 @@ struct Configuration {
     bool prefetches = true;
     bool cancels = false;         ///< one step is given up in the middle and begun again
     bool fills_by_function = false; ///< initial values through `initialize`
+    std::optional<std::size_t> never_acquired;  ///< a unit whose weights nobody asks for inside a step
+    std::optional<std::size_t> delayed_rank;    ///< delaying queues delay on this rank only
+    unsigned longest_delay = 60;                ///< of a delaying queue, in microseconds
 
     std::optional<float> clip;
     OnNonFinite on_non_finite = OnNonFinite::skip;

@@ -1,0 +1,92 @@
+#include "support/catch.hpp"
+
+#include "zero/core/buffer.hpp"
+#include "zero/core/float16.hpp"
+
+#include <limits>
+#include <utility>
+
+using namespace zero;
+
+TEST_CASE("a buffer takes its elements from the resource and gives them back at its end") {
+    HostMemoryResource memory;
+    {
+        Buffer<float> const floats(memory, 10, BufferKind::gradients);
+        Buffer<bfloat16> const brains(memory, 10, BufferKind::parameters);
+        CHECK(floats.size() == 10);
+        CHECK(floats.size_bytes() == 40);
+        CHECK(brains.size_bytes() == 20);
+        CHECK(static_cast<bool>(floats));
+        CHECK(memory.allocated_bytes(BufferKind::gradients) == 40);
+        CHECK(memory.allocated_bytes(BufferKind::parameters) == 20);
+        floats.data()[9] = 3.0F;
+        CHECK(floats.data()[9] == 3.0F);
+    }
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("a buffer without elements, or without a resource, allocates nothing") {
+    HostMemoryResource memory;
+    Buffer<float> const empty(memory, 0, BufferKind::gradients);
+    Buffer<float> const none;
+    for (Buffer<float> const* buffer : {&empty, &none}) {
+        CHECK(buffer->data() == nullptr);
+        CHECK(buffer->size() == 0);
+        CHECK(buffer->size_bytes() == 0);
+        CHECK_FALSE(static_cast<bool>(*buffer));
+    }
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("moving a buffer hands its memory over and leaves an empty one") {
+    HostMemoryResource memory;
+    Buffer<float> first(memory, 8, BufferKind::master_weights);
+    float const* const data = first.data();
+    Buffer<float> second(std::move(first));
+    CHECK(second.data() == data);
+    CHECK(second.size() == 8);
+    CHECK(first.data() == nullptr); // NOLINT(bugprone-use-after-move): this is what the test asks
+    CHECK(first.size() == 0);
+    CHECK(memory.allocated_bytes() == 32);
+}
+
+TEST_CASE("move assignment gives the old memory back at once, to the resource and kind that it came from") {
+    HostMemoryResource memory;
+    HostMemoryResource other;
+    Buffer<float> target(other, 4, BufferKind::wire);
+    Buffer<float> source(memory, 8, BufferKind::master_weights);
+    float const* const data = source.data();
+    target = std::move(source);
+    CHECK(target.data() == data);
+    CHECK(other.allocated_bytes() == 0);
+    CHECK(memory.allocated_bytes(BufferKind::master_weights) == 32);
+    target = Buffer<float>();
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("a buffer that is moved into itself keeps its memory") {
+    HostMemoryResource memory;
+    Buffer<float> buffer(memory, 8, BufferKind::master_weights);
+    float const* const data = buffer.data();
+    Buffer<float>& same = buffer;
+    buffer = std::move(same);
+    CHECK(buffer.data() == data);
+    CHECK(buffer.size() == 8);
+    CHECK(memory.allocated_bytes() == 32);
+}
+
+TEST_CASE("a buffer of more bytes than there are numbers is refused before the resource is asked") {
+    HostMemoryResource memory;
+    std::size_t const most = std::numeric_limits<std::size_t>::max();
+    CHECK_THROWS_AS(Buffer<float>(memory, most / 4 + 1, BufferKind::gradients), std::bad_array_new_length);
+    CHECK_THROWS_AS(Buffer<float>(memory, most, BufferKind::gradients), std::bad_array_new_length);
+    CHECK_THROWS_AS(Buffer<char>(memory, most / 4, BufferKind::gradients), std::bad_alloc); // refused by the heap
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("a buffer can be moved but not copied") {
+    STATIC_REQUIRE(std::is_nothrow_move_constructible_v<Buffer<float>>);
+    STATIC_REQUIRE(std::is_nothrow_move_assignable_v<Buffer<float>>);
+    STATIC_REQUIRE_FALSE(std::is_copy_constructible_v<Buffer<float>>);
+    STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<Buffer<float>>);
+}

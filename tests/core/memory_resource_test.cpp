@@ -1,0 +1,80 @@
+#include "support/catch.hpp"
+
+#include "zero/core/memory_resource.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace zero;
+
+TEST_CASE("the host memory resource counts the bytes in use per kind") {
+    HostMemoryResource memory;
+    CHECK(memory.allocated_bytes() == 0);
+    void* const first = memory.allocate(1000, BufferKind::parameters);
+    void* const second = memory.allocate(24, BufferKind::wire);
+    void* const third = memory.allocate(1, BufferKind::parameters);
+    CHECK(memory.allocated_bytes(BufferKind::parameters) == 1001);
+    CHECK(memory.allocated_bytes(BufferKind::wire) == 24);
+    CHECK(memory.allocated_bytes(BufferKind::gradients) == 0);
+    CHECK(memory.allocated_bytes() == 1025);
+    memory.deallocate(first, 1000, BufferKind::parameters);
+    CHECK(memory.allocated_bytes(BufferKind::parameters) == 1);
+    memory.deallocate(second, 24, BufferKind::wire);
+    memory.deallocate(third, 1, BufferKind::parameters);
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("host memory is aligned to 128 bytes, whatever its size") {
+    HostMemoryResource memory;
+    for (std::size_t const bytes : {0, 1, 2, 127, 128, 129, 4097}) {
+        void* const pointer = memory.allocate(bytes, BufferKind::control);
+        CHECK(reinterpret_cast<std::uintptr_t>(pointer) % HostMemoryResource::alignment == 0);
+        std::memset(pointer, 0x5a, bytes);
+        memory.deallocate(pointer, bytes, BufferKind::control);
+    }
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("an allocation that fails leaves the account as it was") {
+    HostMemoryResource memory;
+    std::size_t const too_much = std::numeric_limits<std::size_t>::max() / 4;
+    CHECK_THROWS_AS(memory.allocate(too_much, BufferKind::gradients), std::bad_alloc);
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("the account is right when several threads allocate at once") {
+    HostMemoryResource memory;
+    std::vector<void*> kept(4, nullptr);
+    std::vector<std::thread> threads;
+    for (void*& last : kept) {
+        threads.emplace_back([&memory, &last] {
+            for (int round = 0; round < 500; ++round) {
+                void* const pointer = memory.allocate(64, BufferKind::control);
+                memory.deallocate(pointer, 64, BufferKind::control);
+            }
+            last = memory.allocate(100, BufferKind::wire);
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(memory.allocated_bytes(BufferKind::control) == 0);
+    CHECK(memory.allocated_bytes(BufferKind::wire) == 400);
+    for (void* const last : kept) {
+        memory.deallocate(last, 100, BufferKind::wire);
+    }
+    CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("each kind of buffer has a name of its own") {
+    std::vector<std::string> names;
+    for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+        names.emplace_back(name_of(static_cast<BufferKind>(kind)));
+    }
+    CHECK(names == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
+                                            "wire", "control"});
+}

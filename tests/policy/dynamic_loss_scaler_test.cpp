@@ -1,0 +1,88 @@
+#include "scaler_table.hpp"
+
+#include "support/catch.hpp"
+
+using namespace zero;
+
+using Rows = std::vector<test::ScalerRow>;
+
+TEST_CASE("the dynamic loss scaler starts at 2^16 and grows by 2 after exactly 1000 clean steps") {
+    DynamicLossScalerOptions const options;
+    auto const start = DynamicLossScaler::initial(options);
+    CHECK(start.scale == 65536.0F);
+    CHECK(start.clean_steps == 0);
+    CHECK(start.hysteresis_left == 2);
+    CHECK(test::last_scale(options, std::string(999, '.')) == 65536.0F);
+    CHECK(test::last_scale(options, std::string(1000, '.')) == 131072.0F);
+    CHECK(test::last_scale(options, std::string(1999, '.')) == 131072.0F);
+    CHECK(test::last_scale(options, std::string(2000, '.')) == 262144.0F);
+}
+
+TEST_CASE("clean steps alone grow the scale once an interval") {
+    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 3, .hysteresis = 1};
+    CHECK(test::play(options, ".......") == Rows{{8, 1, 1}, {8, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {32, 1, 1}});
+}
+
+TEST_CASE("an interval of one grows the scale on every clean step") {
+    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 1, .hysteresis = 1};
+    CHECK(test::play(options, "..x.") == Rows{{16, 0, 1}, {32, 0, 1}, {16, 0, 1}, {32, 0, 1}});
+}
+
+TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps have to be in a row to grow it") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 1};
+    CHECK(test::play(options, "x..x...xx")
+          == Rows{{32, 0, 1}, {32, 1, 1}, {32, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {16, 0, 1}, {8, 0, 1}});
+}
+
+TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halves the scale until the next growth") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
+    CHECK(test::play(options, "x.x.x...xx")
+          == Rows{{64, 0, 1}, {64, 1, 1}, {32, 0, 1}, {32, 1, 1}, {16, 0, 1}, // used up: clean steps do not restore it
+                  {16, 1, 1}, {16, 2, 1}, {32, 0, 2},                         // growth does
+                  {32, 0, 1}, {16, 0, 1}});
+}
+
+TEST_CASE("with a hysteresis of 3 two overflows are free") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 100, .hysteresis = 3};
+    CHECK(test::play(options, "xxxx") == Rows{{64, 0, 2}, {64, 0, 1}, {32, 0, 1}, {16, 0, 1}});
+}
+
+TEST_CASE("consecutive hysteresis is restored by every clean step, so that only overflows in a row shrink the scale") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 4, .hysteresis = 2, .consecutive_hysteresis = true};
+    CHECK(test::play(options, "x.x.xx.x....")
+          == Rows{{64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {32, 0, 1}, {32, 1, 2}, {32, 0, 1},
+                  {32, 1, 2}, {32, 2, 2}, {32, 3, 2}, {64, 0, 2}});
+}
+
+TEST_CASE("factors that are no powers of two are applied as they are, rounded to float") {
+    DynamicLossScalerOptions const options{.initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .hysteresis = 1};
+    // 1000 * 1.5 = 1500; * 0.3F; * 1.5.
+    auto const rows = test::play(options, "..x..");
+    CHECK(rows[1].scale == 1500.0F);
+    CHECK(rows[2].scale == 1500.0F * 0.3F);
+    CHECK(rows[2].scale == test::Approx(450.0));
+    CHECK(rows[4].scale == 1500.0F * 0.3F * 1.5F);
+}
+
+TEST_CASE("the rule is a pure function of its arguments") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
+    DynamicLossScaler::State const state{64.0F, 2, 1};
+    for (int repetition = 0; repetition < 2; ++repetition) {
+        CHECK(DynamicLossScaler::next(state, false, options).scale == 128.0F);
+        CHECK(DynamicLossScaler::next(state, true, options).scale == 32.0F);
+    }
+    CHECK(state.clean_steps == 2);
+}
+
+TEST_CASE("a run that is cut in two and resumed from its state is the same run") {
+    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
+    std::string const steps = "x.x...xx.....x";
+    auto const whole = test::play(options, steps);
+    for (std::size_t cut = 1; cut < steps.size(); ++cut) {
+        DynamicLossScaler::State state{whole[cut - 1].scale, whole[cut - 1].clean_steps, whole[cut - 1].hysteresis_left};
+        for (std::size_t step = cut; step < steps.size(); ++step) {
+            state = DynamicLossScaler::next(state, steps[step] == 'x', options);
+        }
+        CHECK(test::ScalerRow{state.scale, state.clean_steps, state.hysteresis_left} == whole.back());
+    }
+}

@@ -1,0 +1,30 @@
+#include "support/catch.hpp"
+
+#include "zero/policy/loss_scaler.hpp"
+
+using namespace zero;
+
+TEST_CASE("without a loss scaler the scale is 1 for ever and overflows are the engine's affair") {
+    NoLossScalerOptions const options;
+    NoLossScaler::validate(options);
+    auto state = NoLossScaler::initial(options);
+    for (bool const overflow : {false, true, true, false}) {
+        CHECK(state.scale == 1.0F);
+        CHECK_FALSE(NoLossScaler::is_exhausted(state, options));
+        state = NoLossScaler::next(state, overflow, options);
+    }
+    STATIC_REQUIRE_FALSE(NoLossScaler::skips_overflow);
+}
+
+TEST_CASE("a static loss scaler keeps the scale that it was given and skips overflows") {
+    StaticLossScalerOptions const options{1024.0F};
+    auto state = StaticLossScaler::initial(options);
+    for (bool const overflow : {false, true, true, false}) {
+        CHECK(state.scale == 1024.0F);
+        CHECK_FALSE(StaticLossScaler::is_exhausted(state, options));
+        state = StaticLossScaler::next(state, overflow, options);
+    }
+    CHECK(StaticLossScaler::initial({}).scale == 65536.0F);
+    STATIC_REQUIRE(StaticLossScaler::skips_overflow);
+    STATIC_REQUIRE(DynamicLossScaler::skips_overflow);
+}

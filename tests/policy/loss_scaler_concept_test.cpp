@@ -1,0 +1,122 @@
+#include "support/archetype.hpp"
+#include "support/catch.hpp"
+
+#include "zero/policy/loss_scaler.hpp"
+
+using namespace zero;
+using test::Archetype;
+
+namespace {
+
+struct SomeOptions {};
+struct SomeState {
+    float scale;
+};
+struct ScalelessState {
+    float factor;
+};
+struct TextState {
+    float scale;
+    std::string text;
+};
+
+struct Category {
+    using policy_category = LossScalerCategory;
+};
+struct OptionsType {
+    using Options = SomeOptions;
+};
+/// Everything that names the state, so that a state can be replaced as one part.
+template <class S>
+struct Rule {
+    using State = S;
+    static S initial(SomeOptions const&);
+    static S next(S, bool, SomeOptions const&) noexcept;
+    static bool is_exhausted(S, SomeOptions const&) noexcept;
+};
+struct Skips {
+    static constexpr bool skips_overflow = true;
+};
+struct Validate {
+    static void validate(SomeOptions const&);
+};
+
+struct OtherCategory {
+    using policy_category = OptimizerCategory;
+};
+struct IntegerSkips {
+    static constexpr int skips_overflow = 1;
+};
+struct AnsweringValidate {
+    static bool validate(SomeOptions const&);
+};
+// A function of a derived type hides the one of `Rule`.
+struct VoidInitial : Rule<SomeState> {
+    static void initial(SomeOptions const&);
+};
+struct ThrowingNext : Rule<SomeState> {
+    static SomeState next(SomeState, bool, SomeOptions const&);
+};
+struct BoolNext : Rule<SomeState> {
+    static bool next(SomeState, bool, SomeOptions const&) noexcept;
+};
+struct BlindNext : Rule<SomeState> {
+    static SomeState next(SomeState, SomeOptions const&) noexcept;
+};
+struct ThrowingExhausted : Rule<SomeState> {
+    static bool is_exhausted(SomeState, SomeOptions const&);
+};
+struct IntegerExhausted : Rule<SomeState> {
+    static int is_exhausted(SomeState, SomeOptions const&) noexcept;
+};
+struct Stateless {
+    static SomeState initial(SomeOptions const&);
+    static SomeState next(SomeState, bool, SomeOptions const&) noexcept;
+    static bool is_exhausted(SomeState, SomeOptions const&) noexcept;
+};
+
+template <class R>
+using WithRule = Archetype<Category, OptionsType, R, Skips, Validate>;
+
+} // namespace
+
+TEST_CASE("the shipped loss scalers model their concept, and nothing is left to diagnose") {
+    STATIC_REQUIRE(LossScaler<NoLossScaler>);
+    STATIC_REQUIRE(LossScaler<StaticLossScaler>);
+    STATIC_REQUIRE(LossScaler<DynamicLossScaler>);
+    STATIC_REQUIRE(diagnose_loss_scaler<NoLossScaler>());
+    STATIC_REQUIRE(diagnose_loss_scaler<StaticLossScaler>());
+    STATIC_REQUIRE(diagnose_loss_scaler<DynamicLossScaler>());
+}
+
+TEST_CASE("a loss scaler is its category, options, state, one constant and four functions") {
+    STATIC_REQUIRE(LossScaler<WithRule<Rule<SomeState>>>);
+    STATIC_REQUIRE(diagnose_loss_scaler<WithRule<Rule<SomeState>>>());
+}
+
+TEST_CASE("a loss scaler that lacks one part is none") {
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<OptionsType, Rule<SomeState>, Skips, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, Rule<SomeState>, Skips, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Skips, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, Skips>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<Stateless>>);
+    STATIC_REQUIRE_FALSE(LossScaler<int>);
+}
+
+TEST_CASE("the state of a loss scaler has a scale and is copied as bytes") {
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<Rule<ScalelessState>>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<Rule<TextState>>>);
+}
+
+TEST_CASE("a loss scaler with one wrong part is none") {
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<OtherCategory, OptionsType, Rule<SomeState>, Skips, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, IntegerSkips, Validate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, Skips, AnsweringValidate>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<VoidInitial>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<ThrowingNext>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<BoolNext>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<BlindNext>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<ThrowingExhausted>>);
+    STATIC_REQUIRE_FALSE(LossScaler<WithRule<IntegerExhausted>>);
+}

@@ -1,0 +1,101 @@
+#include "support/catch.hpp"
+
+#include "zero/policy/loss_scaler.hpp"
+
+#include <limits>
+
+using namespace zero;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+template <class Scaler>
+std::string message(typename Scaler::Options const& options) {
+    try {
+        Scaler::validate(options);
+    } catch (InvalidArgument const& error) {
+        return error.what();
+    }
+    return "nothing was thrown";
+}
+
+/// The message for the default options with one member changed.
+template <class T>
+std::string with(T DynamicLossScalerOptions::* member, T value) {
+    DynamicLossScalerOptions options;
+    options.*member = value;
+    return message<DynamicLossScaler>(options);
+}
+
+using Options = DynamicLossScalerOptions;
+
+} // namespace
+
+TEST_CASE("the default options of every loss scaler are valid") {
+    CHECK(message<NoLossScaler>({}) == "nothing was thrown");
+    CHECK(message<StaticLossScaler>({}) == "nothing was thrown");
+    CHECK(message<DynamicLossScaler>({}) == "nothing was thrown");
+}
+
+TEST_CASE("a static scale that is not positive and finite is refused") {
+    CHECK(message<StaticLossScaler>({0.0F}) == "zero: the loss scaler's scale is 0.000000; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({-2.0F}) == "zero: the loss scaler's scale is -2.000000; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({infinity}) == "zero: the loss scaler's scale is inf; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({not_a_number}) == "zero: the loss scaler's scale is nan; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({0.5F}) == "nothing was thrown");
+}
+
+TEST_CASE("initial scale, minimum and maximum of a dynamic scaler have to be positive and finite") {
+    std::string const end = "; it has to be positive and finite.";
+    CHECK(with(&Options::initial_scale, 0.0F) == "zero: the loss scaler's initial_scale is 0.000000" + end);
+    CHECK(with(&Options::initial_scale, not_a_number) == "zero: the loss scaler's initial_scale is nan" + end);
+    CHECK(with(&Options::minimum, 0.0F) == "zero: the loss scaler's minimum is 0.000000" + end);
+    CHECK(with(&Options::minimum, -1.0F) == "zero: the loss scaler's minimum is -1.000000" + end);
+    CHECK(with(&Options::maximum, infinity) == "zero: the loss scaler's maximum is inf" + end);
+    CHECK(with(&Options::maximum, not_a_number) == "zero: the loss scaler's maximum is nan" + end);
+}
+
+TEST_CASE("the initial scale has to lie between minimum and maximum") {
+    std::string const expected = "zero: the dynamic loss scaler's initial_scale lies outside minimum..maximum.";
+    CHECK(with(&Options::initial_scale, 0.5F) == expected);
+    CHECK(with(&Options::initial_scale, 33554432.0F) == expected);
+    CHECK(with(&Options::minimum, 65537.0F) == expected);
+    CHECK(with(&Options::maximum, 65535.0F) == expected);
+    CHECK(with(&Options::minimum, 65536.0F) == "nothing was thrown");
+    CHECK(with(&Options::maximum, 65536.0F) == "nothing was thrown");
+    CHECK(with(&Options::initial_scale, 1.0F) == "nothing was thrown");
+}
+
+TEST_CASE("the growth factor has to be above 1 and finite") {
+    std::string const expected = "zero: the dynamic loss scaler's growth_factor has to be above 1.";
+    for (float const factor : {1.0F, 0.5F, 0.0F, -2.0F, not_a_number, infinity}) {
+        CHECK(with(&Options::growth_factor, factor) == expected);
+    }
+    CHECK(with(&Options::growth_factor, 1.0001F) == "nothing was thrown");
+}
+
+TEST_CASE("the backoff factor has to lie between 0 and 1") {
+    std::string const expected = "zero: the dynamic loss scaler's backoff_factor has to lie between 0 and 1.";
+    for (float const factor : {0.0F, 1.0F, 2.0F, -0.5F, not_a_number, infinity}) {
+        CHECK(with(&Options::backoff_factor, factor) == expected);
+    }
+    CHECK(with(&Options::backoff_factor, 0.75F) == "nothing was thrown");
+}
+
+TEST_CASE("growth interval and hysteresis have to be at least 1") {
+    CHECK(with(&Options::growth_interval, 0U) == "zero: the dynamic loss scaler's growth_interval has to be at least 1.");
+    CHECK(with(&Options::hysteresis, 0U) == "zero: the dynamic loss scaler's hysteresis has to be at least 1.");
+    CHECK(with(&Options::growth_interval, 1U) == "nothing was thrown");
+    CHECK(with(&Options::hysteresis, 1U) == "nothing was thrown");
+}
+
+TEST_CASE("a call at the minimum needs a function") {
+    Options options;
+    options.at_minimum = AtMinimumScale::call_back;
+    CHECK(message<DynamicLossScaler>(options) == "zero: the dynamic loss scaler's at_minimum asks for a call, but on_minimum is null.");
+    options.on_minimum = [](void*) {};
+    CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
+    CHECK(with(&Options::at_minimum, AtMinimumScale::throw_error) == "nothing was thrown");
+}

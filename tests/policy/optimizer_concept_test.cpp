@@ -1,0 +1,126 @@
+#include "support/archetype.hpp"
+#include "support/catch.hpp"
+
+#include "zero/ops/adamw.hpp"
+#include "zero/ops/sgd.hpp"
+#include "zero/policy/optimizer.hpp"
+
+#include <string>
+
+using namespace zero;
+using test::Archetype;
+
+namespace {
+
+struct SomeOptions {};
+struct SomeHyper {};
+struct TextHyper {
+    std::string text;
+};
+
+struct Category {
+    using policy_category = OptimizerCategory;
+};
+struct OptionsType {
+    using Options = SomeOptions;
+};
+/// Everything that names the type of the constants of a step, so that it can be replaced as one part.
+template <class H>
+struct Step {
+    using Hyper = H;
+    static H hyper(SomeOptions const&, double, std::uint64_t) noexcept;
+    template <class F, std::size_t N>
+    void operator()(F, F&, F (&)[N], H const&) const;
+};
+struct States {
+    static constexpr std::size_t states = 2;
+};
+struct Whole {
+    static constexpr bool whole_tensor = false;
+};
+struct Validate {
+    static void validate(SomeOptions const&);
+};
+
+struct OtherCategory {
+    using policy_category = LossScalerCategory;
+};
+struct IntegerStates {
+    static constexpr int states = 2;
+};
+struct IntegerWhole {
+    static constexpr int whole_tensor = 0;
+};
+struct AnsweringValidate {
+    static bool validate(SomeOptions const&);
+};
+struct Hyperless {
+    static SomeHyper hyper(SomeOptions const&, double, std::uint64_t) noexcept;
+    template <class F, std::size_t N>
+    void operator()(F, F&, F (&)[N], SomeHyper const&) const;
+};
+// A function of a derived type hides the one of `Step`.
+struct ThrowingHyper : Step<SomeHyper> {
+    static SomeHyper hyper(SomeOptions const&, double, std::uint64_t);
+};
+struct OtherHyper : Step<SomeHyper> {
+    static int hyper(SomeOptions const&, double, std::uint64_t) noexcept;
+};
+struct TimelessHyper : Step<SomeHyper> {
+    static SomeHyper hyper(SomeOptions const&, double) noexcept;
+};
+struct ChangingFunctor : Step<SomeHyper> {
+    template <class F, std::size_t N>
+    void operator()(F, F&, F (&)[N], SomeHyper const&);
+};
+struct ThreeStateFunctor : Step<SomeHyper> {
+    template <class F>
+    void operator()(F, F&, F (&)[3], SomeHyper const&) const;
+};
+struct DoubleFunctor : Step<SomeHyper> {
+    void operator()(double, double&, double (&)[2], SomeHyper const&) const;
+};
+
+template <class S>
+using WithStep = Archetype<Category, OptionsType, S, States, Whole, Validate>;
+
+} // namespace
+
+TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose") {
+    STATIC_REQUIRE(Optimizer<AdamW>);
+    STATIC_REQUIRE(Optimizer<Sgd>);
+    STATIC_REQUIRE(diagnose_optimizer<AdamW>());
+    STATIC_REQUIRE(diagnose_optimizer<Sgd>());
+}
+
+TEST_CASE("an optimizer is its category, options, constants of a step, two constants, two functions and a functor") {
+    STATIC_REQUIRE(Optimizer<WithStep<Step<SomeHyper>>>);
+    STATIC_REQUIRE(diagnose_optimizer<WithStep<Step<SomeHyper>>>());
+}
+
+TEST_CASE("an optimizer that lacks one part is none") {
+    using Good = Step<SomeHyper>;
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<OptionsType, Good, States, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, Good, States, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, States, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, Whole>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<Hyperless>>);
+    STATIC_REQUIRE_FALSE(Optimizer<int>);
+}
+
+TEST_CASE("an optimizer with one wrong part is none") {
+    using Good = Step<SomeHyper>;
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<OtherCategory, OptionsType, Good, States, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, IntegerStates, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, IntegerWhole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, Whole, AnsweringValidate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<Step<TextHyper>>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<ThrowingHyper>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<OtherHyper>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<TimelessHyper>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<ChangingFunctor>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<ThreeStateFunctor>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithStep<DoubleFunctor>>);
+}

@@ -1,0 +1,76 @@
+#include "support/catch.hpp"
+
+#include "zero/ops/adamw.hpp"
+#include "zero/ops/sgd.hpp"
+#include "zero/policy/policy_list.hpp"
+
+using namespace zero;
+
+namespace {
+
+struct NoPolicy {};
+struct UnknownCategory {
+    struct Strange {};
+    using policy_category = Strange;
+};
+
+template <class... Policies>
+using Optimizing = zero::detail::select_t<OptimizerCategory, AdamW, Policies...>;
+template <class... Policies>
+using Partitioning = zero::detail::select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
+
+} // namespace
+
+TEST_CASE("a policy that is not given is the default") {
+    STATIC_REQUIRE(std::is_same_v<Optimizing<>, AdamW>);
+    STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, DynamicLossScaler>, AdamW>);
+    STATIC_REQUIRE(std::is_same_v<Partitioning<Sgd>, ContiguousPartitioner>);
+}
+
+TEST_CASE("a policy is found at any place of the list") {
+    STATIC_REQUIRE(std::is_same_v<Optimizing<Sgd, RoundRobinPartitioner, DynamicLossScaler>, Sgd>);
+    STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, Sgd, DynamicLossScaler>, Sgd>);
+    STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, DynamicLossScaler, Sgd>, Sgd>);
+    STATIC_REQUIRE(std::is_same_v<Partitioning<RoundRobinPartitioner, DynamicLossScaler, Sgd>, RoundRobinPartitioner>);
+    STATIC_REQUIRE(std::is_same_v<Partitioning<Sgd, DynamicLossScaler, RoundRobinPartitioner>, RoundRobinPartitioner>);
+}
+
+TEST_CASE("types that are no policies are passed over by the search and do not count") {
+    STATIC_REQUIRE(std::is_same_v<Optimizing<NoPolicy, int, Sgd>, Sgd>);
+    STATIC_REQUIRE(std::is_same_v<Optimizing<NoPolicy>, AdamW>);
+    STATIC_REQUIRE(zero::detail::is_single<OptimizerCategory, NoPolicy, int, UnknownCategory>);
+}
+
+TEST_CASE("a category is single when it occurs once or not at all") {
+    STATIC_REQUIRE(zero::detail::is_single<OptimizerCategory>);
+    STATIC_REQUIRE(zero::detail::is_single<LossScalerCategory, Sgd, NoLossScaler, AdamW>);
+    STATIC_REQUIRE_FALSE(zero::detail::is_single<OptimizerCategory, Sgd, NoLossScaler, AdamW>);
+}
+
+TEST_CASE("two policies of one category are not distinct, wherever they stand") {
+    STATIC_REQUIRE(zero::detail::are_distinct<>);
+    STATIC_REQUIRE(zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner, NoLossScaler, NoMasterWeights, Sgd, GradientReduction<>>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, AdamW>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, UnitBucketer, Sgd>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Parameters<float>, Sgd, Parameters<bfloat16>>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<ContiguousPartitioner, RoundRobinPartitioner>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<UnitBucketer, SingleBucketer>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoLossScaler, StaticLossScaler>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoMasterWeights, MasterWeights<float>>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<GradientReduction<>, GradientReduction<float>>);
+}
+
+TEST_CASE("only complete models of a known category are valid policies") {
+    STATIC_REQUIRE(zero::detail::is_valid_policy<Sgd>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<DynamicLossScaler>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<Parameters<float16>>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<NoMasterWeights>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<GradientReduction<>>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<RoundRobinPartitioner>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<SingleBucketer>());
+    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<NoPolicy>());
+    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<UnknownCategory>());
+    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<Parameters<double>>());
+    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<MasterWeights<double>>());
+    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<int>());
+}

@@ -1,0 +1,88 @@
+#include "support/catch.hpp"
+
+#include "zero/policy/gradient_reduction.hpp"
+
+#include <limits>
+
+using namespace zero;
+
+namespace {
+
+GradientReductionOptions with_predivide(float value) {
+    GradientReductionOptions options;
+    options.predivide = value;
+    return options;
+}
+
+} // namespace
+
+TEST_CASE("a float16 payload is divided by the power of two next to the root of W") {
+    auto const factor = [](std::size_t world) { return predivide_factor<float16>({}, world); };
+    // 2^k up to W = 2 * 4^k, where the root is 2^k * sqrt(2).
+    CHECK(factor(1) == 1.0F);
+    CHECK(factor(2) == 1.0F);
+    CHECK(factor(3) == 2.0F);
+    CHECK(factor(4) == 2.0F);
+    CHECK(factor(8) == 2.0F);
+    CHECK(factor(9) == 4.0F);
+    CHECK(factor(16) == 4.0F);
+    CHECK(factor(32) == 4.0F);
+    CHECK(factor(33) == 8.0F);
+    CHECK(factor(64) == 8.0F);
+    CHECK(factor(128) == 8.0F);
+    CHECK(factor(129) == 16.0F);
+    CHECK(factor(512) == 16.0F);
+    CHECK(factor(513) == 32.0F);
+    CHECK(factor(1024) == 32.0F);
+}
+
+TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 ranks") {
+    for (std::size_t world = 1; world <= 1024; ++world) {
+        float const factor = predivide_factor<float16>({}, world);
+        int exponent = 0;
+        CHECK(std::frexp(factor, &exponent) == 0.5F);
+        double const square = static_cast<double>(factor) * static_cast<double>(factor);
+        CHECK(square * 2 >= static_cast<double>(world)); // also for the largest W: no endless loop, no overflow of the integer
+        CHECK(square <= 2 * static_cast<double>(world));
+    }
+}
+
+TEST_CASE("float and bfloat16 payloads are not divided") {
+    for (std::size_t const world : {1, 8, 1024}) {
+        CHECK(predivide_factor<float>({}, world) == 1.0F);
+        CHECK(predivide_factor<bfloat16>({}, world) == 1.0F);
+    }
+}
+
+TEST_CASE("a power of two that is asked for is used for every type and number of ranks") {
+    for (float const value : {0.25F, 1.0F, 2.0F, 1024.0F}) {
+        CHECK(predivide_factor<float>(with_predivide(value), 3) == value);
+        CHECK(predivide_factor<bfloat16>(with_predivide(value), 3) == value);
+        CHECK(predivide_factor<float16>(with_predivide(value), 64) == value);
+    }
+}
+
+TEST_CASE("a factor that is no positive power of two is refused with its value") {
+    auto const message = [](float value) {
+        try {
+            (void)predivide_factor<float16>(with_predivide(value), 4);
+        } catch (InvalidArgument const& error) {
+            return std::string(error.what());
+        }
+        return std::string("nothing was thrown");
+    };
+    std::string const end = "; it has to be a positive power of two, which divides without rounding.";
+    CHECK(message(3.0F) == "zero: predivide is 3.000000" + end);
+    CHECK(message(0.0F) == "zero: predivide is 0.000000" + end);
+    CHECK(message(-2.0F) == "zero: predivide is -2.000000" + end);
+    CHECK(message(std::numeric_limits<float>::infinity()) == "zero: predivide is inf" + end);
+    CHECK(message(std::numeric_limits<float>::quiet_NaN()) == "zero: predivide is nan" + end);
+    CHECK(message(1.0F + std::numeric_limits<float>::epsilon()) == "zero: predivide is 1.000000" + end);
+}
+
+TEST_CASE("the default schedule and factor are left to the stage and the wire, and the result is a mean") {
+    GradientReductionOptions const options;
+    CHECK(options.kind == ReductionKind::mean);
+    CHECK_FALSE(options.schedule.has_value());
+    CHECK_FALSE(options.predivide.has_value());
+}

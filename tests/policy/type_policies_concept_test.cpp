@@ -1,0 +1,118 @@
+#include "support/archetype.hpp"
+#include "support/catch.hpp"
+
+#include "zero/policy/gradient_reduction.hpp"
+#include "zero/policy/master_weights.hpp"
+#include "zero/policy/parameters.hpp"
+
+using namespace zero;
+using test::Archetype;
+
+namespace {
+
+template <class C>
+struct Category {
+    using policy_category = C;
+};
+struct AnyOptions {
+    struct Options {};
+};
+template <class T>
+struct Named {
+    using Type = T;
+};
+
+struct ReductionOptions {
+    using Options = GradientReductionOptions;
+};
+template <class T>
+struct GradientPart {
+    template <class>
+    using GradientType = T;
+};
+template <class T>
+struct CommunicationPart {
+    template <class>
+    using CommunicationType = T;
+};
+template <class T>
+struct AccumulationPart {
+    template <class>
+    using AccumulationType = T;
+};
+
+using Reduction = Category<GradientReductionCategory>;
+template <class Gradient, class Communication, class Accumulation>
+using Types = Archetype<Reduction, ReductionOptions, GradientPart<Gradient>, CommunicationPart<Communication>, AccumulationPart<Accumulation>>;
+
+} // namespace
+
+TEST_CASE("the shipped parameter policies model their concept") {
+    STATIC_REQUIRE(ParametersPolicy<Parameters<float>>);
+    STATIC_REQUIRE(ParametersPolicy<Parameters<bfloat16>>);
+    STATIC_REQUIRE(ParametersPolicy<Parameters<float16>>);
+    STATIC_REQUIRE(diagnose_parameters<Parameters<bfloat16>>());
+}
+
+TEST_CASE("a parameter policy is its category, options and a storage type") {
+    STATIC_REQUIRE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float16>>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<double>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<int>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<void>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<float const>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<float>);
+}
+
+TEST_CASE("the shipped policies of master weights model their concept") {
+    STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float>>);
+    STATIC_REQUIRE(MasterWeightsPolicy<NoMasterWeights>);
+    STATIC_REQUIRE(diagnose_master_weights<MasterWeights<float>>());
+    STATIC_REQUIRE(diagnose_master_weights<NoMasterWeights>());
+}
+
+TEST_CASE("a policy of master weights is its category, options and float or void") {
+    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<void>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<double>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<bfloat16>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<float>);
+}
+
+TEST_CASE("a gradient reduction fills its types in from the parameter type") {
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<>::GradientType<bfloat16>, bfloat16>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<>::CommunicationType<bfloat16>, bfloat16>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<>::AccumulationType<bfloat16>, float>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<float>::CommunicationType<bfloat16>, float>); // what the gradient is
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::GradientType<bfloat16>, float>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::CommunicationType<bfloat16>, float16>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::AccumulationType<bfloat16>, bfloat16>);
+    STATIC_REQUIRE(GradientReductionPolicy<GradientReduction<>>);
+    STATIC_REQUIRE(GradientReductionPolicy<GradientReduction<float, float16, bfloat16>>);
+    STATIC_REQUIRE(diagnose_gradient_reduction<GradientReduction<>>());
+}
+
+TEST_CASE("a gradient reduction is its category, the library's options and three storage types") {
+    STATIC_REQUIRE(GradientReductionPolicy<Types<float, bfloat16, float16>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Types<double, float, float>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Types<float, double, float>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Types<float, float, double>>);
+    using G = GradientPart<float>;
+    using C = CommunicationPart<float>;
+    using A = AccumulationPart<float>;
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<ReductionOptions, G, C, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, G, C, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, AnyOptions, G, C, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, C, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, G, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, G, C>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Category<OptimizerCategory>, ReductionOptions, G, C, A>>);
+    STATIC_REQUIRE_FALSE(GradientReductionPolicy<float>);
+}

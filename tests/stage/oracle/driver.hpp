@@ -1,0 +1,136 @@
+#pragma once
+
+// Runs configurations through all stages that accept them and reports, on the main thread, what differs from the oracle.
+
+#include "support/catch.hpp"
+
+#include "generator.hpp"
+#include "trainer.hpp"
+
+#include "zero/comm/run_ranks.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace zero::test::oracle {
+
+/// What the environment says: ZERO_ORACLE_CONFIGURATIONS, ZERO_ORACLE_SEED, and ZERO_ORACLE_ONLY for a single one.
+struct Plan {
+    static constexpr std::size_t full = 512;
+
+    std::uint64_t seed = 20240229;
+    std::size_t configurations = full;
+    std::optional<std::size_t> only;
+
+    static Plan from_environment() {
+        Plan plan;
+        auto const read = [](char const* name) -> std::optional<std::uint64_t> {
+            char const* const text = std::getenv(name);
+            return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::uint64_t>(std::strtoull(text, nullptr, 10));
+        };
+        plan.seed = read("ZERO_ORACLE_SEED").value_or(plan.seed);
+        plan.configurations = static_cast<std::size_t>(read("ZERO_ORACLE_CONFIGURATIONS").value_or(plan.configurations));
+        if (auto const only = read("ZERO_ORACLE_ONLY")) {
+            plan.only = static_cast<std::size_t>(*only);
+        }
+        return plan;
+    }
+
+    [[nodiscard]] bool includes(std::size_t index) const { return only ? *only == index : index < configurations; }
+    [[nodiscard]] std::size_t end() const { return only ? *only + 1 : configurations; }
+};
+
+/// In stage 0 every rank updates everything, in the others each element has one owner; frozen ones have none.
+inline void check_ownership(Run const& run, std::vector<std::vector<std::vector<unsigned>>> const& owned_by_rank) {
+    Configuration const& c = *run.configuration;
+    for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
+            unsigned owners = 0;
+            for (auto const& owned : owned_by_rank) {
+                owners += owned[parameter][i];
+            }
+            std::size_t const expected = !c.shapes[parameter].trainable ? 0 : run.stage == 0 ? c.world : 1;
+            if (owners != expected) {
+                run.failures->add("stage " + std::to_string(run.stage) + ": element " + std::to_string(i) + " of parameter " + std::to_string(parameter) + " has "
+                                  + std::to_string(owners) + " owners instead of " + std::to_string(expected));
+                return;
+            }
+        }
+    }
+}
+
+/// One configuration under one stage. The differences are in `run.failures`.
+template <class Stage>
+void run_stage(Run const& run) {
+    using Communicator = typename Stage::Communicator;
+    std::vector<std::vector<std::vector<unsigned>>> owned(run.configuration->world);
+    auto const body = [&](Communicator& communicator) {
+        Trainer<Stage> trainer(communicator, run);
+        trainer.train();
+        owned[static_cast<std::size_t>(communicator.rank())] = trainer.owned();
+    };
+    try {
+        auto const world = static_cast<int>(run.configuration->world);
+        LoopbackOptions const options{std::chrono::seconds(60)};
+        if constexpr (requires { typename Communicator::Inner; }) {
+            run_ranks<typename Communicator::Inner>(world, options, [&](typename Communicator::Inner& inner) {
+                Communicator communicator(inner);
+                body(communicator);
+            });
+        } else {
+            run_ranks<Communicator>(world, options, body);
+        }
+        check_ownership(run, owned);
+    } catch (std::exception const& error) {
+        run.failures->add("stage " + std::to_string(run.stage) + " threw: " + error.what());
+    }
+}
+
+template <int N, std::size_t R>
+void run_if_legal(Configuration const& c, History const& history, std::size_t& runs) {
+    if constexpr (is_stage<N, R>) {
+        if (is_legal(N, c)) {
+            Failures failures;
+            run_stage<stage_t<N, R>>({&c, &history, N, &failures});
+            ++runs;
+            if (failures.count() != 0) {
+                FAIL_CHECK(describe(c) << "\nstage " << N << ": " << failures.text() << "\nrun it alone: ZERO_ORACLE_SEED=" << c.seed << " ZERO_ORACLE_ONLY=" << c.index
+                                       << " and this executable");
+            }
+        }
+    }
+}
+
+/// All configurations of one row of the table, through all stages.
+template <std::size_t R>
+void run_row() {
+    Plan const plan = Plan::from_environment();
+    std::size_t configurations = 0;
+    std::size_t runs = 0;
+    std::size_t expected = 0;
+    auto const begin = std::chrono::steady_clock::now();
+    for (std::size_t index = R; index < plan.end(); index += generated_rows) {
+        if (plan.includes(index)) {
+            Configuration const c = make_configuration(plan.seed, index);
+            History const history = compute_history(c);
+            run_if_legal<0, R>(c, history, runs);
+            run_if_legal<1, R>(c, history, runs);
+            run_if_legal<2, R>(c, history, runs);
+            run_if_legal<3, R>(c, history, runs);
+            expected += 3 + (is_legal(3, c) ? 1 : 0);
+            ++configurations;
+        }
+    }
+    CHECK(runs == expected);
+    std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
+    std::cout << "oracle: row " << R << " [" << rows[R].name << "], seed " << plan.seed << ": " << configurations << " configurations, " << runs << " runs in " << seconds.count()
+              << " s\n";
+}
+
+} // namespace zero::test::oracle

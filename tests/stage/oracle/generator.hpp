@@ -1,0 +1,229 @@
+#pragma once
+
+// Random configurations, a pure function of (seed, index): with every compiler and standard library the same.
+
+#include "configuration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace zero::test::oracle {
+
+class Random {
+public:
+    Random(std::uint64_t seed, std::size_t index) : _state(keyed(seed, Stream::configuration, index)) {}
+
+    std::uint64_t next() { return _state = mixed(_state); }
+    std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() >> 8U) % bound; }
+    std::size_t between(std::size_t low, std::size_t high) { return low + below(high - low + 1); }
+    bool chance(std::size_t percent) { return below(100) < percent; }
+
+    template <class T, std::size_t N>
+    T pick(std::array<T, N> const& choices) {
+        return choices[below(N)];
+    }
+
+private:
+    std::uint64_t _state;
+};
+
+inline constexpr std::array<std::size_t, 12> primes{2, 3, 5, 7, 31, 61, 67, 101, 127, 257, 509, 1021};
+
+/// Fewer elements in the whole model than ranks.
+inline void shape_tiny_model(Random& random, Configuration& c) {
+    c.world = std::max<std::size_t>(c.world, 2);
+    c.units = random.between(1, 3);
+    std::size_t left = c.world - 1;
+    for (std::size_t unit = 0; unit < c.units; ++unit) {
+        std::size_t const elements = unit + 1 == c.units ? left : random.below(left + 1);
+        c.shapes.push_back({elements, {unit}, 0, true, 0});
+        left -= elements;
+    }
+}
+
+inline std::size_t random_size(Random& random, std::size_t cap) {
+    std::size_t const near_cap = std::min<std::size_t>(cap, 1024);
+    switch (random.below(12)) {
+    case 0: return 0;
+    case 1: return 1;
+    case 2:
+    case 3: return random.pick(primes);
+    case 4: return near_cap - 1;
+    case 5: return near_cap;
+    case 6: return near_cap + 1;
+    case 7: return random.pick(std::array<std::size_t, 3>{63, 64, 65});
+    case 8: return random.between(1, 64);
+    case 9: return random.between(700, 1600);
+    default: return random.between(65, 400);
+    }
+}
+
+inline void shape_model(Random& random, Configuration& c) {
+    c.units = random.between(1, 5);
+    bool const has_frozen = random.chance(35);
+    bool const has_tied = random.chance(40) && c.units > 1;
+    std::size_t total = 0;
+    for (std::size_t unit = 0; unit < c.units; ++unit) {
+        std::size_t const count = random.chance(8) && unit + 1 != c.units ? 0 : random.between(1, 3); // a unit without a parameter is legal
+        for (std::size_t i = 0; i < count; ++i) {
+            std::size_t const elements = total < 3500 ? random_size(random, c.cap_elements) : random.between(0, 65);
+            total += elements;
+            Shape shape{elements, {unit}, 0, !(has_frozen && random.chance(30)), 0};
+            if (has_tied && shape.trainable && random.chance(40)) {
+                std::size_t const other = random.below(c.units);
+                if (other > unit) {
+                    shape.units.push_back(other);
+                    // Three terms are not the same in every order, so a third use needs one order of the backward pass.
+                    if (c.order == Order::reverse && other + 1 < c.units) {
+                        shape.units.push_back(c.units - 1);
+                    }
+                }
+            }
+            c.shapes.push_back(shape);
+        }
+    }
+}
+
+/// Addresses inside one block, in any order, with gaps.
+inline void place_in_block(Random& random, Configuration& c) {
+    c.has_aligned_block = random.chance(50);
+    bool const has_gaps = random.chance(50);
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < c.shapes.size(); ++i) {
+        order.push_back(i);
+    }
+    for (std::size_t left = order.size(); random.chance(50) && left > 1; --left) {
+        std::swap(order[random.below(left)], order[left - 1]);
+    }
+    std::size_t end = has_gaps ? random.below(200) : 0;
+    for (std::size_t const parameter : order) {
+        end = c.has_aligned_block ? (end + 63) / 64 * 64 : end;
+        c.shapes[parameter].address = end;
+        end += c.shapes[parameter].elements;
+        end += has_gaps && random.chance(30) ? random.below(150) : 0;
+    }
+    c.block_elements = end + 1;
+}
+
+inline void add_injections(Random& random, Configuration& c) {
+    std::vector<std::size_t> targets;
+    for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        if (c.shapes[parameter].trainable && c.shapes[parameter].elements != 0) {
+            targets.push_back(parameter);
+        }
+    }
+    if (targets.empty() || !random.chance(45)) {
+        return;
+    }
+    std::size_t const count = random.between(1, 3);
+    for (std::size_t i = 0; i < count; ++i) {
+        Injection injection;
+        // Under "step" nothing is finite any more afterwards: late, so that there is something to compare before.
+        injection.step = c.types().scaler == Scaler::none && c.on_non_finite == OnNonFinite::step ? random.between(3, c.all_steps() - 1) : random.below(c.all_steps());
+        injection.micro_step = random.below(micro_steps_of(c, injection.step));
+        injection.rank = random.below(c.world);
+        injection.parameter = targets[random.below(targets.size())];
+        injection.element = random.chance(30) ? c.shapes[injection.parameter].elements - 1 : random.below(c.shapes[injection.parameter].elements);
+        injection.value = random.pick(std::array{Poisoned::infinity, Poisoned::negative_infinity, Poisoned::nan});
+        c.injections.push_back(injection);
+    }
+}
+
+inline void choose_numbers(Random& random, Configuration& c) {
+    c.schedule = random.chance(50) ? Schedule::boundary : Schedule::every_micro_step;
+    c.combine = random.chance(65) ? Combine::mean : Combine::sum;
+    if (random.chance(15)) {
+        c.predivide = random.pick(std::array{0.5F, 2.0F, 4.0F});
+    }
+    c.micro_steps = random.between(1, 4);
+    c.has_varying_micro_steps = random.chance(15);
+    c.micro_step_calls = random.pick(std::array{MicroSteps::range, MicroSteps::announced, MicroSteps::unannounced});
+    c.on_non_finite = random.chance(60) ? OnNonFinite::skip : OnNonFinite::step;
+    c.fixed_scale = random.pick(std::array{1.0F, 1024.0F, 1000.0F, 65536.0F});
+    c.scaler.minimum = random.pick(std::array{1.0F, 16.0F, 4096.0F});
+    c.scaler.initial = random.pick(std::array{4096.0F, 65536.0F, 1048576.0F});
+    c.scaler.maximum = std::max(c.scaler.initial, random.pick(std::array{65536.0F, 16777216.0F}));
+    c.scaler.interval = static_cast<std::uint32_t>(random.between(1, 3));
+    c.scaler.hysteresis = static_cast<std::uint32_t>(random.between(1, 3));
+    c.scaler.is_consecutive = random.chance(40);
+    c.scaler.growth = random.chance(80) ? 2.0F : 3.0F;
+    c.scaler.backoff = random.chance(80) ? 0.5F : 0.75F;
+    c.gradient_exponent = static_cast<int>(random.between(0, 6)) - 14;
+    if (random.chance(50)) {
+        c.clip = random.pick(std::array{1e-4F, 0.01F, 1.0F, 1e6F});
+    }
+    std::size_t const groups = random.between(1, 3);
+    c.lists_groups = groups > 1 || random.chance(30);
+    c.groups.clear();
+    for (std::size_t group = 0; group < groups; ++group) {
+        Hyper hyper;
+        hyper.beta1 = random.pick(std::array{0.9, 0.8, 0.0});
+        hyper.beta2 = random.pick(std::array{0.999, 0.95});
+        hyper.epsilon = random.pick(std::array{1e-8, 1e-6});
+        hyper.momentum = random.pick(std::array{0.9, 0.5, 0.0});
+        hyper.nesterov = random.chance(30);
+        hyper.weight_decay = random.pick(std::array{0.0, 0.01, 0.1});
+        hyper.learning_rate_factor = random.pick(std::array{1.0, 0.5, 0.1, 0.0});
+        c.groups.push_back(hyper);
+    }
+    if (random.chance(30)) {
+        c.changes.push_back({random.between(1, c.steps - 1), random.below(groups), random.pick(std::array{0.25, 2.0})});
+    }
+    for (auto& shape : c.shapes) {
+        shape.group = random.below(groups);
+    }
+}
+
+inline void choose_calls(Random& random, Configuration& c) {
+    c.compute = random.pick(std::array{Compute::inline_queue, Compute::threaded, Compute::delaying, Compute::delaying});
+    c.communication = random.pick(std::array{Communication::own, Communication::own, Communication::inline_queue, Communication::threaded, Communication::delaying});
+    std::size_t const memory = random.below(100);
+    c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
+    if (c.memory == Memory::adopted && c.types().partition != Partition::contiguous) {
+        c.memory = Memory::scattered;
+    }
+    if (c.memory == Memory::adopted) {
+        place_in_block(random, c);
+    }
+    c.gradient_memory = random.pick(std::array{GradientMemory::engine, GradientMemory::engine, GradientMemory::callers, GradientMemory::handed_over, GradientMemory::mixed});
+    if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::engine) {
+        c.gradient_memory = random.chance(50) ? GradientMemory::callers : GradientMemory::handed_over;
+    }
+    c.writes_all = random.chance(20);
+    c.extra_leases = c.order == Order::shuffled ? 64 : random.chance(20) ? 1 : 0;
+    c.has_unused = random.chance(30);
+    c.holds_handles = random.chance(25);
+    c.evaluates = random.chance(40);
+    c.evaluates_elsewhere = c.evaluates && random.chance(50);
+    c.is_poisoned = random.chance(50);
+    c.prefetches = random.chance(60);
+    c.cancels = random.chance(15);
+    c.fills_by_function = c.memory == Memory::owned && random.chance(25);
+}
+
+/// Configuration `index` of a seed.
+inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
+    Random random(seed, index);
+    Configuration c;
+    c.seed = seed;
+    c.index = index;
+    c.row = index % generated_rows;
+    constexpr std::array<std::size_t, 16> worlds{1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8};
+    c.world = worlds[random.below(worlds.size())];
+    c.cap_elements = random.pick(std::array<std::size_t, 7>{1, 64, 128, 200, 256, 512, 1U << 20U});
+    c.order = random.chance(60) ? Order::reverse : Order::shuffled;
+    if (random.chance(17)) {
+        shape_tiny_model(random, c);
+    } else {
+        shape_model(random, c);
+    }
+    choose_numbers(random, c);
+    choose_calls(random, c);
+    add_injections(random, c);
+    return c;
+}
+
+} // namespace zero::test::oracle

@@ -1,0 +1,50 @@
+#pragma once
+
+// From a row of the table to the stages that it names.
+
+#include "configuration.hpp"
+
+#include "zero/comm/loopback.hpp"
+#include "zero/ops/adamw.hpp"
+#include "zero/ops/sgd.hpp"
+#include "zero/stage/zero_stage.hpp"
+
+#include <cstddef>
+#include <type_traits>
+
+namespace zero::test::oracle {
+
+template <Number N>
+using number_t = std::conditional_t<N == Number::float32, float, std::conditional_t<N == Number::bfloat16, bfloat16, float16>>;
+
+/// `T`, or void where the default is the same.
+template <class T, class Default>
+using unless_default_t = std::conditional_t<std::is_same_v<T, Default>, void, T>;
+
+template <std::size_t R>
+struct Policies {
+    static constexpr Row row = rows[R];
+    using P = number_t<row.parameter>;
+    using G = number_t<row.gradient>;
+    using C = number_t<row.communication>;
+    using A = number_t<row.accumulation>;
+    using Partitioner = std::conditional_t<row.partition == Partition::contiguous, ContiguousPartitioner, RoundRobinPartitioner>;
+    using Bucketer = std::conditional_t<row.bucketing == Bucketing::size_capped, SizeCappedBucketer, std::conditional_t<row.bucketing == Bucketing::unit, UnitBucketer, SingleBucketer>>;
+    using LossScaler = std::conditional_t<row.scaler == Scaler::none, NoLossScaler, std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
+    using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
+    using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>, unless_default_t<A, float>>;
+    using Master = std::conditional_t<row.has_master, MasterWeights<float>, NoMasterWeights>;
+};
+
+template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
+using stage_t = ZeroStage<N, Parameters<typename Policies<R>::P>, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
+                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, Communicator>;
+
+/// Does the composition exist at all?
+template <int N, std::size_t R>
+inline constexpr bool is_stage = !(N == 3 && rows[R].bucketing == Bucketing::single);
+
+/// Does the stage accept what is chosen at run time?
+inline bool is_legal(int stage, Configuration const& c) { return stage != 3 || (c.memory == Memory::owned && c.types().bucketing != Bucketing::single); }
+
+} // namespace zero::test::oracle

@@ -1,0 +1,436 @@
+#pragma once
+
+// The same trainer for every stage: registers a model, calls the engine as any trainer would, and compares what the engine holds after each
+// step with the oracle.
+
+#include "model.hpp"
+#include "stages.hpp"
+
+#include "zero/host/delaying_queue.hpp"
+#include "zero/host/inline_queue.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero::test::oracle {
+
+inline std::unique_ptr<host::Queue> make_queue(Compute kind, std::uint64_t seed, unsigned longest_delay) {
+    switch (kind) {
+    case Compute::threaded: return std::make_unique<host::ThreadedQueue>();
+    case Compute::delaying: return std::make_unique<host::DelayingQueue>(seed, longest_delay);
+    default: return std::make_unique<host::InlineQueue>();
+    }
+}
+
+template <class Stage>
+class Trainer {
+public:
+    using Backend = typename Stage::Backend;
+    using Communicator = typename Stage::Communicator;
+    using T = typename Stage::ParameterType;
+    using G = typename Stage::GradientType;
+    using Handle = decltype(std::declval<Stage&>().acquire(std::size_t{}));
+    using Ticket = decltype(std::declval<Stage&>().step(0.1));
+    static constexpr int stage = Stage::stage;
+
+    Trainer(Communicator& communicator, Run const& run)
+        : _c(*run.configuration), _run(&run), _rank(static_cast<std::size_t>(communicator.rank())), _model(run, _rank), _compute(queue(_c.compute, 1)),
+          _communication(communication_queue()), _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : nullptr), _owned(_c.shapes.size()),
+          _engine(communicator, registrations(), options()), _quiet{_compute.get(), _evaluation.get()} {
+        if (_c.memory == Memory::owned) {
+            _model.forget_initial_values();
+        }
+        if constexpr (requires { communicator.set_buckets(std::size_t{}); }) {
+            communicator.set_buckets(_engine.layout().trainable_buckets());
+        }
+    }
+
+    Trainer(Trainer const&) = delete;
+    Trainer& operator=(Trainer const&) = delete;
+
+    /// All steps, and the comparisons.
+    void train() {
+        compare_state(0);
+        std::vector<Ticket> tickets;
+        for (std::size_t step = 0; step < _c.all_steps(); ++step) {
+            if (_c.cancels && step == 1) {
+                give_up_a_step(step);
+            }
+            for (auto const& change : _c.changes) {
+                if (change.step == step) {
+                    _engine.set_learning_rate(change.group, change.factor);
+                }
+            }
+            auto const ticket = take_step(step);
+            if (step < _c.steps) {
+                compare_report(step, ticket.report());
+                compare_state(step + 1);
+            } else {
+                tickets.push_back(ticket);
+            }
+            if (_c.evaluates) {
+                evaluate(step + 1);
+            }
+        }
+        for (std::size_t index = 0; index < tickets.size(); ++index) {
+            compare_report(_c.steps + index, tickets[index].report());
+        }
+        compare_state(_c.all_steps());
+        if (_c.memory == Memory::adopted) {
+            _model.check_gaps();
+        }
+    }
+
+    /// How often each element of each parameter was among this rank's slices at the end.
+    [[nodiscard]] std::vector<std::vector<unsigned>> const& owned() const noexcept { return _owned; }
+
+private:
+    struct Quiet {
+        host::Queue* compute;
+        host::Queue* evaluation;
+        Quiet(host::Queue* first, host::Queue* second) : compute(first), evaluation(second) {}
+        Quiet(Quiet const&) = delete;
+        Quiet& operator=(Quiet const&) = delete;
+        ~Quiet() {
+            compute->synchronize();
+            if (evaluation != nullptr) {
+                evaluation->synchronize();
+            }
+        }
+    };
+
+    std::unique_ptr<host::Queue> queue(Compute kind, std::uint64_t use) const {
+        bool const delays = !_c.delayed_rank || *_c.delayed_rank == _rank;
+        return make_queue(kind, keyed(_c.seed, _c.index, use, _rank), delays ? _c.longest_delay : 0);
+    }
+
+    std::unique_ptr<host::Queue> communication_queue() const {
+        switch (_c.communication) {
+        case oracle::Communication::inline_queue: return queue(Compute::inline_queue, 2);
+        case oracle::Communication::threaded: return queue(Compute::threaded, 2);
+        case oracle::Communication::delaying: return queue(Compute::delaying, 2);
+        default: return nullptr;
+        }
+    }
+
+    std::vector<Parameter<T, G>> registrations() {
+        std::vector<Parameter<T, G>> list;
+        for (std::size_t index = 0; index < _c.shapes.size(); ++index) {
+            Shape const& shape = _c.shapes[index];
+            Parameter<T, G> parameter;
+            parameter.name = "p" + std::to_string(index);
+            parameter.elements = shape.elements;
+            parameter.units = shape.units;
+            parameter.group = shape.group;
+            parameter.trainable = shape.trainable;
+            if (_c.fills_by_function) {
+                parameter.initialize = [this, index](std::size_t begin, std::span<T> values) {
+                    for (std::size_t i = 0; i < values.size(); ++i) {
+                        values[i] = from_float<T>(initial_value(_c, _rank, index, begin + i));
+                    }
+                };
+            } else {
+                parameter.data = _model.values(index);
+            }
+            if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
+                parameter.gradient = _model.gradient(index).data();
+            }
+            list.push_back(std::move(parameter));
+        }
+        return list;
+    }
+
+    typename Stage::Options options() {
+        typename Stage::Options o;
+        o.gradient_clipping = _c.clip;
+        o.non_finite = _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
+        o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
+        o.adopted_block = _model.block();
+        o.extra_leases = _c.extra_leases;
+        o.prefetch = _c.prefetches;
+        o.poison = _c.is_poisoned;
+        if constexpr (requires { o.bucketer.bucket_bytes; }) {
+            o.bucketer.bucket_bytes = _c.cap_elements * sizeof(T);
+        }
+        if constexpr (requires { o.loss_scaler.scale; }) {
+            o.loss_scaler.scale = _c.fixed_scale;
+        }
+        if constexpr (requires { o.loss_scaler.growth_interval; }) {
+            o.loss_scaler.initial_scale = _c.scaler.initial;
+            o.loss_scaler.growth_factor = _c.scaler.growth;
+            o.loss_scaler.backoff_factor = _c.scaler.backoff;
+            o.loss_scaler.growth_interval = _c.scaler.interval;
+            o.loss_scaler.hysteresis = _c.scaler.hysteresis;
+            o.loss_scaler.consecutive_hysteresis = _c.scaler.is_consecutive;
+            o.loss_scaler.minimum = _c.scaler.minimum;
+            o.loss_scaler.maximum = _c.scaler.maximum;
+        }
+        set(o.optimizer, _c.groups.front());
+        for (std::size_t group = 0; _c.lists_groups && group < _c.groups.size(); ++group) {
+            auto& listed = o.groups.emplace_back();
+            set(listed.optimizer, _c.groups[group]);
+            listed.learning_rate_factor = _c.groups[group].learning_rate_factor;
+        }
+        o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
+        o.reduction.schedule = _c.schedule == Schedule::boundary ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
+        o.reduction.predivide = _c.predivide;
+        o.compute_queue = _compute.get();
+        if (_communication != nullptr) {
+            o.communication_queue = _communication.get();
+        }
+        return o;
+    }
+
+    static void set(AdamWOptions& options, Hyper const& hyper) { options = {hyper.beta1, hyper.beta2, hyper.epsilon, hyper.weight_decay}; }
+    static void set(SgdOptions& options, Hyper const& hyper) { options = {hyper.momentum, hyper.weight_decay, hyper.nesterov}; }
+
+    // --- A step as a trainer writes it. ---
+
+    Ticket take_step(std::size_t step) {
+        _engine.begin_step();
+        float const* const scale = _engine.loss_scale().data();
+        std::size_t const count = micro_steps_of(_c, step);
+        if (_c.micro_step_calls == oracle::MicroSteps::range) {
+            for (auto const micro_step : _engine.micro_steps(count)) {
+                run_micro_step(step, micro_step, scale);
+            }
+        } else {
+            for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
+                _engine.begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced && micro_step + 1 == count);
+                run_micro_step(step, micro_step, scale);
+                _engine.end_micro_step();
+            }
+        }
+        if (_c.evaluates) {
+            evaluate(step);
+        }
+        auto const ticket = _engine.step(learning_rate_of(_c, step) * _run->learning_rate_error);
+        Backend::run(_compute.get(), [model = &_model, step, scale] { model->check_scale(step, scale); });
+        return ticket;
+    }
+
+    void run_micro_step(std::size_t step, std::size_t micro_step, float const* scale) {
+        _model.start_micro_step();
+        forward(step);
+        for (std::size_t const unit : backward_order(_c, step, micro_step, stage == 3 ? 0 : _rank)) {
+            bool const is_left_out = is_unused(_c, step, micro_step, _rank, unit);
+            if (!is_left_out) {
+                read_weights(step, unit, "weights of the backward pass");
+                write_gradients(step, micro_step, unit, scale);
+            } else if constexpr (stage == 3) {
+                read_weights(step, unit, "weights of the backward pass");
+                report_without_gradient(unit);
+            }
+        }
+        _held.reset();
+    }
+
+    void forward(std::size_t step) {
+        for (std::size_t unit = 0; unit < _c.units; ++unit) {
+            read_weights(step, unit, "weights of the forward pass");
+        }
+    }
+
+    /// Acquires a unit, reads its parameters on the compute queue, and lets it go, at once or when the next one is there.
+    void read_weights(std::size_t step, std::size_t unit, char const* when) {
+        if (_c.never_acquired == unit) {
+            return;
+        }
+        auto weights = _engine.acquire(unit);
+        check(weights, step, unit, when, _compute.get());
+        if (_c.holds_handles) {
+            if (_held) {
+                *_held = std::move(weights);
+            } else {
+                _held.emplace(std::move(weights));
+            }
+        }
+    }
+
+    void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when, host::Queue* reader) {
+        for (std::size_t const parameter : parameters_of(unit)) {
+            Backend::run(reader, [model = &_model, values = weights[parameter].data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
+        }
+    }
+
+    void evaluate(std::size_t step) {
+        host::Queue* const reader = _evaluation != nullptr ? _evaluation.get() : _compute.get();
+        for (std::size_t unit = 0; unit < _c.units; ++unit) {
+            if (_c.never_acquired != unit) {
+                auto const weights = _engine.acquire(unit, reader);
+                check(weights, step, unit, "weights of the evaluation", reader);
+            }
+        }
+    }
+
+    void write_gradients(std::size_t step, std::size_t micro_step, std::size_t unit, float const* scale) {
+        bool leases = false;
+        bool hands_over = false;
+        for (std::size_t const parameter : parameters_of(unit)) {
+            bool const is_handed = gradient_memory_of(_c, parameter) == GradientMemory::handed_over;
+            hands_over = hands_over || (_c.shapes[parameter].trainable && is_handed);
+            leases = leases || (_c.shapes[parameter].trainable && !is_handed);
+        }
+        bool const is_zeroed = hands_over || !writes_all(_c, unit);
+        if (leases) {
+            auto const gradients = _engine.gradients(unit, {}, is_zeroed);
+            for (std::size_t const parameter : parameters_of(unit)) {
+                if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientMemory::handed_over) {
+                    bool const adds = !_model.is_first_write(parameter) || is_zeroed;
+                    enqueue_backward(step, micro_step, parameter, unit, gradients[parameter].data(), adds, scale);
+                }
+            }
+        }
+        for (std::size_t const parameter : parameters_of(unit)) {
+            if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientMemory::handed_over) {
+                hand_over(step, micro_step, parameter, unit, scale);
+            }
+        }
+        _engine.gradients_ready(unit);
+        _engine.gradients_ready(unit); // a second time: nothing
+    }
+
+    void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, G* out, bool adds, float const* scale) {
+        Backend::run(_compute.get(), [=, model = &_model] { model->backward(step, micro_step, parameter, unit, out, adds, scale); });
+    }
+
+    /// The transient memory is overwritten as soon as the engine says it may be.
+    void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, float const* scale) {
+        std::span<G> const transient = _model.gradient(parameter);
+        enqueue_backward(step, micro_step, parameter, unit, transient.data(), false, scale);
+        auto const is_free = _engine.hand_over(unit, parameter, transient);
+        auto const overwrite = [model = &_model, data = transient.data(), elements = transient.size()] { model->overwrite(data, elements); };
+        if (_evaluation != nullptr) {
+            _evaluation->wait(is_free);
+            Backend::run(_evaluation.get(), overwrite);
+            _compute->wait(_evaluation->record());
+        } else {
+            Backend::run(_compute.get(), overwrite);
+        }
+    }
+
+    /// Stage 3: the unit's turn comes, but this rank has nothing to add.
+    void report_without_gradient(std::size_t unit) {
+        bool has_callers = false;
+        for (std::size_t const parameter : parameters_of(unit)) {
+            bool const is_callers = _c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientMemory::callers;
+            has_callers = has_callers || is_callers;
+        }
+        if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it
+            auto const gradients = _engine.gradients(unit);
+            for (std::size_t const parameter : parameters_of(unit)) {
+                _model.is_first_write(parameter);
+            }
+        }
+        _engine.gradients_ready(unit);
+    }
+
+    /// A step that fails in the middle of its backward pass, at the same place on every rank, and is begun again.
+    void give_up_a_step(std::size_t step) {
+        _engine.begin_step();
+        float const* const scale = _engine.loss_scale().data();
+        _engine.begin_micro_step(_c.units % 2 == 0);
+        _model.start_micro_step();
+        forward(step);
+        for (std::size_t unit = _c.units; unit-- > _c.units / 2;) {
+            read_weights(step, unit, "weights of the step given up");
+            write_gradients(step, 0, unit, scale);
+        }
+        _held.reset();
+        _engine.cancel_step();
+    }
+
+    [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const {
+        std::vector<std::size_t> list;
+        for (std::size_t parameter = 0; parameter < _c.shapes.size(); ++parameter) {
+            for (std::size_t const user : _c.shapes[parameter].units) {
+                if (user == unit) {
+                    list.push_back(parameter);
+                }
+            }
+        }
+        return list;
+    }
+
+    // --- Comparisons. ---
+
+    template <class Number>
+    void equal(Number found, Number expected, char const* what, std::size_t step) {
+        if (!(found == expected)) {
+            _model.fail(std::string(what) + " of step " + std::to_string(step) + " is " + std::to_string(found) + ", not " + std::to_string(expected));
+        }
+    }
+
+    void compare_report(std::size_t step, StepReport const& found) {
+        Report const& expected = _run->history->snapshots[step + 1].report;
+        equal(found.serial, expected.serial, "the serial", step);
+        equal(found.step_count, expected.step_count, "the step count", step);
+        equal(found.is_skipped, expected.is_skipped, "is_skipped", step);
+        equal(found.has_norm, expected.has_norm, "has_norm", step);
+        equal(found.non_finite_count, expected.non_finite_count, "the count of non-finite gradients", step);
+        equal(found.first_non_finite, expected.first_non_finite, "the first non-finite gradient", step);
+        equal(found.loss_scale, expected.loss_scale, "the loss scale", step);
+        equal(found.next_loss_scale, expected.next_loss_scale, "the next loss scale", step);
+        // Where a block is cut inside a leaf, its squares are added in another order.
+        bool const is_exact = _c.memory != Memory::adopted || _c.has_aligned_block;
+        bool const is_close = is_exact || std::abs(found.gradient_norm - expected.norm) <= 1e-15 * expected.norm;
+        if (found.gradient_norm == expected.norm || !is_close) {
+            equal(found.gradient_norm, expected.norm, "the norm", step);
+            equal(found.clip_coefficient, expected.coefficient, "the clip coefficient", step);
+        }
+    }
+
+    /// Everything the engine holds between two steps. Collective.
+    void compare_state(std::size_t step) {
+        Snapshot const& expected = _run->history->snapshots[step];
+        _engine.for_each_full_parameter([&](std::size_t parameter, std::span<T const> values) {
+            equal(values.size(), expected.parameters[parameter].size(), "the number of elements", step);
+            _model.compare(values.data(), expected.parameters[parameter], 0, "parameters", step, parameter);
+        });
+        for (std::size_t parameter = 0; parameter < _owned.size(); ++parameter) {
+            _owned[parameter].assign(_c.shapes[parameter].elements, 0);
+        }
+        _engine.for_each_owned_slice([&](typename Stage::Slice const& slice) {
+            std::size_t const count = slice.values.size();
+            _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
+            if (_c.types().has_master) {
+                equal(slice.master.size(), count, "the number of master weights", step);
+                _model.compare(slice.master.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, slice.master.size());
+            }
+            for (std::size_t state = 0; state < slice.states.size(); ++state) {
+                equal(slice.states[state].size(), count, "the number of moments", step);
+                _model.compare(slice.states[state].data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter,
+                               slice.states[state].size());
+            }
+            for (std::size_t i = 0; i < count; ++i) {
+                ++_owned[slice.parameter][slice.begin + i];
+            }
+        });
+        equal(_engine.step_count(), expected.step_count, "the step count after", step);
+        auto const scaler = _engine.loss_scaler_state();
+        equal(scaler.scale, expected.scaler.scale, "the loss scale after", step);
+        if constexpr (requires { scaler.clean_steps; }) {
+            equal(scaler.clean_steps, expected.scaler.clean_steps, "the clean steps after", step);
+            equal(scaler.hysteresis_left, expected.scaler.hysteresis_left, "the hysteresis after", step);
+        }
+    }
+
+    Configuration const& _c;
+    Run const* _run;
+    std::size_t _rank;
+    Model<T, G> _model;
+    std::unique_ptr<host::Queue> _compute;
+    std::unique_ptr<host::Queue> _communication;
+    std::unique_ptr<host::Queue> _evaluation;
+    std::vector<std::vector<unsigned>> _owned;
+    Stage _engine;
+    std::optional<Handle> _held;
+    Quiet _quiet;
+};
+
+} // namespace zero::test::oracle
