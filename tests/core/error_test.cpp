@@ -27,10 +27,12 @@ Thrown caught(Throwing&& throwing) {
     return {};
 }
 
-[[noreturn]] void fail_here() { throw OutOfOrder("zero: out of order"); }
+[[noreturn]] void fail_here() {
+    throw OutOfOrder("zero: out of order");
+}
 
 template <class E>
-constexpr bool is_error = std::is_base_of_v<Error, E> && std::is_base_of_v<std::runtime_error, E> && std::is_nothrow_copy_constructible_v<E>;
+constexpr bool is_error = std::is_base_of_v<Error, E>&& std::is_base_of_v<std::runtime_error, E>&& std::is_nothrow_copy_constructible_v<E>;
 
 } // namespace
 

@@ -12,11 +12,21 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-constexpr std::uint16_t half(float value) { return from_float<float16>(value).bits; }
-constexpr std::uint16_t brain(float value) { return from_float<bfloat16>(value).bits; }
-constexpr float from_half(std::uint16_t bits) { return to_float(float16{bits}); }
-constexpr float from_brain(std::uint16_t bits) { return to_float(bfloat16{bits}); }
-constexpr float of_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+constexpr std::uint16_t half(float value) {
+    return from_float<float16>(value).bits;
+}
+constexpr std::uint16_t brain(float value) {
+    return from_float<bfloat16>(value).bits;
+}
+constexpr float from_half(std::uint16_t bits) {
+    return to_float(float16{bits});
+}
+constexpr float from_brain(std::uint16_t bits) {
+    return to_float(bfloat16{bits});
+}
+constexpr float of_bits(std::uint32_t bits) {
+    return std::bit_cast<float>(bits);
+}
 
 } // namespace
 
@@ -37,13 +47,13 @@ TEST_CASE("float16 values at the edges of its range are those of the standard") 
 TEST_CASE("floats are rounded to float16 to nearest, ties to even") {
     STATIC_REQUIRE(half(1.0F) == 0x3c00);
     STATIC_REQUIRE(half(-2.0F) == 0xc000);
-    STATIC_REQUIRE(half(1.0F + 0x1.0p-11F) == 0x3c00);                // tie, down to even
-    STATIC_REQUIRE(half(1.0F + 0x1.0p-11F + 0x1.0p-20F) == 0x3c01);   // above the tie
-    STATIC_REQUIRE(half(1.0F + 3 * 0x1.0p-11F) == 0x3c02);            // tie, up to even
-    STATIC_REQUIRE(half(0x1.0p-25F) == 0x0000);                       // tie between 0 and the smallest subnormal
+    STATIC_REQUIRE(half(1.0F + 0x1.0p-11F) == 0x3c00);              // tie, down to even
+    STATIC_REQUIRE(half(1.0F + 0x1.0p-11F + 0x1.0p-20F) == 0x3c01); // above the tie
+    STATIC_REQUIRE(half(1.0F + 3 * 0x1.0p-11F) == 0x3c02);          // tie, up to even
+    STATIC_REQUIRE(half(0x1.0p-25F) == 0x0000);                     // tie between 0 and the smallest subnormal
     STATIC_REQUIRE(half(0x1.000002p-25F) == 0x0001);
     STATIC_REQUIRE(half(3 * 0x1.0p-25F) == 0x0002);
-    STATIC_REQUIRE(half(0x1.ffcp-15F) == 0x0400);                     // tie between subnormal and normal
+    STATIC_REQUIRE(half(0x1.ffcp-15F) == 0x0400); // tie between subnormal and normal
     STATIC_REQUIRE(half(-0.0F) == 0x8000);
     STATIC_REQUIRE(half(std::numeric_limits<float>::denorm_min()) == 0x0000);
 }

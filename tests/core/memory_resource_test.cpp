@@ -30,7 +30,7 @@ TEST_CASE("the host memory resource counts the bytes in use per kind") {
 
 TEST_CASE("host memory is aligned to 128 bytes, whatever its size") {
     HostMemoryResource memory;
-    for (std::size_t const bytes : {0, 1, 2, 127, 128, 129, 4097}) {
+    for (std::size_t const bytes : std::vector<std::size_t>{0, 1, 2, 127, 128, 129, 4097}) {
         void* const pointer = memory.allocate(bytes, BufferKind::control);
         CHECK(reinterpret_cast<std::uintptr_t>(pointer) % HostMemoryResource::alignment == 0);
         std::memset(pointer, 0x5a, bytes);
@@ -75,6 +75,7 @@ TEST_CASE("each kind of buffer has a name of its own") {
     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
         names.emplace_back(name_of(static_cast<BufferKind>(kind)));
     }
-    CHECK(names == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
-                                            "wire", "control"});
+    CHECK(names
+          == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
+                                      "wire", "control"});
 }

@@ -64,7 +64,8 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
             return "the staged bucket is not the last";
         }
         if (!bucket.is_staged
-            && (bucket.block_begin % step != 0 || layout.elements(index) % step != 0 || bucket.block_begin + layout.elements(index) > block.end)) {
+            && (bucket.block_begin % step != 0 || layout.elements(index) % step != 0
+                || bucket.block_begin + layout.elements(index) > block.end)) {
             return "an edge is no multiple of W * 64 or lies past the end";
         }
         if (!bucket.is_staged && content != layout.elements(index)) {

@@ -45,7 +45,9 @@ std::vector<std::vector<std::size_t>> staged_pieces(FlatLayout const& layout) {
 
 using Table = std::vector<std::vector<std::size_t>>;
 
-std::vector<ParameterSpec> three() { return test::model_of_sizes({200, 300, 50}); }
+std::vector<ParameterSpec> three() {
+    return test::model_of_sizes({200, 300, 50});
+}
 std::vector<std::size_t> const three_offsets{0, 200, 500};
 
 } // namespace
@@ -60,7 +62,8 @@ TEST_CASE("an adopted block is cut at multiples of W * 64 and its end goes throu
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
     CHECK(layout.elements(1) == 128); // 38 -> 64, a multiple of 64 for each of two ranks
     CHECK(layout.trainable_buckets() == 2);
-    CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(), layout.parameter_buckets(2).end()) == std::vector<std::size_t>{0, 1});
+    CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(), layout.parameter_buckets(2).end())
+          == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("the edges between buckets of an adopted block fall inside parameters") {
@@ -89,25 +92,29 @@ TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends besi
 }
 
 TEST_CASE("memory between the parameters of an adopted block is in no bucket") {
-    auto const layout = make_adopted_layout<SingleBucketer>(test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
+    auto const layout =
+        make_adopted_layout<SingleBucketer>(test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
     // [211, 511): directly [256, 448); [10, 210): directly [64, 192).
     CHECK(direct_buckets(layout) == std::vector<Direct>{{256, 192, {1}}, {64, 128, {0}}});
     CHECK(staged_pieces(layout) == Table{{1, 237, 63, 0}, {1, 0, 45, 64}, {0, 182, 18, 128}, {0, 0, 54, 192}});
 }
 
 TEST_CASE("an adopted block smaller than W * 64 is staged as a whole") {
-    auto const layout = make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
+    auto const layout =
+        make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(layout).empty());
     CHECK(staged_pieces(layout) == Table{{0, 0, 100, 0}, {1, 0, 27, 128}});
     CHECK(layout.elements(0) == 256); // 128 + 64, a multiple of 128
     // One element more makes it W * 64, and nothing is staged.
-    auto const exact = make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 28}), std::vector<std::size_t>{0, 100}, {2, 4, false});
+    auto const exact =
+        make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 28}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(exact) == std::vector<Direct>{{0, 128, {0, 1}}});
     CHECK(staged_pieces(exact).empty());
 }
 
 TEST_CASE("addresses, not registration, give the order of an adopted block") {
-    auto const layout = make_adopted_layout<UnitBucketer>(test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
+    auto const layout =
+        make_adopted_layout<UnitBucketer>(test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{64, 64, {0}}, {0, 64, {1}}});
     CHECK(layout.parameter_buckets(2).empty()); // no elements
 }

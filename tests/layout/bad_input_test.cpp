@@ -53,7 +53,8 @@ TEST_CASE("a parameter without a unit, with a unit twice, or with a unit far awa
     model[1].units = {4129}; // 2 * 16 + 4096 is the last
     CHECK(message(model) == "zero: parameter 'p1' lists unit 4129; units are numbered from 0 in order of use, without large gaps.");
     model[1].units = {static_cast<std::size_t>(-1)};
-    CHECK(message(model) == "zero: parameter 'p1' lists unit 18446744073709551615; units are numbered from 0 in order of use, without large gaps.");
+    CHECK(message(model)
+          == "zero: parameter 'p1' lists unit 18446744073709551615; units are numbered from 0 in order of use, without large gaps.");
     model[1].units = {4128};
     CHECK(message(model) == "nothing was thrown");
 }
@@ -62,7 +63,8 @@ TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it 
     std::size_t const half = std::size_t{1} << 55U;
     CHECK(message(test::model_of_sizes({half, half - 1})) == "nothing was thrown");
     CHECK(message(test::model_of_sizes({half, half})) == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
-    CHECK(message(test::model_of_sizes({1, static_cast<std::size_t>(-1)})) == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
+    CHECK(message(test::model_of_sizes({1, static_cast<std::size_t>(-1)}))
+          == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
 }
 
 TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
@@ -83,7 +85,8 @@ TEST_CASE("parameters that overlap in an adopted block are refused by both names
     CHECK(adopted_message(test::model_of_sizes({100, 0}), {0, 50}) == "nothing was thrown"); // no elements: nothing to overlap
     // The same memory under two names, and one parameter inside another.
     CHECK_THAT(adopted_message(test::model_of_sizes({8, 8}), {16, 16}), test::contains_text("overlap in the adopted block"));
-    CHECK(adopted_message(test::model_of_sizes({100, 5}), {0, 50}) == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
+    CHECK(adopted_message(test::model_of_sizes({100, 5}), {0, 50})
+          == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
     // A frozen parameter is memory, too.
     auto frozen = test::model_of_sizes({100, 5});
     frozen[0].trainable = false;
@@ -91,7 +94,8 @@ TEST_CASE("parameters that overlap in an adopted block are refused by both names
 }
 
 TEST_CASE("offsets of an adopted block have to be one for each parameter") {
-    CHECK(adopted_message(test::model_of_sizes({1, 2}), {0}) == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
+    CHECK(adopted_message(test::model_of_sizes({1, 2}), {0})
+          == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
     CHECK(adopted_message({}, {0}) == "zero: 1 offsets are given for 0 parameters of an adopted block; give one each.");
 }
 

@@ -3,6 +3,8 @@
 
 #include "zero/layout/make_layout.hpp"
 
+#include <algorithm>
+
 using namespace zero;
 
 namespace {
@@ -40,7 +42,7 @@ std::size_t owner_of(FlatLayout const& layout, std::size_t parameter) {
 } // namespace
 
 TEST_CASE("round-robin ownership rotates in gradient-ready order through all buckets and cuts no parameter") {
-    for (std::size_t const world : {1, 2, 3, 8, 64}) {
+    for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 8, 64}) {
         for (FlatLayout const& layout : {dealt<SizeCappedBucketer>(world), dealt<SingleBucketer>(world), dealt<UnitBucketer>(world)}) {
             std::vector<std::size_t> owners;
             std::vector<std::size_t> expected;
@@ -69,7 +71,7 @@ TEST_CASE("round-robin ownership of GPT-2 124M is uneven: 4.1 times the mean on 
 }
 
 TEST_CASE("round-robin layouts of GPT-2 124M have no padding, because its sizes are multiples of 64") {
-    for (std::size_t const world : {1, 5, 8, 64}) {
+    for (std::size_t const world : std::vector<std::size_t>{1, 5, 8, 64}) {
         CHECK(dealt<SizeCappedBucketer>(world).padded_elements() == test::gpt2_elements);
     }
 }

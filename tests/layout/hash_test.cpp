@@ -37,13 +37,17 @@ TEST_CASE("each single change gives another hash") {
         [](auto& specs) { ++specs[1].elements; }, // the padded size stays
         [](auto& specs) { specs[1].units = {1}; },
         [](auto& specs) { specs[3].units = {1}; },
-        [](auto& specs) { specs[3].units = {2, 1}; },
+        [](auto& specs) {
+            specs[3].units = {2, 1};
+        },
         [](auto& specs) { specs[1].group = 1; },
         [](auto& specs) { specs[1].trainable = false; },
         [](auto& specs) { std::swap(specs[0], specs[1]); },
         [](auto& specs) { std::swap(specs[1].name, specs[2].name); },
         [](auto& specs) { specs.pop_back(); },
-        [](auto& specs) { specs.push_back({"empty", 0, {0}, 0, true}); },
+        [](auto& specs) {
+            specs.push_back({"empty", 0, {0}, 0, true});
+        },
     };
     std::set<std::uint64_t> hashes{hash_of(model())};
     for (Change const& change : changes) {
@@ -80,7 +84,9 @@ TEST_CASE("the hash of one parameter depends on that parameter alone") {
 
 TEST_CASE("other offsets in an adopted block give another hash") {
     auto const specs = test::model_of_sizes({300, 300});
-    auto const hash = [&](std::vector<std::size_t> const& offsets) { return make_adopted_layout<SingleBucketer>(specs, offsets, {2, 4, false}).hash(); };
+    auto const hash = [&](std::vector<std::size_t> const& offsets) {
+        return make_adopted_layout<SingleBucketer>(specs, offsets, {2, 4, false}).hash();
+    };
     CHECK(hash({0, 300}) == hash({0, 300}));
     CHECK(hash({0, 300}) != hash({0, 301}));
     CHECK(hash({0, 300}) != hash({300, 0}));

@@ -13,7 +13,7 @@ constexpr std::size_t two_to_33 = std::size_t{1} << 33U;
 } // namespace
 
 TEST_CASE("parameters of more than 2^31 and 2^33 elements have every element in one place and one owner") {
-    for (std::size_t const world : {1, 2, 3, 7, 8, 64, 1000}) {
+    for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 7, 8, 64, 1000}) {
         for (std::size_t const size : {two_to_31 - 1, two_to_31, two_to_31 + 1, two_to_33 - 1, two_to_33, two_to_33 + 1}) {
             CHECK(test::problem_in_any_family(test::model_of_sizes({size, 5, size}), world, std::size_t{25} << 20U) == "");
         }

@@ -78,7 +78,8 @@ inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const
     }
     for (std::size_t index = 0; index < slices.size(); ++index) {
         ParameterSpec const& spec = layout.parameter(index);
-        std::sort(slices[index].begin(), slices[index].end(), [](Piece const& a, Piece const& b) { return a.parameter_begin < b.parameter_begin; });
+        std::sort(slices[index].begin(), slices[index].end(),
+                  [](Piece const& a, Piece const& b) { return a.parameter_begin < b.parameter_begin; });
         std::size_t end = 0;
         for (Piece const& slice : slices[index]) {
             if (slice.parameter_begin != end || slice.elements == 0) {
@@ -88,7 +89,8 @@ inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const
         }
         bool const is_placed = spec.trainable || has_frozen_buckets;
         if (end != (is_placed ? spec.elements : 0) || (!rules.may_cut && slices[index].size() > 1)) {
-            return "'" + spec.name + "' has " + std::to_string(end) + " owned elements in " + std::to_string(slices[index].size()) + " slices";
+            return "'" + spec.name + "' has " + std::to_string(end) + " owned elements in " + std::to_string(slices[index].size())
+                   + " slices";
         }
     }
     return "";

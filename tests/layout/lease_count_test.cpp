@@ -5,6 +5,7 @@
 
 #include "zero/layout/lease_count.hpp"
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -51,7 +52,8 @@ std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order
 }
 
 FlatLayout gpt2(std::size_t mebibytes, std::size_t element_bytes, test::Head head, bool is_inside_units = false) {
-    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(head), {2, element_bytes, is_inside_units}, {mebibytes << 20U});
+    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(head), {2, element_bytes, is_inside_units},
+                                                                  {mebibytes << 20U});
 }
 
 } // namespace

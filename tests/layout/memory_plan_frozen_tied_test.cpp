@@ -21,9 +21,11 @@ namespace {
 constexpr ElementSizes sizes{2, 4, 2, 4, 4, 8};
 
 FlatLayout layout(std::size_t world) {
-    return make_layout<ContiguousPartitioner, UnitBucketer>(
-        {{"embedding", 1000, {0, 2}, 0, true}, {"positions", 100, {0}, 0, false}, {"weights", 500, {1}, 1, true}, {"bias", 10, {2}, 1, true}},
-        {world, 2, true});
+    return make_layout<ContiguousPartitioner, UnitBucketer>({{"embedding", 1000, {0, 2}, 0, true},
+                                                             {"positions", 100, {0}, 0, false},
+                                                             {"weights", 500, {1}, 1, true},
+                                                             {"bias", 10, {2}, 1, true}},
+                                                            {world, 2, true});
 }
 
 std::string text(std::size_t world, std::size_t rank, int stage, Storage storage = Storage::owned, std::size_t extra_leases = 0) {
@@ -45,12 +47,15 @@ TEST_CASE("frozen parameters have memory but no gradient, master weights or mome
 TEST_CASE("on four ranks the shards hold frozen elements in stage 3 only") {
     // All: (2,048 - 1,610) * 2 = 876; (1,792 - 1,510) * 4 = 1,128.
     CHECK(text(4, 0, 0)
-          == "parameters 3220+876, gradients 6040+1128, master weights 6040+1128, optimizer state 12080+2256, gradient leases 12288+0, wire 2048+0");
+          == "parameters 3220+876, gradients 6040+1128, master weights 6040+1128, optimizer state 12080+2256, gradient leases 12288+0, "
+             "wire 2048+0");
     // Shards of 64, 128, 256 and 64 (frozen). Rank 0: 10 + 128 + 256 = 394 of 448; rank 1: 0 + 128 + 256 = 384, frozen 36; rank 3: 0 + 116 + 232 = 348.
     CHECK(text(4, 0, 1)
-          == "parameters 3220+876, gradients 6040+1128, master weights 1576+216, optimizer state 3152+432, gradient leases 12288+0, wire 2048+0");
+          == "parameters 3220+876, gradients 6040+1128, master weights 1576+216, optimizer state 3152+432, gradient leases 12288+0, wire "
+             "2048+0");
     CHECK(text(4, 1, 2)
-          == "parameters 3220+876, gradients 1536+256, master weights 1536+256, optimizer state 3072+512, gradient leases 12288+0, wire 2048+0");
+          == "parameters 3220+876, gradients 1536+256, master weights 1536+256, optimizer state 3072+512, gradient leases 12288+0, wire "
+             "2048+0");
     // Stage 3: with frozen elements 458, 420 and 348 of 512 parameters.
     std::string const leases = ", gradient leases 12288+0, parameter leases 8192+0, wire 2048+0";
     CHECK(text(4, 0, 3) == "parameters 916+108, gradients 1576+216, master weights 1576+216, optimizer state 3152+432" + leases);
@@ -60,14 +65,17 @@ TEST_CASE("on four ranks the shards hold frozen elements in stage 3 only") {
 
 TEST_CASE("on 64 ranks the first rank holds the start of every bucket and the last holds padding") {
     // (16,384 - 1,610) * 2 = 29,548; (12,288 - 1,510) * 4 = 43,112; leases 3 * 4,096 * 4 = 49,152; wire 4,096 * 2 = 8,192.
-    CHECK(text(64, 0, 0)
-          == "parameters 3220+29548, gradients 6040+43112, master weights 6040+43112, optimizer state 12080+86224, gradient leases 49152+0, "
-             "wire 8192+0");
+    CHECK(
+        text(64, 0, 0)
+        == "parameters 3220+29548, gradients 6040+43112, master weights 6040+43112, optimizer state 12080+86224, gradient leases 49152+0, "
+           "wire 8192+0");
     // Rank 0: 10 + 64 + 64 = 138 of 192, with 64 frozen ones 202 of 256.
     CHECK(text(64, 0, 1)
-          == "parameters 3220+29548, gradients 6040+43112, master weights 552+216, optimizer state 1104+432, gradient leases 49152+0, wire 8192+0");
+          == "parameters 3220+29548, gradients 6040+43112, master weights 552+216, optimizer state 1104+432, gradient leases 49152+0, wire "
+             "8192+0");
     CHECK(text(64, 0, 2)
-          == "parameters 3220+29548, gradients 552+216, master weights 552+216, optimizer state 1104+432, gradient leases 49152+0, wire 8192+0");
+          == "parameters 3220+29548, gradients 552+216, master weights 552+216, optimizer state 1104+432, gradient leases 49152+0, wire "
+             "8192+0");
     std::string const leases = ", gradient leases 49152+0, parameter leases 32768+0, wire 8192+0"; // 4 * 4,096 * 2
     CHECK(text(64, 0, 3) == "parameters 404+108, gradients 552+216, master weights 552+216, optimizer state 1104+432" + leases);
     CHECK(text(64, 63, 3) == "parameters 0+512, gradients 0+768, master weights 0+768, optimizer state 0+1536" + leases);
@@ -78,9 +86,10 @@ TEST_CASE("scattered parameters are the caller's and need one bucket for publish
                                "gradient leases 12288+0, wire 2048+0";
     CHECK(text(4, 0, 0, Storage::scattered) == stage0);
     // 1,024 * 2: frozen buckets are never published.
-    CHECK(text(4, 0, 1, Storage::scattered)
-          == "parameters (caller's) 3220+0, gradients 6040+1128, master weights 1576+216, optimizer state 3152+432, gradient leases 12288+0, "
-             "parameter leases 2048+0, wire 2048+0");
+    CHECK(
+        text(4, 0, 1, Storage::scattered)
+        == "parameters (caller's) 3220+0, gradients 6040+1128, master weights 1576+216, optimizer state 3152+432, gradient leases 12288+0, "
+           "parameter leases 2048+0, wire 2048+0");
 }
 
 TEST_CASE("extra leases are planned for gradients, and for gathered parameters in stage 3") {

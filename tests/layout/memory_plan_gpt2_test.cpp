@@ -39,9 +39,12 @@ TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     // A quarter: 62,219,904 at two bytes, 124,439,808 at four, 248,879,616 at eight.
     std::string const leases = ", gradient leases 308779008+0";
     for (std::size_t rank = 0; rank < 4; ++rank) {
-        CHECK(text(4, rank, 0) == "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, optimizer state 995518464+0" + leases);
-        CHECK(text(4, rank, 1) == "parameters 248879616+0, gradients 248879616+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
-        CHECK(text(4, rank, 2) == "parameters 248879616+0, gradients 62219904+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
+        CHECK(text(4, rank, 0)
+              == "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, optimizer state 995518464+0" + leases);
+        CHECK(text(4, rank, 1)
+              == "parameters 248879616+0, gradients 248879616+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
+        CHECK(text(4, rank, 2)
+              == "parameters 248879616+0, gradients 62219904+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
         CHECK(text(4, rank, 3)
               == "parameters 62219904+0, gradients 62219904+0, master weights 124439808+0, optimizer state 248879616+0, "
                  "gradient leases 231584256+0, parameter leases 308779008+0");

@@ -30,7 +30,7 @@ constexpr std::size_t model_states(int stage, std::size_t elements, std::size_t 
 } // namespace
 
 TEST_CASE("the plan gives figure 1 of the ZeRO paper: 7.5 thousand million parameters on 64 ranks") {
-    constexpr std::size_t parameters = 7'500'000'000; // / 64 = 117,187,500
+    constexpr std::size_t parameters = 7'500'000'000;                   // / 64 = 117,187,500
     STATIC_REQUIRE(model_states(0, parameters, 64) == 120'000'000'000); // 120 GB
     STATIC_REQUIRE(model_states(1, parameters, 64) == 31'406'250'000);  // 31.4 GB = 4P + 12P / 64 = 30 + 1.40625
     STATIC_REQUIRE(model_states(2, parameters, 64) == 16'640'625'000);  // 16.6 GB = 2P + 14P / 64 = 15 + 1.640625
@@ -49,9 +49,9 @@ TEST_CASE("the plan is known at compile time, row by row") {
 TEST_CASE("for equal shards each stage takes the bytes of the paper: 16P, 4P + 12P/W, 2P + 14P/W, 16P/W") {
     // P = 40,960 in one bucket: 10,240 a rank on 4, 640 on 64. 16P = 655,360.
     auto const model = test::model_of_sizes({40'960});
-    std::size_t const expected[3][4] = {{655'360, 655'360, 655'360, 655'360},  // W = 1
-                                        {655'360, 286'720, 225'280, 163'840},  // W = 4: 16P, 7P, 5.5P, 4P
-                                        {655'360, 171'520, 90'880, 10'240}};   // W = 64: 16P, 163,840 + 7,680, 81,920 + 8,960, 16 * 640
+    std::size_t const expected[3][4] = {{655'360, 655'360, 655'360, 655'360}, // W = 1
+                                        {655'360, 286'720, 225'280, 163'840}, // W = 4: 16P, 7P, 5.5P, 4P
+                                        {655'360, 171'520, 90'880, 10'240}};  // W = 64: 16P, 163,840 + 7,680, 81,920 + 8,960, 16 * 640
     std::size_t const worlds[3] = {1, 4, 64};
     for (std::size_t index = 0; index < 3; ++index) {
         auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model, {worlds[index], 2, true});
@@ -72,9 +72,11 @@ TEST_CASE("leases, wire and control have rows of their own and are no model stat
     totals.largest_gathered_bucket = 3000;
     totals.gradient_leases = 3;
     totals.parameter_leases = 4;
-    MemoryPlan const found = plan_memory(stage_row(3, ReductionSchedule::every_micro_step), totals, {2, 4, 2, 4, 4, 8}, Storage::owned, true, 77);
+    MemoryPlan const found =
+        plan_memory(stage_row(3, ReductionSchedule::every_micro_step), totals, {2, 4, 2, 4, 4, 8}, Storage::owned, true, 77);
     CHECK(test::text_of(found)
-          == "parameters 200+0, gradients 400+0, master weights 400+0, optimizer state 800+0, gradient leases 12000+0, parameter leases 24000+0, "
+          == "parameters 200+0, gradients 400+0, master weights 400+0, optimizer state 800+0, gradient leases 12000+0, parameter leases "
+             "24000+0, "
              "wire 2000+0, control 77+0");
     CHECK(found.model_state_bytes() == 1'800);
     CHECK(found.engine_bytes() == 39'877);

@@ -31,7 +31,7 @@ struct IntegerCuts {
     static constexpr int cuts_parameters = 1;
 };
 struct VariableCuts {
-    static inline bool cuts_parameters = true;
+    [[maybe_unused]] inline static bool cuts_parameters = true;
 };
 struct IntegerEven {
     static constexpr int is_even = 0;

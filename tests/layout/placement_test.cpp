@@ -11,7 +11,7 @@ constexpr auto sharded = Placement::sharded;
 
 constexpr bool is_row(StageRow row, Placement parameters, Placement reduced, Placement accumulation, Placement state) {
     return row.parameters == parameters && row.reduced_gradients == reduced && row.accumulation_buffer == accumulation
-        && row.optimizer_state == state;
+           && row.optimizer_state == state;
 }
 
 } // namespace

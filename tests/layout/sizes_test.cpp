@@ -26,7 +26,7 @@ TEST_CASE("every element has one place and one owner for sizes 0 to 3W+1 on 1 to
 
 TEST_CASE("every element has one place and one owner for a single parameter of any size around 64") {
     for (std::size_t world = 1; world <= 17; ++world) {
-        for (std::size_t const size : {0, 1, 2, 3, 5, 31, 61, 63, 64, 65, 67, 127, 128, 129, 1021, 4093}) {
+        for (std::size_t const size : std::vector<std::size_t>{0, 1, 2, 3, 5, 31, 61, 63, 64, 65, 67, 127, 128, 129, 1021, 4093}) {
             CHECK(test::problem_in_any_family(test::model_of_sizes({size}), world) == "");
         }
     }

@@ -8,7 +8,7 @@ using namespace zero;
 using Members = std::vector<std::vector<std::size_t>>;
 
 TEST_CASE("a model without parameters has a layout without buckets, units and elements") {
-    for (std::size_t const world : {1, 5, 64}) {
+    for (std::size_t const world : std::vector<std::size_t>{1, 5, 64}) {
         test::for_each_family(1024, [&](auto const& family) {
             FlatLayout const layout = family.make({}, {world, 4, true});
             CHECK(layout.buckets() == 0);
@@ -53,7 +53,8 @@ TEST_CASE("a tied parameter is alone in its bucket and listed by each of its uni
         std::size_t const tied = is_inside ? 2 : 1;
         CHECK(std::vector<std::size_t>(layout.unit_buckets(1).begin(), layout.unit_buckets(1).end()) == std::vector<std::size_t>{tied});
         CHECK(std::vector<std::size_t>(layout.unit_buckets(3).begin(), layout.unit_buckets(3).end()) == std::vector<std::size_t>{0, tied});
-        CHECK(std::vector<std::size_t>(layout.unit_parameters(3).begin(), layout.unit_parameters(3).end()) == std::vector<std::size_t>{1, 3});
+        CHECK(std::vector<std::size_t>(layout.unit_parameters(3).begin(), layout.unit_parameters(3).end())
+              == std::vector<std::size_t>{1, 3});
         CHECK(layout.parameter_buckets(1).size() == 1);
         CHECK(layout.padded_elements() == 512);
     }

@@ -37,9 +37,16 @@ TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean ste
 TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halves the scale until the next growth") {
     DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
     CHECK(test::play(options, "x.x.x...xx")
-          == Rows{{64, 0, 1}, {64, 1, 1}, {32, 0, 1}, {32, 1, 1}, {16, 0, 1}, // used up: clean steps do not restore it
-                  {16, 1, 1}, {16, 2, 1}, {32, 0, 2},                         // growth does
-                  {32, 0, 1}, {16, 0, 1}});
+          == Rows{{64, 0, 1},
+                  {64, 1, 1},
+                  {32, 0, 1},
+                  {32, 1, 1},
+                  {16, 0, 1}, // used up: clean steps do not restore it
+                  {16, 1, 1},
+                  {16, 2, 1},
+                  {32, 0, 2}, // growth does
+                  {32, 0, 1},
+                  {16, 0, 1}});
 }
 
 TEST_CASE("with a hysteresis of 3 two overflows are free") {
@@ -50,12 +57,23 @@ TEST_CASE("with a hysteresis of 3 two overflows are free") {
 TEST_CASE("consecutive hysteresis is restored by every clean step, so that only overflows in a row shrink the scale") {
     DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 4, .hysteresis = 2, .consecutive_hysteresis = true};
     CHECK(test::play(options, "x.x.xx.x....")
-          == Rows{{64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {32, 0, 1}, {32, 1, 2}, {32, 0, 1},
-                  {32, 1, 2}, {32, 2, 2}, {32, 3, 2}, {64, 0, 2}});
+          == Rows{{64, 0, 1},
+                  {64, 1, 2},
+                  {64, 0, 1},
+                  {64, 1, 2},
+                  {64, 0, 1},
+                  {32, 0, 1},
+                  {32, 1, 2},
+                  {32, 0, 1},
+                  {32, 1, 2},
+                  {32, 2, 2},
+                  {32, 3, 2},
+                  {64, 0, 2}});
 }
 
 TEST_CASE("factors that are no powers of two are applied as they are, rounded to float") {
-    DynamicLossScalerOptions const options{.initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .hysteresis = 1};
+    DynamicLossScalerOptions const options{
+        .initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .hysteresis = 1};
     // 1000 * 1.5 = 1500; * 0.3F; * 1.5.
     auto const rows = test::play(options, "..x..");
     CHECK(rows[1].scale == 1500.0F);

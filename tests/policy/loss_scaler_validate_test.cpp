@@ -23,7 +23,7 @@ std::string message(typename Scaler::Options const& options) {
 
 /// The message for the default options with one member changed.
 template <class T>
-std::string with(T DynamicLossScalerOptions::* member, T value) {
+std::string with(T DynamicLossScalerOptions::*member, T value) {
     DynamicLossScalerOptions options;
     options.*member = value;
     return message<DynamicLossScaler>(options);

@@ -45,6 +45,9 @@ struct Validate {
 struct OtherCategory {
     using policy_category = LossScalerCategory;
 };
+struct NoStates {
+    static constexpr std::size_t states = 0;
+};
 struct IntegerStates {
     static constexpr int states = 2;
 };
@@ -114,6 +117,7 @@ TEST_CASE("an optimizer with one wrong part is none") {
     using Good = Step<SomeHyper>;
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<OtherCategory, OptionsType, Good, States, Whole, Validate>>);
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, IntegerStates, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, NoStates, Whole, Validate>>);
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, IntegerWhole, Validate>>);
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, Whole, AnsweringValidate>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<Step<TextHyper>>>);

@@ -49,7 +49,8 @@ TEST_CASE("a category is single when it occurs once or not at all") {
 
 TEST_CASE("two policies of one category are not distinct, wherever they stand") {
     STATIC_REQUIRE(zero::detail::are_distinct<>);
-    STATIC_REQUIRE(zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner, NoLossScaler, NoMasterWeights, Sgd, GradientReduction<>>);
+    STATIC_REQUIRE(zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner, NoLossScaler, NoMasterWeights, Sgd,
+                                              GradientReduction<>>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, AdamW>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, UnitBucketer, Sgd>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Parameters<float>, Sgd, Parameters<bfloat16>>);

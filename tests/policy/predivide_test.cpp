@@ -3,6 +3,7 @@
 #include "zero/policy/gradient_reduction.hpp"
 
 #include <limits>
+#include <vector>
 
 using namespace zero;
 
@@ -48,7 +49,7 @@ TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root o
 }
 
 TEST_CASE("float and bfloat16 payloads are not divided") {
-    for (std::size_t const world : {1, 8, 1024}) {
+    for (std::size_t const world : std::vector<std::size_t>{1, 8, 1024}) {
         CHECK(predivide_factor<float>({}, world) == 1.0F);
         CHECK(predivide_factor<bfloat16>({}, world) == 1.0F);
     }

@@ -34,6 +34,8 @@ inline std::vector<ScalerRow> play(DynamicLossScalerOptions const& options, std:
 }
 
 /// @brief The last scale of a run.
-inline float last_scale(DynamicLossScalerOptions const& options, std::string const& steps) { return play(options, steps).back().scale; }
+inline float last_scale(DynamicLossScalerOptions const& options, std::string const& steps) {
+    return play(options, steps).back().scale;
+}
 
 } // namespace zero::test

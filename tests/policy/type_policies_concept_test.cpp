@@ -43,7 +43,8 @@ struct AccumulationPart {
 
 using Reduction = Category<GradientReductionCategory>;
 template <class Gradient, class Communication, class Accumulation>
-using Types = Archetype<Reduction, ReductionOptions, GradientPart<Gradient>, CommunicationPart<Communication>, AccumulationPart<Accumulation>>;
+using Types =
+    Archetype<Reduction, ReductionOptions, GradientPart<Gradient>, CommunicationPart<Communication>, AccumulationPart<Accumulation>>;
 
 } // namespace
 

@@ -29,9 +29,18 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
         std::size_t elements;
     };
     constexpr std::size_t width = 768;
-    constexpr Tensor block[] = {{"ln1.w", width},           {"ln1.b", width},        {"qkv.w", width * 3 * width}, {"qkv.b", 3 * width},
-                                {"proj.w", width * width},  {"proj.b", width},       {"ln2.w", width},             {"ln2.b", width},
-                                {"fc.w", width * 4 * width}, {"fc.b", 4 * width},    {"proj2.w", 4 * width * width}, {"proj2.b", width}};
+    constexpr Tensor block[] = {{"ln1.w", width},
+                                {"ln1.b", width},
+                                {"qkv.w", width * 3 * width},
+                                {"qkv.b", 3 * width},
+                                {"proj.w", width * width},
+                                {"proj.b", width},
+                                {"ln2.w", width},
+                                {"ln2.b", width},
+                                {"fc.w", width * 4 * width},
+                                {"fc.b", 4 * width},
+                                {"proj2.w", 4 * width * width},
+                                {"proj2.b", width}};
     std::size_t const last = gpt2_units - 1;
     std::vector<ParameterSpec> model;
     std::vector<std::size_t> embedding_units{0};

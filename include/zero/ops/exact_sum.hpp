@@ -20,9 +20,10 @@ inline constexpr std::size_t leaf_elements = 64;
 /// add up as ((l0 + l4) + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add nothing.
 ///
 /// Leaf sums are then added as integers, without rounding: so the result depends neither on the order of leaves nor on the rank that
-/// holds them. A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than 2^262 = 64 * (2^128)^2.
-/// Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; two more take the zeros that the widest
-/// write puts above them.
+/// holds them. (Digits of equal sums may still differ in carries that are not made yet: compare `sum_of_squares()`.)
+///
+/// A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than 2^262 = 64 * (2^128)^2. Bit 0 of the grid
+/// stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; two more take the zeros that the widest write puts above them.
 ///
 /// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34 leaves, and as many cut ones may come on top:
 /// 2^35 * 2^28 = 2^63, and the digits stay below it. So the digits of all ranks can be added by a plain integer sum.

@@ -322,9 +322,9 @@ private:
             has_callers = has_callers || is_callers;
         }
         if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it
-            auto const gradients = _engine.gradients(unit);
+            static_cast<void>(_engine.gradients(unit));
             for (std::size_t const parameter : parameters_of(unit)) {
-                _model.is_first_write(parameter);
+                static_cast<void>(_model.is_first_write(parameter));
             }
         }
         _engine.gradients_ready(unit);

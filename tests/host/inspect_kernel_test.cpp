@@ -1,0 +1,169 @@
+#include "host/kernel_inputs.hpp"
+
+#include "zero/host/kernels.hpp"
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace {
+
+using namespace zero;
+using namespace zero::test;
+using ops::Inspection;
+using ops::leaf_elements;
+
+/// Equal as integers, whatever carries are still to be made between the digits: the difference is exactly zero.
+bool same(Inspection const& a, Inspection const& b) {
+    Inspection difference = a;
+    for (std::size_t i = 0; i < Inspection::count; ++i) {
+        difference.sums[i] -= b.sums[i];
+    }
+    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0 && a.first_non_finite == b.first_non_finite &&
+           a.sum_of_squares() == b.sum_of_squares();
+}
+
+/// The definition: leaves of 64, eight lanes, one fixed tree.
+template <class T>
+Inspection by_definition(T const* values, std::size_t n, std::int64_t first_index) {
+    Inspection result;
+    for (std::size_t begin = 0; begin < n; begin += leaf_elements) {
+        double lane[8] = {};
+        for (std::size_t i = begin; i < n && i < begin + leaf_elements; ++i) {
+            auto const x = static_cast<double>(to_float(values[i]));
+            if (std::isfinite(x)) {
+                double const square = x * x; // exact
+                lane[(i - begin) % 8] += square;
+            } else {
+                result.add_non_finite(first_index + static_cast<std::int64_t>(i));
+            }
+        }
+        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
+    }
+    return result;
+}
+
+TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction set, length and alignment", "[host][kernel][norm]", float,
+                   bfloat16, float16) {
+    auto const values = kernel_inputs<TestType>(2000, 1);
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        if (!scope.is_supported()) {
+            continue;
+        }
+        int wrong = 0;
+        for (std::size_t n = 0; n <= 600; ++n) {
+            auto const* const begin = values.data() + n % 9;
+            Inspection result;
+            host::inspect(begin, n, 1000, result);
+            wrong += same(result, by_definition(begin, n, 1000)) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+template <class T = float>
+std::vector<T> wide_range(std::size_t n, int spread) {
+    std::mt19937 engine(4);
+    std::normal_distribution<float> normal;
+    std::uniform_int_distribution<int> exponent(-spread, spread);
+    std::vector<T> values(n);
+    for (auto& value : values) {
+        value = from_float<T>(std::ldexp(normal(engine), exponent(engine)));
+    }
+    return values;
+}
+
+TEST_CASE("Long ranges give the exact sum of the definition, too", "[host][kernel][norm]") {
+    auto const values = wide_range(300'001, 60);
+    auto const expected = by_definition(values.data(), values.size(), 0);
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        if (scope.is_supported()) {
+            Inspection result;
+            host::inspect(values.data(), values.size(), 0, result);
+            CHECK(same(result, expected));
+        }
+    }
+}
+
+TEST_CASE("Any cut at leaves and any order of the pieces gives the same sum", "[host][kernel][norm]") {
+    auto const values = wide_range(64 * 1024, 100);
+    Inspection whole;
+    host::inspect(values.data(), values.size(), 0, whole);
+    std::mt19937 engine(6);
+    for (std::size_t const ranks : {1U, 2U, 3U, 7U, 64U}) {
+        std::vector<Inspection> parts(ranks);
+        for (std::size_t begin = 0; begin < values.size();) {
+            std::size_t const n = std::min(values.size() - begin, leaf_elements * (1 + engine() % 40));
+            host::inspect(values.data() + begin, n, static_cast<std::int64_t>(begin), parts[engine() % ranks]);
+            begin += n;
+        }
+        Inspection sum;
+        for (std::size_t rank = ranks; rank-- > 0;) {
+            sum.merge(parts[rank]);
+        }
+        CHECK(same(sum, whole));
+    }
+}
+
+TEST_CASE("The sum of squares is within 1e-14 of a long-double sum", "[host][kernel][norm]") {
+    for (int const spread : {0, 20, 60}) {
+        auto const values = wide_range(1'000'003, spread);
+        long double expected = 0.0L;
+        for (float const x : values) {
+            expected += static_cast<long double>(x) * static_cast<long double>(x);
+        }
+        Inspection result;
+        host::inspect(values.data(), values.size(), 0, result);
+        CHECK(std::fabs(static_cast<double>(static_cast<long double>(result.sum_of_squares()) / expected - 1.0L)) < 1e-14);
+    }
+}
+
+TEST_CASE("Zeros, subnormals and the largest floats are ordinary", "[host][kernel][norm]") {
+    std::size_t const n = GENERATE(1U, 63U, 64U, 65U, 1000U, 100'000U);
+    auto const sum_of = [n](float x) {
+        std::vector<float> const values(n, x);
+        Inspection result;
+        host::inspect(values.data(), n, 0, result);
+        CHECK(result.non_finite_count() == 0);
+        CHECK(result.first_non_finite == Inspection::none);
+        return result.sum_of_squares();
+    };
+    auto const count = static_cast<double>(n);
+    CHECK(sum_of(0.0F) == 0.0);
+    CHECK(sum_of(-0.0F) == 0.0);
+    CHECK(sum_of(0x1p-149F) == count * 0x1p-298);
+    CHECK(sum_of(-0x1p-140F) == count * 0x1p-280);
+    CHECK(sum_of(0x1p127F) == count * 0x1p254);
+    double const largest = 0x1.fffffep127;
+    CHECK(std::fabs(sum_of(0x1.fffffep127F) / (count * largest * largest) - 1.0) < 1e-15);
+}
+
+TEST_CASE("One infinity among a million elements is counted, named and not added", "[host][kernel][norm]") {
+    float const bad = GENERATE(std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
+    std::size_t const place = GENERATE(0U, 63U, 64U, 255U, 256U, 654'321U, 999'999U);
+    std::vector<float> values(1'000'000, 0.5F);
+    values[place] = bad;
+    Inspection result;
+    host::inspect(values.data(), values.size(), 5'000'000'000, result);
+    CHECK(result.non_finite_count() == 1);
+    CHECK(result.first_non_finite == 5'000'000'000 + static_cast<std::int64_t>(place));
+    CHECK(result.sum_of_squares() == 999'999 * 0.25);
+}
+
+TEST_CASE("All elements may be non-finite", "[host][kernel][norm]") {
+    std::vector<float16> const values(777, float16{0x7c00});
+    Inspection result;
+    host::inspect(values.data(), values.size(), 3, result);
+    CHECK(result.non_finite_count() == 777);
+    CHECK(result.first_non_finite == 3);
+    CHECK(result.sum_of_squares() == 0.0);
+}
+
+} // namespace

@@ -1,0 +1,31 @@
+#include "zero/host/instruction_set.hpp"
+
+#include "host/kernel_inputs.hpp"
+
+#include "support/catch.hpp"
+
+#include <string>
+
+namespace {
+
+using namespace zero::host;
+
+TEST_CASE("The baseline is always there, and the best set is chosen by itself", "[host][kernel]") {
+    CHECK(is_supported(InstructionSet::baseline));
+    CHECK(instruction_set() == (is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline));
+    CHECK(std::string(name_of(InstructionSet::baseline)) == "baseline");
+    CHECK(std::string(name_of(InstructionSet::avx2)) == "avx2");
+}
+
+TEST_CASE("A set can be chosen for a while, and only if the machine has it", "[host][kernel]") {
+    auto const before = instruction_set();
+    {
+        zero::test::WithInstructionSet const scope(InstructionSet::baseline);
+        CHECK(scope.is_supported());
+        CHECK(instruction_set() == InstructionSet::baseline);
+        CHECK(use_instruction_set(InstructionSet::avx2) == is_supported(InstructionSet::avx2));
+    }
+    CHECK(instruction_set() == before);
+}
+
+} // namespace
