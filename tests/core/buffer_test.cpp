@@ -80,8 +80,20 @@ TEST_CASE("a buffer of more bytes than there are numbers is refused before the r
     std::size_t const most = std::numeric_limits<std::size_t>::max();
     CHECK_THROWS_AS(Buffer<float>(memory, most / 4 + 1, BufferKind::gradients), std::bad_array_new_length);
     CHECK_THROWS_AS(Buffer<float>(memory, most, BufferKind::gradients), std::bad_array_new_length);
-    CHECK_THROWS_AS(Buffer<char>(memory, most / 4, BufferKind::gradients), std::bad_alloc); // refused by the heap
     CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("a resource that has no memory leaves no buffer and is given nothing back") {
+    struct Exhausted : MemoryResource {
+        int given_back = 0;
+        void* allocate(std::size_t, BufferKind) override { throw std::bad_alloc(); }
+        void deallocate(void*, std::size_t, BufferKind) noexcept override { ++given_back; }
+    };
+    Exhausted memory;
+    Buffer<float> kept;
+    CHECK_THROWS_AS(kept = Buffer<float>(memory, 4, BufferKind::gradients), std::bad_alloc);
+    CHECK_FALSE(static_cast<bool>(kept));
+    CHECK(memory.given_back == 0);
 }
 
 TEST_CASE("a buffer can be moved but not copied") {

@@ -2,12 +2,15 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
+#include "../core/error.hpp"
 #include "../host/host_backend.hpp"
 #include "communicator.hpp"
+#include "detail/collective_call.hpp"
 #include "rendezvous.hpp"
 #include "traffic_count.hpp"
 
-#include <array>
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -15,21 +18,27 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace zero {
 
 struct LoopbackOptions {
-    Rendezvous::Duration time_out = std::chrono::minutes(30); ///< how long a rank waits for its peers in one collective
+    Rendezvous::Duration time_out = std::chrono::minutes(30); ///< above 0; how long a rank waits for its peers in one collective
 };
 
 /// @brief A communicator between the threads of one process, one per rank; the oracle for every other transport.
 ///
-/// The ranks meet on the host: the calling thread blocks until all ranks called, but not for the data, whose movement is enqueued. Sums are formed in float in rank
-/// order, starting with the value of rank 0, and rounded once. Type, counts and tag are compared; a difference is a CollectiveMismatch on
-/// every rank. No call allocates. When a rank's queue has been drained after a collective, returned or thrown, no peer reads its memory.
-/// Destroying it means that the rank leaves: peers that would wait for it get `Aborted`.
+/// The ranks meet on the host: the calling thread blocks until all ranks called, but not for the data, whose movement is enqueued. (It waits
+/// for data only when it is more than 64 collectives ahead of its queue, fewer in large groups: otherwise the queue would overflow.) Sums
+/// are formed in float in rank order, starting with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
+/// difference is a CollectiveMismatch on every rank. No call allocates.
+///
+/// A rank leaves a collective, normally or by an exception, only after its peers have enqueued what they read of its memory, and its queue
+/// waits for them: so when that queue has been drained, no peer reads the rank's memory any more. After an exception the group is aborted
+/// and every further collective throws `Aborted` with the first cause; a new group works. Destroying a communicator means that the rank
+/// leaves: peers that would wait for it get `Aborted`. It waits until the commands that this communicator enqueued have run.
 template <class B>
 class Loopback {
 public:
@@ -38,13 +47,17 @@ public:
     using Queue = typename B::Queue;
     using Event = typename B::Event;
 
-    /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world is not positive.
+    /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world or the time-out is not positive.
     static std::vector<Loopback> make_group(int world, LoopbackOptions const& options = {}) {
         if (world <= 0) {
             throw InvalidArgument("zero: a group of " + std::to_string(world) + " ranks; world has to be at least 1.");
         }
+        if (options.time_out.count() <= 0) {
+            throw InvalidArgument("zero: a time-out of " + std::to_string(options.time_out.count()) + " ms; it has to be positive.");
+        }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;
+        ranks.reserve(group->slots.size()); // to move one of them later would not be wrong, but it looks like a rank that leaves
         for (std::size_t rank = 0; rank < group->slots.size(); ++rank) {
             ranks.push_back(Loopback(group, rank));
         }
@@ -55,89 +68,115 @@ public:
     Loopback& operator=(Loopback&&) = delete;
 
     ~Loopback() {
-        if (_group != nullptr) {
-            try {
-                _group->rendezvous.abort("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", false);
-            } catch (...) { // no memory for the text
-                _group->rendezvous.abort("a rank left the group", false);
+        if (_group == nullptr) {
+            return;
+        }
+        try {
+            _group->rendezvous.abort("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", false);
+        } catch (...) { // no memory for the text
+            _group->rendezvous.abort("a rank left the group", false);
+        }
+        try { // the commands on the way read the tables and the scratch memory
+            for (Flight const& flight : _flights) {
+                B::synchronize(flight.done);
             }
+            B::synchronize(_scratch_used);
+        } catch (...) { // a device that has failed runs nothing any more
         }
     }
 
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(_rank); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(world()); }
 
+    /// @brief As `Communicator` says. @throws CommunicatorError; InvalidArgument before anything was sent.
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        auto const call = cut_call(CollectiveKind::reduce_scatter, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
-        collective(CollectiveKind::reduce_scatter, dtype_of<T>(), cuts, tag, send, receive, queue, [&] { sum_extent(receive, cuts, queue); });
-        _traffic.add(CollectiveKind::reduce_scatter, own * (world() - 1), sizeof(T));
+        require_memory(call, send, call.count);
+        require_memory(call, receive, own);
+        collective(call, send, receive, queue, [&] { sum_extent(receive, cuts, queue); });
+        _traffic.add(call.kind, own * (world() - 1), sizeof(T));
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        auto const call = cut_call(CollectiveKind::all_gather, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
-        collective(CollectiveKind::all_gather, dtype_of<T>(), cuts, tag, send, receive, queue, [&] {
+        require_memory(call, send, own);
+        require_memory(call, receive, call.count);
+        collective(call, send, receive, queue, [&] {
             for (std::size_t peer = 0; peer < world(); ++peer) {
                 B::copy_bytes(queue, receive + cuts[peer], slot(peer).send, (cuts[peer + 1] - cuts[peer]) * sizeof(T));
             }
         });
-        _traffic.add(CollectiveKind::all_gather, cuts.back() - own, sizeof(T));
+        _traffic.add(call.kind, call.count - own, sizeof(T));
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        auto const call = cut_call(CollectiveKind::all_reduce, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
-        collective(CollectiveKind::all_reduce, dtype_of<T>(), cuts, tag, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
+        require_memory(call, send, call.count);
+        require_memory(call, receive, call.count);
+        collective(call, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
                    [&] {
                        for (std::size_t peer = 0; peer < world(); ++peer) {
                            T const* const reduced = static_cast<T const*>(slot(peer).receive);
                            B::copy_bytes(queue, receive + cuts[peer], reduced + cuts[peer], (cuts[peer + 1] - cuts[peer]) * sizeof(T));
                        }
                    });
-        _traffic.add(CollectiveKind::all_reduce, own * (world() - 1) + (cuts.back() - own), sizeof(T));
+        _traffic.add(call.kind, own * (world() - 1) + (call.count - own), sizeof(T));
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
-        std::array<std::size_t, 2> const counts{static_cast<std::size_t>(root), elements};
         auto const source = static_cast<std::size_t>(root);
         if (root < 0 || source >= world()) {
             throw InvalidArgument("zero: broadcast from rank " + std::to_string(root) + ", which is not in the group of " + std::to_string(world()) + '.');
         }
-        collective(CollectiveKind::broadcast, dtype_of<T>(), counts, tag, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, elements * sizeof(T)); });
-        _traffic.add(CollectiveKind::broadcast, source == _rank ? 0 : elements, sizeof(T));
+        detail::CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>(), elements, source, tag};
+        require_memory(call, buffer, elements);
+        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, elements * sizeof(T)); });
+        _traffic.add(call.kind, source == _rank ? 0 : elements, sizeof(T));
     }
 
+    /// @copydoc reduce_scatter
+    /// Meets once per 64 values.
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
-        for (std::size_t done = 0; done < elements; done += scratch_elements) {
-            std::size_t const part = elements - done < scratch_elements ? elements - done : scratch_elements;
-            reduce_integers(values + done, part, reduction, queue, tag);
-        }
+        detail::CollectiveCall const call{CollectiveKind::integers, DType::int64, elements, static_cast<std::uint64_t>(reduction), tag};
+        require_memory(call, values, elements);
+        std::size_t done = 0;
+        do { // no values: the ranks meet all the same
+            std::size_t const part = std::min(elements - done, scratch_elements);
+            reduce_integers(call, values + done, part, reduction, queue);
+            done += part;
+        } while (done < elements);
+        _traffic.add(call.kind, elements * (world() - 1), sizeof(std::int64_t));
     }
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept { _group->rendezvous.abort(cause, is_provisional); }
 
-    /// @brief Elements and bytes that this rank read from the memory of others.
+    /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own thread.
     [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
     void reset_traffic() noexcept { _traffic = {}; }
 
 private:
     static constexpr std::size_t scratch_elements = 64;
-    static constexpr std::size_t tables = 64;
 
-    /// What a rank shows the others. Written before `enter`; the events also between `enter` and the next `pass`.
+    /// What a rank shows the others. It writes before `enter`, and the last four also between `enter` and the next `pass`; the others read
+    /// between those two, and `done` and `has_failed` after the last `pass` until they `enter` again.
     struct Slot {
-        CollectiveKind kind{};
-        DType type{};
-        std::size_t count = 0;
-        std::uint64_t cuts_hash = 0;
-        CollectiveTag tag{};
+        detail::CollectiveCall call{};
         void const* send = nullptr;
         void* receive = nullptr;
         Event ready{};
         Event reduced{};
         Event done{};
+        bool has_failed = false;
     };
 
     struct Group {
@@ -146,49 +185,56 @@ private:
         std::vector<Slot> slots;
     };
 
-    /// The pointers of one sum, which have to live until it ran.
-    struct Table {
+    /// A collective under way: the pointers of its sum, which have to live until it ran, and its end.
+    struct Flight {
         std::vector<void const*> peers;
-        Event used{};
+        Event done{};
     };
 
+    /// A collective is up to 5 W commands; together they have to fit into half of a host queue with room for the caller's own.
+    static std::size_t flights_of(std::size_t world) noexcept { return std::clamp<std::size_t>(4096 / (5 * world), 2, 64); }
+
     Loopback(std::shared_ptr<Group> group, std::size_t rank)
-        : _group(std::move(group)), _rank(rank), _tables(tables), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
-        for (Table& table : _tables) {
-            table.peers.resize(world());
+        : _group(std::move(group)), _rank(rank), _flights(flights_of(world())), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
+        for (Flight& flight : _flights) {
+            flight.peers.resize(world());
         }
     }
 
     [[nodiscard]] std::size_t world() const noexcept { return _group->slots.size(); }
     [[nodiscard]] Slot& slot(std::size_t rank) noexcept { return _group->slots[rank]; }
+    [[nodiscard]] Flight& flight() noexcept { return _flights[_collectives % _flights.size()]; }
 
-    static std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept {
-        std::uint64_t hash = 14695981039346656037U;
-        for (std::size_t const cut : cuts) {
-            hash = (hash ^ cut) * 1099511628211U;
+    [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts, CollectiveTag tag) const {
+        if (cuts.size() != world() + 1 || cuts.front() != 0 || !std::is_sorted(cuts.begin(), cuts.end())) {
+            throw InvalidArgument(std::string("zero: ") + name_of(kind) + " '" + tag.what + ' ' + std::to_string(tag.index) + "' on rank " + std::to_string(_rank) + " got "
+                                  + std::to_string(cuts.size()) + " cuts; a group of " + std::to_string(world()) + " ranks needs " + std::to_string(world() + 1)
+                                  + ", which begin with 0 and do not decrease.");
         }
-        return hash;
+        return {kind, type, cuts.back(), detail::hash_of(cuts), tag};
+    }
+
+    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const {
+        if (memory == nullptr && elements != 0) {
+            throw InvalidArgument("zero: " + describe(call) + " on rank " + std::to_string(_rank) + " got a null pointer for " + std::to_string(elements) + " elements.");
+        }
     }
 
     /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
     template <class First, class Second = std::nullptr_t>
-    void collective(CollectiveKind kind, DType type, std::span<std::size_t const> cuts, CollectiveTag tag, void const* send, void* receive, Queue queue, First const& first,
-                    Second const& second = nullptr) {
+    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, First const& first, Second const& second = nullptr) {
+        B::rethrow_failure(queue);
+        B::synchronize(flight().done);
         Slot& own = slot(_rank);
-        own.kind = kind;
-        own.type = type;
-        own.count = cuts.back();
-        own.cuts_hash = hash_of(cuts);
-        own.tag = tag;
+        own.call = call;
         own.send = send;
         own.receive = receive;
         own.ready = B::record(queue);
-        _group->rendezvous.enter(_rank, tag.what, tag.index);
-        std::string const difference = find_difference();
-        if (!difference.empty()) {
-            _group->rendezvous.pass();
-            _group->rendezvous.abort(difference, false);
-            throw CollectiveMismatch("zero: " + difference + "; every rank has to call the same collectives in the same order.");
+        _group->rendezvous.enter(_rank, call.tag.what, call.tag.index);
+
+        // From here to the last `pass` all ranks go the same way, whatever fails: who left early would leave the others waiting.
+        if (std::size_t const other = first_difference(); other != 0) {
+            part_in_disagreement(other);
         }
         std::exception_ptr failure;
         attempt(failure, [&] {
@@ -196,21 +242,54 @@ private:
             first();
         });
         if constexpr (!std::is_same_v<Second, std::nullptr_t>) {
-            attempt(failure, [&] { own.reduced = B::record(queue); });
+            record(own.reduced, queue, failure);
             _group->rendezvous.pass();
             attempt(failure, [&] {
                 wait_for_peers(queue, &Slot::reduced, Fence::peers_reduced);
                 second();
             });
         }
-        attempt(failure, [&] { own.done = B::record(queue); });
-        _group->rendezvous.pass();
-        attempt(failure, [&] { wait_for_peers(queue, &Slot::done, Fence::peers_done); });
+        // Also after a failure: some of the commands that read the peers may have been enqueued, and the peers have enqueued theirs.
+        record(own.done, queue, failure);
+        own.has_failed = failure != nullptr;
         if (failure != nullptr) {
-            fail(failure);
+            abort_because_of(failure); // before the peers, who find the result unusable, ask for the cause
         }
+        _group->rendezvous.pass();
+        wait_until_peers_are_done(queue, failure);
+        record(flight().done, queue, failure);
+        ++_collectives;
+        if (failure != nullptr) {
+            abort_because_of(failure);
+            std::rethrow_exception(failure);
+        }
+        throw_if_peer_failed();
     }
 
+    /// The first rank that called something else than rank 0; 0 when all agree.
+    [[nodiscard]] std::size_t first_difference() const noexcept {
+        auto const& slots = _group->slots;
+        std::size_t rank = slots.size() - 1;
+        while (rank != 0 && slots[rank].call == slots[0].call) {
+            --rank;
+        }
+        std::size_t first = rank;
+        for (; rank != 0; --rank) {
+            first = slots[rank].call == slots[0].call ? first : rank;
+        }
+        return first;
+    }
+
+    [[noreturn]] void part_in_disagreement(std::size_t other) {
+        std::string difference;
+        std::exception_ptr failure;
+        attempt(failure, [&] { difference = describe(slot(0).call, other, slot(other).call); });
+        _group->rendezvous.pass(); // until here the peers read this rank's slot
+        abort(difference);
+        throw CollectiveMismatch("zero: " + difference + "; every rank has to call the same collectives in the same order.");
+    }
+
+    /// Runs the body unless something has failed before.
     template <class Body>
     static void attempt(std::exception_ptr& failure, Body const& body) noexcept {
         if (failure == nullptr) {
@@ -222,13 +301,11 @@ private:
         }
     }
 
-    [[noreturn]] void fail(std::exception_ptr const& failure) {
-        try {
-            std::rethrow_exception(failure);
-        } catch (std::exception const& error) {
-            abort("rank " + std::to_string(_rank) + ": " + error.what());
-            throw;
-        }
+    /// Records also after a failure.
+    static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept {
+        std::exception_ptr now;
+        attempt(now, [&] { event = B::record(queue); });
+        failure = failure == nullptr ? now : failure;
     }
 
     void wait_for_peers(Queue queue, Event Slot::*event, Fence fence) {
@@ -239,76 +316,84 @@ private:
         }
     }
 
-    /// Empty when all ranks called the same.
-    [[nodiscard]] std::string find_difference() const {
-        auto const& slots = _group->slots;
-        Slot const& first = slots[0];
-        for (std::size_t rank = 1; rank < slots.size(); ++rank) {
-            Slot const& other = slots[rank];
-            if (other.kind != first.kind || other.type != first.type || other.count != first.count || other.cuts_hash != first.cuts_hash
-                || std::string_view(other.tag.what) != first.tag.what || other.tag.index != first.tag.index) {
-                return "rank 0 called " + describe(first) + ", rank " + std::to_string(rank) + " called " + describe(other);
+    /// Even when the queue takes no command any more, its owner may free memory as soon as it is drained: then the caller waits here.
+    void wait_until_peers_are_done(Queue queue, std::exception_ptr& failure) noexcept {
+        for (std::size_t peer = 0; peer < world(); ++peer) {
+            if (peer == _rank) {
+                continue;
+            }
+            std::exception_ptr now;
+            attempt(now, [&] { B::wait(queue, slot(peer).done, Fence::peers_done); });
+            if (now != nullptr) {
+                failure = failure == nullptr ? now : failure;
+                attempt(now = nullptr, [&] { B::synchronize(slot(peer).done); });
             }
         }
-        return {};
     }
 
-    static std::string describe(Slot const& slot) {
-        return std::string(name_of(slot.kind)) + " of " + std::to_string(slot.count) + ' ' + name_of(slot.type) + " ('" + slot.tag.what + ' ' + std::to_string(slot.tag.index)
-             + "', cuts " + std::to_string(slot.cuts_hash % 10000) + ')';
+    void abort_because_of(std::exception_ptr const& failure) noexcept {
+        try {
+            try {
+                std::rethrow_exception(failure);
+            } catch (std::exception const& error) {
+                abort("rank " + std::to_string(_rank) + ": " + error.what());
+            } catch (...) {
+                abort("rank " + std::to_string(_rank) + ": an exception that is no std::exception");
+            }
+        } catch (...) { // no memory for the text
+            abort("a rank failed inside a collective");
+        }
+    }
+
+    void throw_if_peer_failed() const {
+        for (Slot const& peer : _group->slots) {
+            if (peer.has_failed) {
+                throw Aborted("zero: the group was aborted: " + _group->rendezvous.cause());
+            }
+        }
     }
 
     /// Sums this rank's extent of all ranks' `send` into `out`.
     template <class T>
     void sum_extent(T* out, std::span<std::size_t const> cuts, Queue queue) {
-        std::size_t const elements = cuts[_rank + 1] - cuts[_rank];
-        if (elements == 0) {
-            return;
+        std::size_t const begin = cuts[_rank];
+        if (cuts[_rank + 1] != begin) {
+            B::sum_ranks(queue, out, pointers<T>(begin), size(), cuts[_rank + 1] - begin);
         }
-        T const* const* const peers = pointers<T>([&](Slot const& peer) { return static_cast<T const*>(peer.send) + cuts[_rank]; });
-        B::sum_ranks(queue, out, peers, size(), elements);
-        _table_in_use->used = B::record(queue);
     }
 
-    /// A table of one pointer per peer from the ring.
-    template <class T, class Pointer>
-    T const* const* pointers(Pointer const& pointer) {
+    /// Where `send[begin]` is on each rank, as a table that lives as long as this collective is under way.
+    template <class T>
+    T const* const* pointers(std::size_t begin) {
         static_assert(sizeof(T const*) == sizeof(void const*));
-        Table& table = _tables[_next_table++ % _tables.size()];
-        B::synchronize(table.used);
-        auto* const memory = reinterpret_cast<std::byte*>(table.peers.data());
-        T const** begin = nullptr;
+        auto* const memory = reinterpret_cast<std::byte*>(flight().peers.data());
+        T const** table = nullptr;
         for (std::size_t peer = 0; peer < world(); ++peer) {
-            auto* const entry = ::new (static_cast<void*>(memory + peer * sizeof(T const*))) (T const*)(pointer(slot(peer)));
-            begin = peer == 0 ? entry : begin;
+            auto* const entry = ::new (static_cast<void*>(memory + peer * sizeof(T const*))) (T const*)(static_cast<T const*>(slot(peer).send) + begin);
+            table = peer == 0 ? entry : table;
         }
-        _table_in_use = &table;
-        return begin;
+        return table;
     }
 
-    void reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag) {
-        std::array<std::size_t, 2> const counts{static_cast<std::size_t>(reduction), elements};
-        B::wait(queue, _scratch_used, Fence::peers_done);
-        collective(CollectiveKind::integers, DType::int64, counts, tag, values, values, queue, [&] {
-            auto const* const peers = pointers<std::int64_t>([&](Slot const& peer) { return static_cast<std::int64_t const*>(peer.send); });
+    void reduce_integers(detail::CollectiveCall const& call, std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue) {
+        collective(call, values, values, queue, [&] {
+            B::wait(queue, _scratch_used, Fence::peers_done); // the caller may have changed to another queue
+            auto const* const peers = pointers<std::int64_t>(0);
             if (reduction == IntegerReduction::sum) {
                 B::sum_integers(queue, _scratch.data(), peers, size(), elements);
             } else {
                 B::min_integers(queue, _scratch.data(), peers, size(), elements);
             }
-            _table_in_use->used = B::record(queue);
         });
-        B::copy_bytes(queue, values, _scratch.data(), elements * sizeof(std::int64_t));
+        B::copy_bytes(queue, values, _scratch.data(), elements * sizeof(std::int64_t)); // now that the peers have read them
         _scratch_used = B::record(queue);
-        _traffic.add(CollectiveKind::integers, elements * (world() - 1), sizeof(std::int64_t));
     }
 
     std::shared_ptr<Group> _group;
     std::size_t _rank;
     TrafficCount _traffic;
-    std::vector<Table> _tables;
-    std::size_t _next_table = 0;
-    Table* _table_in_use = nullptr;
+    std::vector<Flight> _flights;
+    std::size_t _collectives = 0; ///< so far
     Buffer<std::int64_t> _scratch;
     Event _scratch_used{};
 };

@@ -26,6 +26,7 @@ void run_ranks(int world, LoopbackOptions const& options, Body&& body) {
             body(communicators[rank]);
             communicators[rank].abort("rank " + std::to_string(rank) + " finished and left the group"); // who meets later would wait for it in vain
         } catch (...) {
+            std::exception_ptr const failure = std::current_exception();
             std::string message = "an exception that is no std::exception";
             try {
                 throw;
@@ -36,12 +37,12 @@ void run_ranks(int world, LoopbackOptions const& options, Body&& body) {
             communicators[rank].abort("rank " + std::to_string(rank) + ": " + message);
             std::lock_guard const lock(mutex);
             if (cause == nullptr) {
-                cause = std::current_exception();
+                cause = failure;
             } else {
                 try { // a consequence that was quicker than its cause gives way to it
                     std::rethrow_exception(cause);
                 } catch (Aborted const&) {
-                    cause = std::current_exception();
+                    cause = failure;
                 } catch (...) {
                 }
             }

@@ -85,11 +85,12 @@ public:
     Engine(Engine const&) = delete;
     Engine& operator=(Engine const&) = delete;
 
-    /// @brief Waits for what was enqueued. Inside a step it first releases the other ranks, which would wait for this one.
+    /// @brief Waits for what was enqueued, on the compute queue, too. Inside a step it first releases the other ranks, which would wait for this one.
     ~Engine() {
         if (_phase == Phase::in_step || _phase == Phase::in_micro_step) {
             _communicator->abort("rank " + std::to_string(_rank) + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
         }
+        Backend::synchronize(Backend::record(_compute)); // its commands use weights and gradients of the engine
     }
 
     /// @name The call protocol, the same for every stage
@@ -175,6 +176,9 @@ public:
             throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(gradient.size()) + " elements, but the parameter has "
                                   + std::to_string(spec.elements) + (spec.trainable ? "." : " and is frozen.") + " (rank " + std::to_string(_rank) + ")");
         }
+        if (_reducer.is_in_callers_memory(parameter)) {
+            throw InvalidArgument("zero: the gradient of parameter '" + spec.name + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
+        }
         Event done;
         guarded([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
         return done;
@@ -203,10 +207,11 @@ public:
         if (!(learning_rate >= 0.0) || !std::isfinite(learning_rate)) {
             throw InvalidArgument("zero: the learning rate is " + std::to_string(learning_rate) + "; it has to be finite and not negative.");
         }
-        require_nothing_held();
+        require_nothing_held("step()");
         guarded([&] {
             _reducer.finish_step();
             _store.wait_for_readers();
+            _store.drop_prefetched();
             decide(learning_rate);
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _groups.data(), &_state.data()->decision);
@@ -281,8 +286,10 @@ public:
     /// Adopted, scattered and stage 0 parameters: the values of rank 0 count. Owned ones: those of the owner, changed through `for_each_owned_slice`.
     void parameters_changed() {
         require_idle("parameters_changed()");
+        require_nothing_held("parameters_changed()");
         guarded([&] {
             _store.wait_for_readers();
+            _store.drop_prefetched();
             _store.synchronize_changes();
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -435,7 +442,7 @@ private:
         bool const throws = !Config::LossScaler::skips_overflow && _options.non_finite == NonFinite::throw_error;
         bool answers_minimum = false;
         if constexpr (requires { _options.loss_scaler.at_minimum; }) {
-            answers_minimum = _options.loss_scaler.at_minimum != decltype(_options.loss_scaler.at_minimum){};
+            answers_minimum = _options.loss_scaler.at_minimum != AtMinimumScale::hold;
         }
         if (!throws && !answers_minimum) {
             return;
@@ -447,7 +454,7 @@ private:
         }
         if constexpr (requires { _options.loss_scaler.at_minimum; }) {
             if (answers_minimum && settled_state().is_exhausted) {
-                if (_options.loss_scaler.on_minimum != nullptr) {
+                if (_options.loss_scaler.at_minimum == AtMinimumScale::call_back) {
                     _options.loss_scaler.on_minimum(_options.loss_scaler.context);
                 } else {
                     throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(report.loss_scale) + ", first in "
@@ -469,15 +476,13 @@ private:
     }
 
     [[nodiscard]] StepState<Config> settled_state() const {
-        StepState<Config> state;
-        Backend::copy_bytes(_queue, &state, _state.data(), sizeof(state));
         Backend::synchronize(Backend::record(_queue));
-        return state;
+        return Backend::load(_state.data()); // not by a command: after a failure the queue runs none
     }
 
-    [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
+    [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {
         Backend::synchronize(done);
-        Backend::rethrow_failure(_queue);
+        guarded([] {}); // a command that failed says so here
         StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
             throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before " + std::to_string(StepState<Config>::reports_kept)
@@ -563,9 +568,9 @@ private:
         }
     }
 
-    void require_nothing_held() const {
+    void require_nothing_held(char const* call) const {
         if (_store.is_held()) {
-            throw OutOfOrder("zero: step() while weights of a unit are held (rank " + std::to_string(_rank) + "); in stage 3 release all handles first.");
+            throw OutOfOrder(std::string("zero: ") + call + " while weights of a unit are held (rank " + std::to_string(_rank) + "); in stage 3 release all handles first.");
         }
     }
 
@@ -613,12 +618,13 @@ private:
     }
 
     void break_down(char const* cause) noexcept {
+        _phase = Phase::broken;
         try {
             _failure = cause;
+            _communicator->abort("rank " + std::to_string(_rank) + ": " + _failure);
         } catch (...) { // without memory for the text it is broken all the same
+            _communicator->abort(cause);
         }
-        _phase = Phase::broken;
-        _communicator->abort(cause);
     }
 
     Communicator* _communicator;

@@ -9,6 +9,7 @@
 #include "readiness.hpp"
 #include "registration.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -82,7 +83,7 @@ public:
                 continue;
             }
             if (_callers[parameter] == nullptr) {
-                open_all(parameter, writer, is_zeroed);
+                open_all(parameter, writer, is_zeroed ? nobody : unit);
             } else if (!_is_callers_clear[parameter]) {
                 _is_callers_clear[parameter] = true;
                 if (is_zeroed) {
@@ -91,6 +92,8 @@ public:
             }
         }
     }
+
+    [[nodiscard]] bool is_in_callers_memory(std::size_t parameter) const { return _callers[parameter] != nullptr; }
 
     /// @brief Where commands of the backward pass add a parameter's gradient.
     [[nodiscard]] G* gradient(std::size_t parameter) const {
@@ -115,7 +118,7 @@ public:
     Event hand_over(std::size_t unit, std::size_t parameter, G const* gradient, Queue writer) {
         require_not_launched(parameter);
         require_leases(unit, count_closed(_layout->parameter_buckets(parameter)));
-        open_all(parameter, writer, true);
+        open_all(parameter, writer);
         for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
             Backend::accumulate(writer, _pool.at(bucket) + piece.bucket_begin, gradient + piece.parameter_begin, piece.elements);
         });
@@ -132,10 +135,8 @@ public:
         }
         _readiness.mark(unit, [&](std::size_t parameter) {
             if (_callers[parameter] != nullptr) {
-                open_all(parameter, writer, true);
-                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
-                    Backend::copy_bytes(writer, _pool.at(bucket) + piece.bucket_begin, _callers[parameter] + piece.parameter_begin, piece.elements * sizeof(G));
-                });
+                open_all(parameter, writer);
+                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { copy_callers(bucket, piece, writer); });
             }
         });
         Event const written = Backend::record(writer);
@@ -162,7 +163,11 @@ public:
     void end_micro_step(Queue writer) {
         Backend::wait(_queue, Backend::record(writer), Fence::gradients_written);
         while (_readiness.next() < _layout->trainable_buckets()) {
-            launch(_readiness.next());
+            std::size_t const bucket = _readiness.next();
+            if (!_readiness.is_complete(bucket)) {
+                copy_incomplete(bucket, writer);
+            }
+            launch(bucket);
         }
         _is_reduced = _is_last;
         ++_micro_steps;
@@ -194,6 +199,8 @@ public:
     }
 
 private:
+    static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+
     struct Write {
         Queue queue{};
         Event event{};
@@ -207,6 +214,29 @@ private:
                     visit(bucket, piece);
                 }
             }
+        }
+    }
+
+    /// Copies a part of the caller's gradient into its lease; the memory is free for later commands on `writer`.
+    void copy_callers(std::size_t bucket, Piece const& piece, Queue writer) {
+        Backend::copy_bytes(writer, _pool.at(bucket) + piece.bucket_begin, _callers[piece.parameter] + piece.parameter_begin, piece.elements * sizeof(G));
+    }
+
+    /// At the end of a micro-step: parameters in the caller's memory that some, but not all of their units wrote.
+    void copy_incomplete(std::size_t bucket, Queue writer) {
+        bool is_copied = false;
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            bool const is_written = _is_callers_clear[piece.parameter] || _readiness.is_started(piece.parameter);
+            if (_callers[piece.parameter] != nullptr && is_written && !_readiness.is_parameter_ready(piece.parameter)) {
+                if (!_pool.is_open(bucket)) {
+                    open(bucket, writer);
+                }
+                copy_callers(bucket, piece, writer);
+                is_copied = true;
+            }
+        }
+        if (is_copied) {
+            Backend::wait(_queue, Backend::record(writer), Fence::gradients_written);
         }
     }
 
@@ -236,41 +266,44 @@ private:
         if (wanted != 0 && wanted + 1 > _pool.free_leases()) {
             throw OutOfOrder("zero: unit " + std::to_string(unit) + " comes out of order: its bucket "
                              + std::to_string(_layout->unit_buckets(unit).front()) + " finds no free gradient lease on rank " + std::to_string(_rank)
-                             + "; register parameters in order of use, or set extra_leases.");
+                             + "; call gradients_ready() also for units without a gradient, register parameters in order of use, or set extra_leases.");
         }
     }
 
-    void open_all(std::size_t parameter, Queue writer, bool is_zeroed) {
+    void open_all(std::size_t parameter, Queue writer, std::size_t overwriting_unit = nobody) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
             if (_pool.is_open(bucket)) {
                 if (_writes[bucket].queue != writer) {
                     Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
                 }
             } else {
-                open(bucket, writer, is_zeroed);
+                open(bucket, writer, overwriting_unit);
                 _writes[bucket] = {writer, Backend::record(writer)};
             }
         }
     }
 
-    void open(std::size_t bucket, Queue writer, bool is_zeroed) {
+    /// Leases a bucket and clears it, except what `overwriting_unit` promised to write itself.
+    void open(std::size_t bucket, Queue writer, std::size_t overwriting_unit = nobody) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         if (_poison) {
             Backend::fill(writer, lease, _layout->elements(bucket), from_float<G>(std::numeric_limits<float>::quiet_NaN()));
-            for (Piece const& piece : _layout->pieces(bucket)) {
-                if (is_zeroed) {
-                    Backend::fill(writer, lease + piece.bucket_begin, piece.elements, G{});
-                }
-            }
-        } else if (is_zeroed) {
+        } else if (overwriting_unit == nobody) {
             Backend::fill(writer, lease, _layout->elements(bucket), G{});
+            return;
+        }
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            auto const& units = _layout->parameter(piece.parameter).units;
+            if (std::find(units.begin(), units.end(), overwriting_unit) == units.end()) {
+                Backend::fill(writer, lease + piece.bucket_begin, piece.elements, G{});
+            }
         }
     }
 
     void launch(std::size_t bucket) {
         _readiness.set_launched(bucket);
         if (!_pool.is_open(bucket)) {
-            open(bucket, _queue, true);
+            open(bucket, _queue);
         }
         G* const lease = _pool.at(bucket);
         bool const is_first = _micro_steps == 0;

@@ -102,15 +102,16 @@ private:
 template <class Engine>
 class StepTicket {
 public:
-    StepTicket(Engine const& engine, std::uint64_t serial, typename Engine::Event done) noexcept : _engine(&engine), _serial(serial), _done(std::move(done)) {}
+    StepTicket(Engine& engine, std::uint64_t serial, typename Engine::Event done) noexcept : _engine(&engine), _serial(serial), _done(std::move(done)) {}
 
-    /// @brief Waits on the host until the step is done, and tells what it did. @throws OutOfOrder when 16 further steps were enqueued.
+    /// @brief Waits on the host until the step is done, and tells what it did.
+    /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the model threw
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
     [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }
 
 private:
-    Engine const* _engine;
+    Engine* _engine;
     std::uint64_t _serial;
     typename Engine::Event _done;
 };

@@ -53,7 +53,7 @@ struct StageOptions {
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
     GradientReductionOptions reduction{};
 
-    typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs
+    typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue> communication_queue{}; ///< default: one of the engine's own; it must outlive the engine
     MemoryResource* memory = nullptr;          ///< default: the backend's
 };

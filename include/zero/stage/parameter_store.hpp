@@ -46,6 +46,7 @@ public:
         if (!is_sharded) {
             make_tables();
         }
+        _prefetched.reserve(layout.buckets()); // nothing is allocated inside a step
     }
 
     /// @brief Sends the registered values of rank 0 to all. Collective; the caller waits for the queue before it lets go of the values.

@@ -37,6 +37,8 @@ public:
 
     [[nodiscard]] bool is_unit_ready(std::size_t unit) const { return _is_unit_ready[unit]; }
     [[nodiscard]] bool is_parameter_ready(std::size_t parameter) const { return _units_left[parameter] == 0; }
+    /// @brief Some unit of the parameter is ready.
+    [[nodiscard]] bool is_started(std::size_t parameter) const { return _units_left[parameter] < _layout->parameter(parameter).units.size(); }
     [[nodiscard]] bool is_launched(std::size_t bucket) const { return _is_launched[bucket]; }
     [[nodiscard]] bool is_complete(std::size_t bucket) const { return _parameters_left[bucket] == 0; }
 

@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../ops/exact_sum.hpp"
+#include "../ops/number.hpp"
 #include "options.hpp"
 
 #include <array>
@@ -79,7 +80,7 @@ struct Decide {
             report.non_finite_count = s.inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
-            report.gradient_norm = overflow ? std::numeric_limits<double>::infinity() : std::sqrt(s.inspection.sum_of_squares()) * base;
+            report.gradient_norm = overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
             double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = overflow && skips_non_finite;

@@ -140,7 +140,8 @@ struct Configuration {
     bool writes_all = false;      ///< some units take their gradients uninitialised and write every element
     Order order = Order::reverse;
     std::size_t extra_leases = 0;
-    bool has_unused = false;
+    bool has_unused = false;      ///< some units have no gradient on some ranks in some micro-steps
+    bool reports_unused = true;   ///< ... and say so by `gradients_ready`; stage 3 always does
     bool holds_handles = false;   ///< the handle of a unit lives until the next one is there
     bool evaluates = false;       ///< weights are read between the last micro-step and `step`, and between steps
     bool evaluates_elsewhere = false; ///< ... on a queue of their own
@@ -255,7 +256,7 @@ inline std::string describe(Configuration const& c) {
     text += c.memory == Memory::adopted ? (c.has_aligned_block ? "(aligned)" : "(unaligned)") : "";
     text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over", " gradients=mixed"}, c.gradient_memory);
     text += word(std::array{" order=reverse", " order=shuffled"}, c.order);
-    text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? " unused" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
+    text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
           + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "") + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
           + (c.fills_by_function ? " initialize" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";

@@ -193,8 +193,10 @@ inline void choose_calls(Random& random, Configuration& c) {
         c.gradient_memory = random.chance(50) ? GradientMemory::callers : GradientMemory::handed_over;
     }
     c.writes_all = random.chance(20);
-    c.extra_leases = c.order == Order::shuffled ? 64 : random.chance(20) ? 1 : 0;
-    c.has_unused = random.chance(30);
+    c.has_unused = random.chance(35);
+    c.reports_unused = random.chance(40);
+    bool const needs_leases = c.order == Order::shuffled || (c.has_unused && !c.reports_unused); // later buckets wait for the ones that nobody reports
+    c.extra_leases = needs_leases ? 64 : random.chance(20) ? 1 : 0;
     c.holds_handles = random.chance(25);
     c.evaluates = random.chance(40);
     c.evaluates_elsewhere = c.evaluates && random.chance(50);

@@ -300,15 +300,17 @@ inline double factor_of(Configuration const& c, std::size_t step, std::size_t gr
 /// One element's step. Float arithmetic, every operation rounded once, products that feed a sum fused.
 inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate, std::uint64_t count, float gradient, float& value, float& first, float& second) {
     if (c.types().rule == Rule::adamw) {
-        auto const beta1 = static_cast<float>(hyper.beta1);
+        auto const rate1 = static_cast<float>(1.0 - hyper.beta1);
+        auto const rate2 = static_cast<float>(1.0 - hyper.beta2);
         auto const beta2 = static_cast<float>(hyper.beta2);
-        auto const rest1 = static_cast<float>(1.0 - hyper.beta1);
-        auto const rest2 = static_cast<float>(1.0 - hyper.beta2);
-        auto const step_size = static_cast<float>(learning_rate / (1.0 - power(hyper.beta1, count)));
-        auto const inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - power(hyper.beta2, count)));
+        auto const decay2 = static_cast<double>(beta2);
+        double const correction1 = 1.0 - power(1.0 - static_cast<double>(rate1), count); // the weights of the gradients so far, as rounded
+        double const correction2 = times(static_cast<double>(rate2), (1.0 - power(decay2, count)) / (1.0 - decay2));
+        auto const step_size = static_cast<float>(learning_rate / correction1);
+        auto const inverse_root = static_cast<float>(1.0 / std::sqrt(correction2));
         auto const decay = static_cast<float>(times(learning_rate, hyper.weight_decay));
-        first = std::fma(beta1, first, times(rest1, gradient));
-        second = std::fma(beta2, second, times(rest2, times(gradient, gradient)));
+        first = std::fma(rate1, gradient, std::fma(-rate1, first, first));
+        second = std::fma(beta2, second, times(rate2, times(gradient, gradient)));
         float const denominator = std::fma(inverse_root, std::sqrt(second), static_cast<float>(hyper.epsilon));
         float const ratio = first / denominator;
         float const change = std::fma(step_size, ratio, times(decay, value));

@@ -222,7 +222,7 @@ private:
             if (!is_left_out) {
                 read_weights(step, unit, "weights of the backward pass");
                 write_gradients(step, micro_step, unit, scale);
-            } else if constexpr (stage == 3) {
+            } else if (stage == 3 || _c.reports_unused) {
                 read_weights(step, unit, "weights of the backward pass");
                 report_without_gradient(unit);
             }
@@ -314,7 +314,7 @@ private:
         }
     }
 
-    /// Stage 3: the unit's turn comes, but this rank has nothing to add.
+    /// The unit's turn comes, but this rank has nothing to add.
     void report_without_gradient(std::size_t unit) {
         bool has_callers = false;
         for (std::size_t const parameter : parameters_of(unit)) {

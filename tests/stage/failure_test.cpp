@@ -1,0 +1,164 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/host/threaded_queue.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+// A rank fails; the others get `Aborted` with the cause, soon, and nobody hangs.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+constexpr int failing = 1;
+
+/// Has rank 1 ended with `own`, and every other rank with `Aborted`, both with the cause, and did `run_ranks` rethrow the cause?
+void check_cause(Outcomes const& outcomes, std::string const& own, std::string const& cause) {
+    for (int rank = 0; rank < world; ++rank) {
+        Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
+        INFO("rank " << rank << ": " << outcome.message);
+        CHECK(outcome.type == (rank == failing ? own : "Aborted"));
+        CHECK_THAT(outcome.message, contains_text(cause));
+        if (rank != failing) {
+            CHECK_THAT(outcome.message, contains_text("rank 1"));
+        }
+    }
+    CHECK(outcomes.rethrown == outcomes.ranks[failing]);
+}
+
+/// A new group in the same process is none the worse for it.
+template <int N>
+void check_new_group() {
+    auto const steps = on_ranks<std::uint64_t>(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+        return run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0).report().step_count;
+    });
+    CHECK(steps == std::vector<std::uint64_t>(world, 1));
+}
+
+/// Runs a clean step, then one in which rank 1 does `fail(engine)` instead of its second micro-step.
+template <int N, class Fail>
+Outcomes fail_in_second_step(Fail const& fail) {
+    return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+        (void)run_step(engine, rank, 0).report();
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            if (rank == failing && micro_step == 1) {
+                fail(engine);
+            }
+            run_micro_step(engine, rank, 1, micro_step);
+        }
+        (void)engine.step(0.01).report();
+    });
+}
+
+template <class Test>
+void in_every_stage(Test const& test) {
+    for (int const stage : {0, 1, 2, 3}) {
+        INFO("stage " << stage);
+        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
+    }
+}
+
+} // namespace
+
+TEST_CASE("After an exception in a rank's forward pass the others get Aborted with its text") {
+    in_every_stage([]<int N>() {
+        auto const outcomes = fail_in_second_step<N>([](auto& engine) {
+            auto const weights = engine.acquire(0);
+            throw std::runtime_error("the forward pass of layer 0 failed");
+        });
+        check_cause(outcomes, "other", "the forward pass of layer 0 failed");
+        check_new_group<N>();
+    });
+}
+
+TEST_CASE("After an exception between the backward pass and step the others get Aborted with its text") {
+    in_every_stage([]<int N>() {
+        auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(1)) {
+                run_micro_step(engine, 0, 0, micro_step);
+            }
+            if (communicator.rank() == failing) {
+                throw std::runtime_error("no room for the logbook");
+            }
+            (void)engine.step(0.01).report();
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(1)) {
+                run_micro_step(engine, 0, 0, micro_step);
+            }
+        });
+        check_cause(outcomes, "other", "no room for the logbook");
+    });
+}
+
+TEST_CASE("A refused step on one rank aborts the others when nobody catches it") {
+    auto const outcomes = fail_in_second_step<2>([](auto& engine) { engine.step(0.1); });
+    check_cause(outcomes, "OutOfOrder", "step() outside a step or inside a micro-step");
+}
+
+TEST_CASE("An engine destroyed in the middle of a step releases the ranks that wait for it") {
+    in_every_stage([]<int N>() {
+        auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            {
+                ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+                (void)run_step(engine, rank, 0).report();
+                engine.begin_step();
+                engine.begin_micro_step(true);
+                if (rank != failing) {
+                    run_micro_step(engine, rank, 1, 0);
+                    engine.end_micro_step();
+                    (void)engine.step(0.01).report();
+                }
+            }
+            throw std::logic_error("only rank 1 gets here");
+        });
+        for (std::size_t const rank : {0U, 2U}) {
+            CHECK(outcomes.ranks[rank].type == "Aborted");
+            CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 1 destroyed its engine inside a step"));
+        }
+        CHECK(outcomes.rethrown == Outcome{"other", "only rank 1 gets here"});
+        check_new_group<N>();
+    });
+}
+
+TEST_CASE("An exception that destroys the engine gives its own text, not the engine's, as the cause") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        if (communicator.rank() == failing) {
+            throw std::runtime_error("bad batch");
+        }
+        engine.end_micro_step();
+    });
+    check_cause(outcomes, "other", "bad batch");
+}
+
+TEST_CASE("A group whose ranks fail at once ends soon, not after the time-out") {
+    auto const start = std::chrono::steady_clock::now();
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
+        engine.begin_step();
+        throw std::runtime_error("rank " + std::to_string(communicator.rank()) + " gives up");
+    });
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        CHECK(outcomes.ranks[rank] == Outcome{"other", "rank " + std::to_string(rank) + " gives up"});
+    }
+    CHECK(outcomes.rethrown.type == "other");
+    CHECK(std::chrono::steady_clock::now() - start < test_time_out.time_out / 2);
+}
