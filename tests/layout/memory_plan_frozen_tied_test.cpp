@@ -13,7 +13,7 @@ using namespace zero;
 //     W = 1               64       512       1,024       1,600         128    1,728
 //     W = 4              256       512       1,024       1,792         256    2,048
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
-// Open at once: bias and embedding, then weights and embedding: 2, and one more. The first unit has two buckets: stage 3 gathers in 4 leases.
+// Open at once: bias and embedding, then weights and embedding: 2, and one more. The first unit has two buckets: stage 3 has 4 leases.
 // bfloat16 parameters, float gradients that are sent as bfloat16 (one wire bucket), fp32 accumulation, master weights and moments.
 
 namespace {
@@ -49,7 +49,8 @@ TEST_CASE("on four ranks the shards hold frozen elements in stage 3 only") {
     CHECK(text(4, 0, 0)
           == "parameters 3220+876, gradients 6040+1128, master weights 6040+1128, optimizer state 12080+2256, gradient leases 12288+0, "
              "wire 2048+0");
-    // Shards of 64, 128, 256 and 64 (frozen). Rank 0: 10 + 128 + 256 = 394 of 448; rank 1: 0 + 128 + 256 = 384, frozen 36; rank 3: 0 + 116 + 232 = 348.
+    // Shards of 64, 128, 256 and 64 (frozen). Rank 0: 10 + 128 + 256 = 394 of 448; rank 1: 0 + 128 + 256 = 384, frozen 36;
+    // rank 3: 0 + 116 + 232 = 348.
     CHECK(text(4, 0, 1)
           == "parameters 3220+876, gradients 6040+1128, master weights 1576+216, optimizer state 3152+432, gradient leases 12288+0, wire "
              "2048+0");

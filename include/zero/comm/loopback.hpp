@@ -57,7 +57,7 @@ public:
         }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;
-        ranks.reserve(group->slots.size()); // to move one of them later would not be wrong, but it looks like a rank that leaves
+        ranks.reserve(group->slots.size());
         for (std::size_t rank = 0; rank < group->slots.size(); ++rank) {
             ranks.push_back(Loopback(group, rank));
         }
@@ -269,15 +269,12 @@ private:
     /// The first rank that called something else than rank 0; 0 when all agree.
     [[nodiscard]] std::size_t first_difference() const noexcept {
         auto const& slots = _group->slots;
-        std::size_t rank = slots.size() - 1;
-        while (rank != 0 && slots[rank].call == slots[0].call) {
-            --rank;
+        for (std::size_t rank = 1; rank < slots.size(); ++rank) {
+            if (!(slots[rank].call == slots[0].call)) {
+                return rank;
+            }
         }
-        std::size_t first = rank;
-        for (; rank != 0; --rank) {
-            first = slots[rank].call == slots[0].call ? first : rank;
-        }
-        return first;
+        return 0;
     }
 
     [[noreturn]] void part_in_disagreement(std::size_t other) {

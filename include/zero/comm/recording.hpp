@@ -19,6 +19,7 @@ public:
     using policy_category = CommunicatorCategory;
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
+    static constexpr bool is_checked = requires { requires C::is_checked; };
 
     explicit Recording(C& inner) noexcept : _inner(&inner) {}
 

@@ -2,11 +2,13 @@
 
 #include "../core/error.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -24,7 +26,7 @@ class Rendezvous {
 public:
     using Duration = std::chrono::milliseconds;
 
-    Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(time_out), _is_here(world, false) {}
+    Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(std::min(time_out, longest)), _is_here(world, false) {}
 
     /// @throws Aborted with the cause, TimedOut naming the missing ranks
     void enter(std::size_t rank, char const* what, std::size_t index) {
@@ -67,20 +69,19 @@ public:
     /// @brief Fails everybody who waits in `enter` or comes to it. The first cause counts. With `is_provisional` the others wait a moment
     /// longer for a better cause, which whoever catches the exception may give.
     void abort(std::string_view cause, bool is_provisional) noexcept {
-        try {
+        {
             std::lock_guard const lock(_mutex);
-            if (_is_aborted) {
+            if (_is_aborted || (is_provisional && _is_provisional)) {
                 return;
             }
-            if (is_provisional && _is_provisional) {
-                return;
-            }
-            _cause = cause;
             _is_provisional = is_provisional;
             _is_aborted = !is_provisional;
             _grace_end = std::chrono::steady_clock::now() + grace;
-        } catch (...) { // no memory for the text: the state says enough
-            _is_aborted = true;
+            try {
+                _cause = cause;
+            } catch (std::exception const&) { // no memory for the text: the state says enough
+                _cause.clear();
+            }
         }
         _changed.notify_all();
     }
@@ -92,6 +93,7 @@ public:
 
 private:
     static constexpr Duration grace{1000};
+    static constexpr Duration longest = std::chrono::hours(24 * 365); // a deadline has to be representable
 
     static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept { return counter.load(std::memory_order_acquire) != from; }
 

@@ -12,53 +12,90 @@
 
 namespace zero {
 
-/// @brief Runs `body(communicator)` as `world` ranks, each on a thread of its own, and joins them all.
+namespace detail {
+
+/// @brief What the ranks threw; the cause is the first exception that is not a consequence of another rank's.
+class Failures {
+public:
+    explicit Failures(std::size_t world) { _failures.reserve(world + 1); }
+
+    /// Called inside a catch block. None is dropped before all ranks have ended, so none is destroyed by a rank that did not throw it.
+    void keep(bool is_consequence) noexcept {
+        std::lock_guard const lock(_mutex);
+        _failures.push_back({std::current_exception(), is_consequence});
+    }
+
+    /// Called when all ranks have ended.
+    void rethrow_cause() const {
+        for (Failure const& failure : _failures) {
+            if (!failure.is_consequence) {
+                std::rethrow_exception(failure.exception);
+            }
+        }
+        if (!_failures.empty()) {
+            std::rethrow_exception(_failures.front().exception);
+        }
+    }
+
+private:
+    struct Failure {
+        std::exception_ptr exception;
+        bool is_consequence;
+    };
+
+    std::mutex _mutex;
+    std::vector<Failure> _failures;
+};
+
+/// @brief Runs one rank. The group learns of its exception as soon as the body has unwound, and of its end.
+template <class Communicator, class Body>
+void run_rank(Communicator& communicator, Body& body, Failures& failures) noexcept {
+    try {
+        std::string const name = "rank " + std::to_string(communicator.rank());
+        try {
+            body(communicator);
+            communicator.abort(name + " finished and left the group"); // who meets later would wait for it in vain
+        } catch (Aborted const& error) {
+            failures.keep(true);
+            communicator.abort(name + ": " + error.what());
+        } catch (std::exception const& error) {
+            failures.keep(false);
+            communicator.abort(name + ": " + error.what());
+        }
+    } catch (...) { // also when there was no memory for a text
+        failures.keep(false);
+        communicator.abort("a rank threw an exception that is no std::exception");
+    }
+}
+
+} // namespace detail
+
+/// @brief Runs `body(communicator)` as `world` ranks, each on a thread of its own (rank 0 on the calling one), and joins them all.
 ///
 /// The first exception of a rank aborts the group, so that the others get `Aborted` with its message instead of waiting; it is rethrown here.
+/// @param body called by all ranks at the same time; what it captures by reference is shared between them
 /// @throws InvalidArgument when world is not positive; whatever `body` throws
 template <class Communicator = LoopbackCommunicator, class Body>
 void run_ranks(int world, LoopbackOptions const& options, Body&& body) {
     auto communicators = Communicator::make_group(world, options);
-    std::mutex mutex;
-    std::exception_ptr cause;
-    auto const run = [&](std::size_t rank) {
-        try {
-            body(communicators[rank]);
-            communicators[rank].abort("rank " + std::to_string(rank) + " finished and left the group"); // who meets later would wait for it in vain
-        } catch (...) {
-            std::exception_ptr const failure = std::current_exception();
-            std::string message = "an exception that is no std::exception";
-            try {
-                throw;
-            } catch (std::exception const& error) {
-                message = error.what();
-            } catch (...) {
-            }
-            communicators[rank].abort("rank " + std::to_string(rank) + ": " + message);
-            std::lock_guard const lock(mutex);
-            if (cause == nullptr) {
-                cause = failure;
-            } else {
-                try { // a consequence that was quicker than its cause gives way to it
-                    std::rethrow_exception(cause);
-                } catch (Aborted const&) {
-                    cause = failure;
-                } catch (...) {
-                }
-            }
-        }
-    };
+    detail::Failures failures(communicators.size());
     std::vector<std::thread> threads;
-    for (std::size_t rank = 1; rank < communicators.size(); ++rank) {
-        threads.emplace_back(run, rank);
+    try {
+        threads.reserve(communicators.size());
+        for (std::size_t rank = 1; rank < communicators.size(); ++rank) {
+            threads.emplace_back([&, rank] { detail::run_rank(communicators[rank], body, failures); });
+        }
+    } catch (...) { // the system has no further thread
+        failures.keep(false);
+        communicators[0].abort("a rank could not be started");
     }
-    run(0);
+    if (threads.size() + 1 == communicators.size()) {
+        detail::run_rank(communicators[0], body, failures);
+    }
     for (auto& thread : threads) {
         thread.join();
     }
-    if (cause != nullptr) {
-        std::rethrow_exception(cause);
-    }
+    failures.rethrow_cause();
 }
 
 template <class Communicator = LoopbackCommunicator, class Body>

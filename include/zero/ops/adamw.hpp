@@ -57,12 +57,12 @@ struct AdamW {
 
     /// @param step the number of this step, counted from 1.
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
-        auto const rate1 = static_cast<float>(1.0 - options.beta1);
+        auto const rate1 = static_cast<float>(ops::sub(1.0, options.beta1));
         auto const beta2 = static_cast<float>(options.beta2);
-        auto const rate2 = static_cast<float>(1.0 - options.beta2);
+        auto const rate2 = static_cast<float>(ops::sub(1.0, options.beta2));
         double const decay2 = static_cast<double>(beta2);
-        double const correction1 = 1.0 - ops::integer_power(1.0 - static_cast<double>(rate1), step);
-        double const correction2 = ops::mul(static_cast<double>(rate2), (1.0 - ops::integer_power(decay2, step)) / (1.0 - decay2));
+        double const correction1 = ops::sub(1.0, ops::integer_power(ops::sub(1.0, static_cast<double>(rate1)), step));
+        double const correction2 = ops::mul(static_cast<double>(rate2), ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
         return {.rate1 = rate1,
                 .negative_rate1 = -rate1,
                 .beta2 = beta2,

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "host_device.hpp"
+#include "number.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -46,7 +46,7 @@ struct Inspection {
 
     /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a multiple of 2^-298 below 2^262.
     ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
-        auto const bits = std::bit_cast<std::uint64_t>(leaf);
+        auto const bits = __builtin_bit_cast(std::uint64_t, leaf); // std::bit_cast is for the host only
         if (bits != 0) {
             add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
         }
@@ -98,9 +98,9 @@ struct Inspection {
                 carry = digit / base;
                 digit %= base;
             }
-            value = value * 0x1.0p-28 + static_cast<double>(digit); // the product is exact, so a contraction changes nothing
+            value = add(mul(value, 0x1.0p-28), static_cast<double>(digit));
         }
-        return value * 0x1.0p290; // the last digit counts multiples of 2^(28 * 21 - 298)
+        return mul(value, 0x1.0p290); // the last digit counts multiples of 2^(28 * 21 - 298)
     }
 };
 

@@ -56,11 +56,11 @@ struct Common<float, Others...> : Common<Others...> {};
 template <class... Operands>
 using CommonNumber = typename Common<Operands...>::type;
 
-/// Keeps a product from being contracted with a later sum. GCC does that across statements by default wherever the hardware has a fused
-/// multiply-add; an empty assembly statement that "changes" the product ends the expression and costs no instruction.
+/// Keeps a product from being contracted with a later sum. Where the hardware has a fused multiply-add, GCC does that across statements by
+/// default and clang with a flag; an empty assembly statement that "changes" the product ends the expression and costs no instruction.
 template <std::floating_point T>
 inline T uncontracted(T product) noexcept {
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__)
 #if defined(__FMA__) || defined(__FMA4__)
     __asm__("" : "+x"(product));
 #elif defined(__aarch64__)
@@ -123,25 +123,9 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) n
 #if defined(__CUDA_ARCH__)
         return __fmul_rn(a, b);
 #else
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
         return detail::uncontracted(a * b);
 #endif
     }
-}
-
-/// @brief a * b in double, for hyper-parameters.
-template <std::same_as<double> Double> // not a plain overload, so that a float times a double is refused
-ZERO_HOST_DEVICE inline Double mul(Double a, Double b) noexcept {
-#if defined(__CUDA_ARCH__)
-    return __dmul_rn(a, b);
-#else
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
-    return detail::uncontracted(a * b);
-#endif
 }
 
 /// @brief a + b.
@@ -206,16 +190,6 @@ ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
     }
 }
 
-/// @brief The square root in double, for hyper-parameters.
-template <std::same_as<double> Double>
-ZERO_HOST_DEVICE inline Double root(Double x) noexcept {
-#if defined(__CUDA_ARCH__)
-    return __dsqrt_rn(x);
-#else
-    return __builtin_sqrt(x);
-#endif
-}
-
 /// @brief a < b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
 template <class A, class B>
     requires Operable<A, B>
@@ -250,6 +224,48 @@ ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_tr
     } else {
         return Condition::Number::select(condition, when_true, when_false);
     }
+}
+
+// The same in double, for hyper-parameters and sums. They are templates, so that a float times a double does not find them.
+
+/// @brief a * b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double mul(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dmul_rn(a, b);
+#else
+    return detail::uncontracted(a * b);
+#endif
+}
+
+/// @brief a + b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double add(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+/// @brief a - b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double sub(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dsub_rn(a, b);
+#else
+    return a - b;
+#endif
+}
+
+/// @brief The square root, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double root(Double x) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dsqrt_rn(x);
+#else
+    return __builtin_sqrt(x);
+#endif
 }
 
 } // namespace zero::ops

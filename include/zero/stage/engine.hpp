@@ -56,6 +56,7 @@ public:
     using Registration = zero::Parameter<ParameterType, GradientType>;
     using Options = StageOptions<Config>;
     using Slice = OwnedSlice<Config>;
+    using EngineType = Engine; ///< what handles refer to
     static constexpr int stage = Config::stage;
 
     /// @brief Builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits for its end.

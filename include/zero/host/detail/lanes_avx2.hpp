@@ -111,13 +111,8 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
     ZERO_HOST_AVX2 static Lanes mul(Lanes const& a, Lanes const& b) noexcept {
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
         Float8 product = a._value * b._value;
-#if !defined(__clang__)
         __asm__("" : "+x"(product)); // as in ops::detail::uncontracted
-#endif
         Lanes result;
         result._value = product;
         return result;
