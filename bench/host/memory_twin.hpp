@@ -15,12 +15,12 @@ using Half4 = std::uint16_t __attribute__((vector_size(8)));
 template <class T>
 class Array {
 public:
-    explicit Array(std::size_t n, T value = T{}) : _data(static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{128}))), _n(n) {
+    explicit Array(std::size_t n, T value = T{}) : _data(static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{128}))), _n(n) {
         std::uninitialized_fill_n(_data, n, value);
     }
     Array(Array const&) = delete;
     Array& operator=(Array const&) = delete;
-    ~Array() { ::operator delete(_data, std::align_val_t{128}); }
+    ~Array() { ::operator delete (_data, std::align_val_t{128}); }
 
     T* data() const { return _data; }
     std::size_t size() const { return _n; }
@@ -37,7 +37,9 @@ inline Word4 load(void const* from) {
     return word;
 }
 
-inline void store(void* to, Word4 word) { __builtin_memcpy(to, &word, sizeof word); }
+inline void store(void* to, Word4 word) {
+    __builtin_memcpy(to, &word, sizeof word);
+}
 
 /// Parameters of GPT-2 124M.
 inline constexpr std::size_t gpt2_elements = 124'439'808;

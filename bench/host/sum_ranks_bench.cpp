@@ -59,8 +59,16 @@ void twin(benchmark::State& state) {
     count(state);
 }
 
-BENCHMARK(twin)->Name("sum_ranks/twin")->ArgNames({"world", "elements"})->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})->Unit(benchmark::kMillisecond);
-BENCHMARK(sum_ranks)->Name("sum_ranks")->ArgNames({"world", "elements"})->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})->Unit(benchmark::kMillisecond);
+BENCHMARK(twin)
+    ->Name("sum_ranks/twin")
+    ->ArgNames({"world", "elements"})
+    ->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(sum_ranks)
+    ->Name("sum_ranks")
+    ->ArgNames({"world", "elements"})
+    ->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})
+    ->Unit(benchmark::kMillisecond);
 
 } // namespace
 

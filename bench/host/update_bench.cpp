@@ -35,8 +35,8 @@ void adamw(benchmark::State& state, host::InstructionSet set) {
     }
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<AdamW>(data.gradient.data(), data.master.data(), data.parameter.data(), std::array{data.first.data(), data.second.data()}, n, 0.5F,
-                            AdamW::hyper({}, 1e-3, ++step));
+        host::update<AdamW>(data.gradient.data(), data.master.data(), data.parameter.data(),
+                            std::array{data.first.data(), data.second.data()}, n, 0.5F, AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     host::use_instruction_set(before);
@@ -68,8 +68,14 @@ void twin(benchmark::State& state) {
 }
 
 BENCHMARK(twin)->Name("update/twin")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(adamw, avx2, host::InstructionSet::avx2)->Name("update/adamw/avx2")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(adamw, baseline, host::InstructionSet::baseline)->Name("update/adamw/baseline")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(adamw, avx2, host::InstructionSet::avx2)
+    ->Name("update/adamw/avx2")
+    ->Arg(bench::gpt2_elements)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(adamw, baseline, host::InstructionSet::baseline)
+    ->Name("update/adamw/baseline")
+    ->Arg(bench::gpt2_elements)
+    ->Unit(benchmark::kMillisecond);
 
 } // namespace
 

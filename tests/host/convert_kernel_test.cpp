@@ -66,7 +66,8 @@ private:
     std::vector<double> _values;
 };
 
-TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type become the float that they stand for, and come back", "[host][kernel]", float16, bfloat16) {
+TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type become the float that they stand for, and come back", "[host][kernel]", float16,
+                   bfloat16) {
     std::vector<TestType> all(65536);
     for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].bits = static_cast<std::uint16_t>(i);
@@ -90,7 +91,7 @@ TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type become the float that they
                 wrong += std::isnan(wide[i]) && back[i].bits == quiet ? 0 : 1;
             } else {
                 double const expected = magnitude == infinity_bits<TestType>() ? std::copysign(HUGE_VAL, (bits & 0x8000U) != 0 ? -1.0 : 1.0)
-                                                                              : value_by_definition<TestType>(bits);
+                                                                               : value_by_definition<TestType>(bits);
                 wrong += static_cast<double>(wide[i]) == expected && std::signbit(wide[i]) == std::signbit(expected) ? 0 : 1;
                 wrong += back[i].bits == bits ? 0 : 1;
             }
@@ -106,8 +107,8 @@ TEMPLATE_TEST_CASE("A float is rounded to the nearest 16-bit value, ties to even
     // Around every value and every midpoint of two neighbours.
     for (std::uint32_t bits = 0; bits < infinity_bits<TestType>(); ++bits) {
         auto const low = static_cast<float>(value_by_definition<TestType>(static_cast<std::uint16_t>(bits)));
-        auto const step = value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 1 : bits)) -
-                          value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 0 : bits - 1));
+        auto const step = value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 1 : bits))
+                          - value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 0 : bits - 1));
         auto const middle = static_cast<float>(static_cast<double>(low) + step / 2);
         for (float const x : {low, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, HUGE_VALF)}) {
             values.push_back(x);

@@ -26,7 +26,8 @@ constexpr std::size_t margin = 16;
 template <class T>
 class Guarded {
 public:
-    Guarded(std::vector<T> const& values, std::size_t offset) : _all(values.size() + 2 * margin + offset, guard()), _begin(margin + offset), _n(values.size()) {
+    Guarded(std::vector<T> const& values, std::size_t offset)
+        : _all(values.size() + 2 * margin + offset, guard()), _begin(margin + offset), _n(values.size()) {
         std::copy(values.begin(), values.end(), _all.begin() + static_cast<std::ptrdiff_t>(_begin));
     }
 
@@ -132,12 +133,14 @@ TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once"
               auto& out = in_place ? peers.back() : apart;
               host::sum_ranks(out.data(), pointers.data(), world, n);
               return out.holds(expected) ? 0 : 1;
-          }) == 0);
+          })
+          == 0);
 }
 
 TEST_CASE("Three terms are added in rank order", "[host][kernel]") {
     float const large = 0x1p24F;
-    std::vector<std::vector<float>> const values{std::vector<float>(100, 1.0F), std::vector<float>(100, large), std::vector<float>(100, -large)};
+    std::vector<std::vector<float>> const values{std::vector<float>(100, 1.0F), std::vector<float>(100, large),
+                                                 std::vector<float>(100, -large)};
     std::array<float const*, 3> const peers{values[0].data(), values[1].data(), values[2].data()};
     std::vector<float> out(100);
     host::sum_ranks(out.data(), peers.data(), 3, out.size());

@@ -24,8 +24,8 @@ bool same(Inspection const& a, Inspection const& b) {
     for (std::size_t i = 0; i < Inspection::count; ++i) {
         difference.sums[i] -= b.sums[i];
     }
-    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0 && a.first_non_finite == b.first_non_finite &&
-           a.sum_of_squares() == b.sum_of_squares();
+    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0 && a.first_non_finite == b.first_non_finite
+           && a.sum_of_squares() == b.sum_of_squares();
 }
 
 /// The definition: leaves of 64, eight lanes, one fixed tree.
@@ -48,8 +48,8 @@ Inspection by_definition(T const* values, std::size_t n, std::int64_t first_inde
     return result;
 }
 
-TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction set, length and alignment", "[host][kernel][norm]", float,
-                   bfloat16, float16) {
+TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction set, length and alignment",
+                   "[host][kernel][norm]", float, bfloat16, float16) {
     auto const values = kernel_inputs<TestType>(2000, 1);
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
@@ -146,7 +146,8 @@ TEST_CASE("Zeros, subnormals and the largest floats are ordinary", "[host][kerne
 }
 
 TEST_CASE("One infinity among a million elements is counted, named and not added", "[host][kernel][norm]") {
-    float const bad = GENERATE(std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
+    float const bad =
+        GENERATE(std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
     std::size_t const place = GENERATE(0U, 63U, 64U, 255U, 256U, 654'321U, 999'999U);
     std::vector<float> values(1'000'000, 0.5F);
     values[place] = bad;

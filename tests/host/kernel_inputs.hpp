@@ -73,6 +73,8 @@ bool same_bits(T const* a, std::vector<T> const& b) {
 }
 
 /// A result of arithmetic as the kernels store it.
-inline float canonical(float value) { return std::isnan(value) ? std::bit_cast<float>(0x7fc00000U) : value; }
+inline float canonical(float value) {
+    return std::isnan(value) ? std::bit_cast<float>(0x7fc00000U) : value;
+}
 
 } // namespace zero::test

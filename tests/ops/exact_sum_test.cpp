@@ -28,7 +28,9 @@ std::vector<double> leaves(std::size_t count, int lowest, int highest) {
     return result;
 }
 
-bool same(Inspection const& a, Inspection const& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same(Inspection const& a, Inspection const& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 TEST_CASE("The exact sum is the same bits in every order and over every cut", "[ops][norm]") {
     auto values = leaves(20'000, -298, 261);
@@ -65,8 +67,8 @@ TEST_CASE("The value depends on the exact sum only, not on how it came about", "
 }
 
 TEST_CASE("The value of one leaf is that leaf, from the smallest to the largest", "[ops][norm]") {
-    for (double const leaf : {0.0, 0x1p-298, 3 * 0x1p-298, 0x1p-297, 0x1.fffffffffffffp-246, 0x1p-246, 1.0, 0x1.fffffffffffffp0, 0x1.123456789abcdp100,
-                              64 * 0x1.fffffcp255, 0x1.fffffffffffffp261}) {
+    for (double const leaf : {0.0, 0x1p-298, 3 * 0x1p-298, 0x1p-297, 0x1.fffffffffffffp-246, 0x1p-246, 1.0, 0x1.fffffffffffffp0,
+                              0x1.123456789abcdp100, 64 * 0x1.fffffcp255, 0x1.fffffffffffffp261}) {
         Inspection sum;
         sum.add_leaf(leaf);
         CAPTURE(leaf);

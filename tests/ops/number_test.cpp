@@ -49,11 +49,15 @@ static_assert(!ops::Number<double>, "a functor that computes in double would rou
 static_assert(!ops::Number<int>);
 
 template <class A, class B>
-concept Multiplies = requires(A a, B b) { ops::mul(a, b); };
+concept Multiplies = requires(A a, B b) {
+    ops::mul(a, b);
+};
 static_assert(Multiplies<float, Minimal> && Multiplies<Minimal, float> && Multiplies<float, float> && Multiplies<double, double>);
 static_assert(!Multiplies<double, float> && !Multiplies<double, Minimal>, "a double constant would be rounded in a hidden place");
 
-bool same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b)); }
+bool same(float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
 
 TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the instruction", "[ops]") {
     std::mt19937 engine(1);
@@ -69,18 +73,27 @@ TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the inst
         auto const b = std::bit_cast<float>(any(engine));
         check(a, b, std::bit_cast<float>(any(engine)));
         float const product = a * b;
-        check(a, b, -product);                                                                                  // the rounding error of the product
+        check(a, b, -product); // the rounding error of the product
         check(a, b, std::bit_cast<float>(std::bit_cast<std::uint32_t>(product) ^ (any(engine) & 0x8000000fU))); // near cancellation
         float const tie = std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U);                        // 1 <= tie < 2
         float const tiny = std::bit_cast<float>((any(engine) % 60U) << 23U);
-        check(tie, tiny, std::bit_cast<float>(any(engine) & 0x81ffffffU));                                      // subnormal results
-        check(tie, 0x1p-24F, std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U));                    // ties and near ties
+        check(tie, tiny, std::bit_cast<float>(any(engine) & 0x81ffffffU));                   // subnormal results
+        check(tie, 0x1p-24F, std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U)); // ties and near ties
         check(0x1p-12F, 0x1p-12F + (i % 2 == 0 ? 0x1p-36F : -0x1p-36F), tie);
     }
     CHECK(differences == 0);
 
-    std::vector<float> const special{0.0F, -0.0F, 1.0F, -1.0F, 0x1p-149F, -0x1p-149F, 0x1p-126F, 0x1.fffffep127F, -0x1.fffffep127F,
-                                     std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+    std::vector<float> const special{0.0F,
+                                     -0.0F,
+                                     1.0F,
+                                     -1.0F,
+                                     0x1p-149F,
+                                     -0x1p-149F,
+                                     0x1p-126F,
+                                     0x1.fffffep127F,
+                                     -0x1.fffffep127F,
+                                     std::numeric_limits<float>::infinity(),
+                                     -std::numeric_limits<float>::infinity(),
                                      std::numeric_limits<float>::quiet_NaN()};
     for (float const a : special) {
         for (float const b : special) {
@@ -94,11 +107,11 @@ TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the inst
 
 TEST_CASE("A product is never fused with a later sum", "[ops]") {
     // In one rounding the difference is not zero; GCC would make it one rounding where the hardware can, were mul() not opaque.
-    volatile float const x = 1.0F + 0x1p-12F;
+    float const volatile x = 1.0F + 0x1p-12F;
     float const a = x;
     CHECK(ops::sub(ops::mul(a, a), 1.0F + 0x1p-11F) == 0.0F);
     CHECK(ops::fma(a, a, -(1.0F + 0x1p-11F)) == 0x1p-24F);
-    volatile double const y = 1.0 + 0x1p-27;
+    double const volatile y = 1.0 + 0x1p-27;
     double const b = y;
     CHECK(ops::mul(b, b) - (1.0 + 0x1p-26) == 0.0);
 }

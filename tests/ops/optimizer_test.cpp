@@ -21,7 +21,7 @@ static_assert(std::is_trivially_copyable_v<AdamW::Hyper> && std::is_trivially_co
 static_assert(std::is_empty_v<AdamW> && std::is_empty_v<Sgd>);
 
 float product(float a, float b) {
-    volatile float const result = a * b; // stored, so that nothing fuses it with a sum
+    float const volatile result = a * b; // stored, so that nothing fuses it with a sum
     return result;
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("AdamW computes exactly the documented operations in the documented or
     for (std::uint64_t step = 1; step <= 3; ++step) { // a power of at most 3 has only one order of multiplications
         power1 *= 1.0 - static_cast<double>(rate1);
         power2 *= static_cast<double>(beta2);
-        volatile double const correction2 = static_cast<double>(rate2) * ((1.0 - power2) / (1.0 - static_cast<double>(beta2)));
+        double const volatile correction2 = static_cast<double>(rate2) * ((1.0 - power2) / (1.0 - static_cast<double>(beta2)));
         auto const step_size = static_cast<float>(0.01 / (1.0 - power1));
         auto const inverse_root = static_cast<float>(1.0 / std::sqrt(correction2));
         auto const decay = static_cast<float>(0.01 * 0.3);

@@ -54,7 +54,8 @@ struct Error {
 };
 
 template <class Optimizer, class Reference>
-Error worst_error(Recorded const& data, typename Optimizer::Options const& options, double learning_rate, Mistake const& mistake, Reference reference) {
+Error worst_error(Recorded const& data, typename Optimizer::Options const& options, double learning_rate, Mistake const& mistake,
+                  Reference reference) {
     Error worst;
     for (std::size_t i = 0; i < Recorded::elements; ++i) {
         double expected = static_cast<double>(data.parameters[i]);
@@ -68,8 +69,8 @@ Error worst_error(Recorded const& data, typename Optimizer::Options const& optio
             expected = reference(before, static_cast<double>(data.gradient(step, i)) / Recorded::world, reference_state, step + 1);
             moved += std::fabs(expected - before);
             roundings += 0x1p-24 * std::fabs(expected);
-            auto const hyper =
-                Optimizer::hyper(options, learning_rate * mistake.learning_rate_factor, mistake.first_step + static_cast<std::uint64_t>(step));
+            auto const hyper = Optimizer::hyper(options, learning_rate * mistake.learning_rate_factor,
+                                                mistake.first_step + static_cast<std::uint64_t>(step));
             float const recorded = data.gradient(step, (i + mistake.shift) % Recorded::elements);
             Optimizer{}(ops::mul(recorded, static_cast<float>(mistake.factor)), parameter, state, hyper);
         }
@@ -85,7 +86,7 @@ inline Error adamw_error(double learning_rate, Mistake const& mistake = {}) {
     AdamWOptions const truth{.weight_decay = 0.1};
     AdamWOptions options = truth;
     options.beta2 = mistake.beta2;
-    auto const reference = [&](double p, double g, double (&state)[2], int t) {
+    auto const reference = [&](double p, double g, double(&state)[2], int t) {
         state[0] = truth.beta1 * state[0] + (1.0 - truth.beta1) * g;
         state[1] = truth.beta2 * state[1] + (1.0 - truth.beta2) * g * g;
         double const mean = state[0] / (1.0 - std::pow(truth.beta1, t));
@@ -98,7 +99,7 @@ inline Error adamw_error(double learning_rate, Mistake const& mistake = {}) {
 inline Error sgd_error(double learning_rate, bool nesterov, Mistake const& mistake = {}) {
     static Recorded const data;
     SgdOptions const options{.momentum = 0.9, .weight_decay = 0.1, .nesterov = nesterov};
-    auto const reference = [&](double p, double g, double (&state)[2], int t) {
+    auto const reference = [&](double p, double g, double(&state)[2], int t) {
         double const d = g + options.weight_decay * p;
         state[0] = t == 1 ? d : options.momentum * state[0] + d;
         return p - learning_rate * (nesterov ? d + options.momentum * state[0] : state[0]);

@@ -12,7 +12,9 @@ using zero::test::sgd_error;
 constexpr double learning_rate = 0.3;
 constexpr double promise = 4.0;
 
-TEST_CASE("AdamW follows double precision for 20 steps", "[ops][parity]") { CHECK(adamw_error(learning_rate).relative <= promise); }
+TEST_CASE("AdamW follows double precision for 20 steps", "[ops][parity]") {
+    CHECK(adamw_error(learning_rate).relative <= promise);
+}
 
 TEST_CASE("AdamW with a small learning rate adds little to the rounding of the parameter itself", "[ops][parity]") {
     for (double const small : {1e-4, 1e-3, 1e-2}) {

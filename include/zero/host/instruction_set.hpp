@@ -2,7 +2,9 @@
 
 #include <atomic>
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+// nvcc refuses vector types in what it may have to compile for the device, as the functors are: there the loops are baseline, and slow. Instantiate
+// host engines in units of the host compiler.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
 #define ZERO_HOST_HAS_AVX2 1
 #include <cpuid.h>
 #else
@@ -17,7 +19,9 @@ enum class InstructionSet {
     avx2      ///< AVX2 with FMA and F16C (x86-64, from 2013 on)
 };
 
-constexpr char const* name_of(InstructionSet set) noexcept { return set == InstructionSet::avx2 ? "avx2" : "baseline"; }
+constexpr char const* name_of(InstructionSet set) noexcept {
+    return set == InstructionSet::avx2 ? "avx2" : "baseline";
+}
 
 /// @brief Whether this machine (and this build) can run loops for `set`.
 inline bool is_supported(InstructionSet set) noexcept {
@@ -47,7 +51,9 @@ inline std::atomic<InstructionSet>& chosen_instruction_set() noexcept {
 } // namespace detail
 
 /// @brief The set that loops run with: the best one that the machine has, found out once per process.
-inline InstructionSet instruction_set() noexcept { return detail::chosen_instruction_set().load(std::memory_order_relaxed); }
+inline InstructionSet instruction_set() noexcept {
+    return detail::chosen_instruction_set().load(std::memory_order_relaxed);
+}
 
 /// @brief Chooses another set for all threads, for tests and measurements. @return whether the machine has it; if not, nothing changes.
 inline bool use_instruction_set(InstructionSet set) noexcept {

@@ -41,8 +41,8 @@ struct AdamW {
     using policy_category = OptimizerCategory;
     using Options = AdamWOptions;
 
-    static constexpr std::size_t states = 2;      ///< first moment, second moment; both start at zero
-    static constexpr bool whole_tensor = false;   ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 2;    ///< first moment, second moment; both start at zero
+    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
         float rate1;
@@ -62,7 +62,8 @@ struct AdamW {
         auto const rate2 = static_cast<float>(ops::sub(1.0, options.beta2));
         double const decay2 = static_cast<double>(beta2);
         double const correction1 = ops::sub(1.0, ops::integer_power(ops::sub(1.0, static_cast<double>(rate1)), step));
-        double const correction2 = ops::mul(static_cast<double>(rate2), ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
+        double const correction2 =
+            ops::mul(static_cast<double>(rate2), ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
         return {.rate1 = rate1,
                 .negative_rate1 = -rate1,
                 .beta2 = beta2,
@@ -77,7 +78,8 @@ struct AdamW {
     static void validate(Options const& options) {
         detail::check_option(detail::is_rate(options.beta1), "AdamW", "beta1", options.beta1, "at least 0 and less than 1");
         detail::check_option(detail::is_rate(options.beta2), "AdamW", "beta2", options.beta2, "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.epsilon), "AdamW", "epsilon", options.epsilon, "a finite float of at least 0");
+        detail::check_option(detail::is_non_negative_float(options.epsilon), "AdamW", "epsilon", options.epsilon,
+                             "a finite float of at least 0");
         detail::check_option(detail::is_non_negative_float(options.weight_decay), "AdamW", "weight_decay", options.weight_decay,
                              "a finite float of at least 0");
     }

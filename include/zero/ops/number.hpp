@@ -9,7 +9,8 @@
 
 // The library promises equal bits between stages, compilers, instruction sets and devices. Flags that let a compiler change the value
 // of an expression break that promise without any message, so they are refused where they can be seen.
-#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)                                                \
+    || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
 #error "zero: -ffast-math and its parts change results and hide infinities; compile without them."
 #endif
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
@@ -92,12 +93,12 @@ constexpr float fma_by_rounding_to_odd(float a, float b, float c) noexcept {
 
 /// @brief Operands of one operation: floats, or packs of one type, or a mixture of the two.
 template <class... Operands>
-concept Operable = (Number<Operands> && ...) && ((std::same_as<Operands, float> || std::same_as<Operands, detail::CommonNumber<Operands...>>) && ...);
+concept Operable = (Number<Operands> && ...)
+                   && ((std::same_as<Operands, float> || std::same_as<Operands, detail::CommonNumber<Operands...>>)&&...);
 
 /// @brief a * b + c, rounded once.
 template <class A, class B, class C>
-    requires Operable<A, B, C>
-ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b, C const& c) noexcept {
+requires Operable<A, B, C> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b, C const& c) noexcept {
     using F = detail::CommonNumber<A, B, C>;
     if constexpr (!std::same_as<F, float>) {
         return F::fma(a, b, c);
@@ -114,8 +115,7 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b
 
 /// @brief a * b.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::mul(a, b);
@@ -130,8 +130,7 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) n
 
 /// @brief a + b.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::add(a, b);
@@ -146,8 +145,7 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) n
 
 /// @brief a - b.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::sub(a, b);
@@ -162,8 +160,7 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) n
 
 /// @brief a / b.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::div(a, b);
@@ -192,8 +189,7 @@ ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
 
 /// @brief a < b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::less(a, b);
@@ -204,8 +200,7 @@ ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
 
 /// @brief a <= b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
 template <class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::less_equal(a, b);
@@ -216,8 +211,7 @@ ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
 
 /// @brief The first value where the condition holds, the second elsewhere. Both are evaluated; no lane is computed with.
 template <class Condition, class A, class B>
-    requires Operable<A, B>
-ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true, B const& when_false) noexcept {
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true, B const& when_false) noexcept {
     if constexpr (std::same_as<Condition, bool>) {
         using F = detail::CommonNumber<A, B>;
         return condition ? F(when_true) : F(when_false);

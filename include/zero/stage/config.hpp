@@ -8,11 +8,28 @@
 
 namespace zero::detail {
 
+/// @brief What the code of an engine depends on: types and functors. Who cuts the layout is no part of it, so that stages which differ
+/// in partitioner or bucketer share one engine.
+template <int N, class P, class G, class C, class A, class MasterType, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class BucketerOptionsType>
+struct EngineConfig {
+    static constexpr int stage = N;
+
+    using Parameter = P;
+    using Gradient = G;
+    using Communication = C;
+    using Accumulation = A;
+    static constexpr bool has_master = !std::is_void_v<MasterType>;
+    using Master = std::conditional_t<has_master, MasterType, Parameter>;
+    using Communicator = CommunicatorPolicy;
+    using Backend = typename Communicator::Backend;
+    using LossScaler = LossScalerPolicy;
+    using Optimizer = OptimizerPolicy;
+    using BucketerOptions = BucketerOptionsType;
+};
+
 /// @brief The policies of a stage, each missing one replaced by its default.
 template <int N, class... Policies>
 struct StageConfig {
-    static constexpr int stage = N;
-
     using Parameter = typename select_t<ParametersCategory, Parameters<float>, Policies...>::Type;
     using Partitioner = select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
     using Bucketer = select_t<BucketerCategory, std::conditional_t<N == 3, UnitBucketer, SizeCappedBucketer>, Policies...>;
@@ -22,12 +39,9 @@ struct StageConfig {
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, std::conditional_t<std::is_same_v<Parameter, float>, NoMasterWeights, MasterWeights<float>>, Policies...>;
 
-    using Backend = typename Communicator::Backend;
-    using Gradient = typename Reduction::template GradientType<Parameter>;
-    using Communication = typename Reduction::template CommunicationType<Parameter>;
-    using Accumulation = typename Reduction::template AccumulationType<Parameter>;
-    static constexpr bool has_master = !std::is_void_v<typename MasterPolicy::Type>;
-    using Master = std::conditional_t<has_master, typename MasterPolicy::Type, Parameter>;
+    using Engine = EngineConfig<N, Parameter, typename Reduction::template GradientType<Parameter>, typename Reduction::template CommunicationType<Parameter>,
+                                typename Reduction::template AccumulationType<Parameter>, typename MasterPolicy::Type, Communicator, LossScaler, Optimizer,
+                                typename Bucketer::Options>;
 };
 
 } // namespace zero::detail

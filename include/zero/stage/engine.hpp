@@ -1,8 +1,7 @@
 #pragma once
 
 #include "../core/error.hpp"
-#include "../layout/adopted_layout.hpp"
-#include "../layout/make_layout.hpp"
+#include "../layout/flat_layout.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
@@ -11,7 +10,7 @@
 #include "optimizer_shard.hpp"
 #include "options.hpp"
 #include "parameter_store.hpp"
-#include "step_state.hpp"
+#include "step_decision.hpp"
 
 #include <array>
 #include <cmath>
@@ -59,19 +58,18 @@ public:
     using EngineType = Engine; ///< what handles refer to
     static constexpr int stage = Config::stage;
 
-    /// @brief Builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits for its end.
-    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
-    Engine(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
-        : _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(checked(options, parameters)),
-          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(make(parameters, options, communicator)),
+    /// @brief Allocates everything and takes over the values of rank 0. Collective; waits for its end.
+    /// @throws LayoutMismatch, CommunicatorError
+    Engine(Communicator& communicator, std::span<Registration const> parameters, Options const& options, FlatLayout layout)
+        : _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
+          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
           _row(stage_row(stage, schedule_of(options))), _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)), _compute(options.compute_queue),
-          _group_count(count_groups(parameters, options)), _state(*_memory, 1, BufferKind::control), _groups(*_memory, _group_count, BufferKind::control),
+          _decision(_layout, _rank, _queue, parameters, _options, *_memory),
           _store(_layout, communicator, _queue, parameters, options, _totals, *_memory),
           _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(options), options, _totals, *_memory),
           _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
-        set_initial_state();
         guarded([&] {
             require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
@@ -79,9 +77,6 @@ public:
             Backend::synchronize(Backend::record(_queue));
         });
     }
-
-    Engine(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
-        : Engine(communicator, std::span<Registration const>(parameters), options) {}
 
     Engine(Engine const&) = delete;
     Engine& operator=(Engine const&) = delete;
@@ -100,12 +95,7 @@ public:
     /// @brief Starts a step: the loss scale that its gradients are unscaled with is the one of now.
     void begin_step() {
         require(_phase == Phase::idle, "begin_step() inside a step; call step() or cancel_step() first");
-        guarded([&] {
-            Backend::wait(_queue, Backend::record(_compute), Fence::loss_scale_read);
-            Backend::run(_queue, [state = _state.data()] { state->captured_scale = state->scaler.scale; });
-            _captured = Backend::record(_queue);
-            Backend::wait(_compute, _captured, Fence::loss_scale_captured);
-        });
+        guarded([&] { _decision.capture(_compute); });
         _reducer.begin_step();
         _micro_steps = 0;
         _is_announced = false;
@@ -213,9 +203,9 @@ public:
             _reducer.finish_step();
             _store.wait_for_readers();
             _store.drop_prefetched();
-            decide(learning_rate);
+            _decision.decide(_shard, *_communicator, learning_rate, _micro_steps, _reducer.predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
-                _shard.update(bucket, _groups.data(), &_state.data()->decision);
+                _shard.update(bucket, _decision.groups(), _decision.decision());
                 if constexpr (stage == 0) {
                     _store.set_published(bucket);
                 } else if constexpr (stage != 3) {
@@ -224,9 +214,9 @@ public:
             }
         });
         _phase = Phase::idle;
-        StepTicket<Engine> ticket(*this, _step_serial, Backend::record(_queue));
-        answer_overflow(ticket);
-        return ticket;
+        Event const done = Backend::record(_queue);
+        _decision.answer_overflow(done);
+        return {*this, _decision.serial(), done};
     }
 
     /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank.
@@ -240,7 +230,7 @@ public:
     }
 
     /// @brief The scale of this step, to be multiplied into the loss.
-    [[nodiscard]] LossScale<Backend> loss_scale() const { return {&_state.data()->captured_scale, _captured}; }
+    [[nodiscard]] LossScale<Backend> loss_scale() const { return _decision.loss_scale(); }
 
     /// @}
     /// @name Parameters and states
@@ -304,7 +294,7 @@ public:
         if (!(factor >= 0.0) || !std::isfinite(factor)) {
             throw InvalidArgument("zero: the learning rate factor of group " + std::to_string(group) + " is " + std::to_string(factor) + "; it has to be finite and not negative.");
         }
-        guarded([&] { Backend::run(_queue, [state = _groups.data() + group, factor] { state->learning_rate_factor = factor; }); });
+        guarded([&] { _decision.set_learning_rate(group, factor); });
     }
 
     /// @brief Hyper-parameters of a group, from the next step on.
@@ -312,14 +302,14 @@ public:
         require_alive();
         require_group(group);
         Config::Optimizer::validate(hyper);
-        guarded([&] { Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; }); });
+        guarded([&] { _decision.set_hyper_parameters(group, hyper); });
     }
 
     /// @brief Steps that were not skipped. Waits.
-    [[nodiscard]] std::uint64_t step_count() const { return settled_state().step_count; }
+    [[nodiscard]] std::uint64_t step_count() const { return _decision.settled().step_count; }
 
     /// @brief The loss scaler's trackers. Waits.
-    [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return settled_state().scaler; }
+    [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return _decision.settled().scaler; }
 
     /// @}
     /// @name What it is made of
@@ -330,7 +320,7 @@ public:
 
     /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
     [[nodiscard]] MemoryPlan memory_plan() const noexcept {
-        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()), _state.size_bytes() + _groups.size_bytes());
+        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()), _decision.size_bytes());
     }
 
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
@@ -351,63 +341,8 @@ private:
 
     enum class Phase { idle, in_step, in_micro_step, broken };
 
-    static Options checked(Options const& options, std::span<Registration const> parameters) {
-        validate_options<Config>(options);
-        validate_memory(parameters, options.storage);
-        if (!options.groups.empty()) {
-            for (auto const& parameter : parameters) {
-                if (parameter.group >= options.groups.size()) {
-                    throw InvalidArgument("zero: parameter '" + parameter.name + "' is in group " + std::to_string(parameter.group) + ", but options.groups has "
-                                          + std::to_string(options.groups.size()) + " entries; list every group, or none.");
-                }
-            }
-        }
-        return options;
-    }
-
     static ReductionSchedule schedule_of(Options const& options) {
         return options.reduction.schedule.value_or(stage < 2 ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step);
-    }
-
-    static FlatLayout make(std::span<Registration const> parameters, Options const& options, Communicator& communicator) {
-        LayoutOptions const geometry{static_cast<std::size_t>(communicator.size()), sizeof(ParameterType), stage == 3};
-        if (options.storage != Storage::adopted) {
-            return make_layout<typename Config::Partitioner, typename Config::Bucketer>(specs_of(parameters), geometry, options.bucketer);
-        }
-        std::vector<std::size_t> offsets;
-        auto const block = options.adopted_block;
-        for (auto const& parameter : parameters) {
-            auto const offset = parameter.data - block.data();
-            if (parameter.elements != 0 && (parameter.data < block.data() || static_cast<std::size_t>(offset) + parameter.elements > block.size())) {
-                throw InvalidArgument("zero: parameter '" + parameter.name + "' does not lie inside adopted_block; give the block that holds all parameters.");
-            }
-            offsets.push_back(parameter.elements == 0 ? 0 : static_cast<std::size_t>(offset));
-        }
-        return make_adopted_layout<typename Config::Bucketer>(specs_of(parameters), offsets, geometry, options.bucketer);
-    }
-
-    static std::size_t count_groups(std::span<Registration const> parameters, Options const& options) {
-        std::size_t count = options.groups.size();
-        for (auto const& parameter : parameters) {
-            count = parameter.group >= count ? parameter.group + 1 : count;
-        }
-        return count == 0 ? 1 : count;
-    }
-
-    void set_initial_state() {
-        StepState<Config> state;
-        state.scaler_options = _options.loss_scaler;
-        state.scaler = Config::LossScaler::initial(_options.loss_scaler);
-        state.captured_scale = state.scaler.scale;
-        Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
-        std::vector<GroupState<typename Config::Optimizer>> groups(_group_count);
-        for (std::size_t group = 0; group < _group_count; ++group) {
-            bool const is_listed = group < _options.groups.size();
-            groups[group].options = is_listed ? _options.groups[group].optimizer : _options.optimizer;
-            groups[group].learning_rate_factor = is_listed ? _options.groups[group].learning_rate_factor : 1.0;
-        }
-        Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
-        Backend::synchronize(Backend::record(_queue));
     }
 
     /// What must agree besides the geometry.
@@ -421,75 +356,10 @@ private:
         return hash;
     }
 
-    void decide(double learning_rate) {
-        bool const skips = Config::LossScaler::skips_overflow || _options.non_finite != NonFinite::step;
-        bool const is_inspected = skips || _options.gradient_clipping.has_value();
-        StepState<Config>* const state = _state.data();
-        if (is_inspected) {
-            Backend::run(_queue, [state] { state->inspection.clear(); });
-            for (std::size_t bucket = 0; bucket < _layout.trainable_buckets(); ++bucket) {
-                _shard.inspect(bucket, &state->inspection);
-            }
-            _communicator->all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue, CollectiveTag{"gradient norm", 0});
-            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue, CollectiveTag{"first non-finite gradient", 0});
-        }
-        double const divisor = _options.reduction.kind == ReductionKind::mean ? static_cast<double>(_layout.world()) * static_cast<double>(_micro_steps) : 1.0;
-        Backend::run(_queue, Decide<Config>{state, _groups.data(), _group_count, ++_step_serial, learning_rate, divisor, _reducer.predivide(),
-                                            _options.gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
-    }
-
-    /// The options under which the host has to know how the step was decided.
-    void answer_overflow(StepTicket<Engine> const& ticket) {
-        bool const throws = !Config::LossScaler::skips_overflow && _options.non_finite == NonFinite::throw_error;
-        bool answers_minimum = false;
-        if constexpr (requires { _options.loss_scaler.at_minimum; }) {
-            answers_minimum = _options.loss_scaler.at_minimum != AtMinimumScale::hold;
-        }
-        if (!throws && !answers_minimum) {
-            return;
-        }
-        StepReport const report = ticket.report();
-        if (throws && report.is_skipped) {
-            throw NonFiniteGradients("zero: " + std::to_string(report.non_finite_count) + " gradients are infinite or NaN, the first is " + locate(report.first_non_finite)
-                                     + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
-        }
-        if constexpr (requires { _options.loss_scaler.at_minimum; }) {
-            if (answers_minimum && settled_state().is_exhausted) {
-                if (_options.loss_scaler.at_minimum == AtMinimumScale::call_back) {
-                    _options.loss_scaler.on_minimum(_options.loss_scaler.context);
-                } else {
-                    throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(report.loss_scale) + ", first in "
-                                             + locate(report.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
-                }
-            }
-        }
-    }
-
-    [[nodiscard]] std::string locate(std::int64_t element) const {
-        auto const index = static_cast<std::size_t>(element);
-        for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
-            auto const& spec = _layout.parameter(parameter);
-            if (index >= _layout.first_element(parameter) && index - _layout.first_element(parameter) < spec.elements) {
-                return "element " + std::to_string(index - _layout.first_element(parameter)) + " of parameter '" + spec.name + "'";
-            }
-        }
-        return "element " + std::to_string(element);
-    }
-
-    [[nodiscard]] StepState<Config> settled_state() const {
-        Backend::synchronize(Backend::record(_queue));
-        return Backend::load(_state.data()); // not by a command: after a failure the queue runs none
-    }
-
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {
         Backend::synchronize(done);
         guarded([] {}); // a command that failed says so here
-        StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
-        if (found.serial != serial) {
-            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before " + std::to_string(StepState<Config>::reports_kept)
-                             + " further steps are enqueued.");
-        }
-        return found;
+        return _decision.report(serial, done);
     }
 
     [[nodiscard]] std::span<ParameterType const> weights_of(std::size_t unit, std::size_t parameter) const {
@@ -555,8 +425,8 @@ private:
     }
 
     void require_group(std::size_t group) const {
-        if (group >= _group_count) {
-            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(_group_count) + '.');
+        if (group >= _decision.group_count()) {
+            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(_decision.group_count()) + '.');
         }
     }
 
@@ -638,19 +508,15 @@ private:
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;
-    std::size_t _group_count;
-    Buffer<StepState<Config>> _state;
-    Buffer<GroupState<typename Config::Optimizer>> _groups;
+    StepDecision<Config> _decision;
     ParameterStore<Config> _store;
     GradientReducer<Config> _reducer;
     OptimizerShard<Config> _shard;
     Phase _phase = Phase::idle;
     std::string _failure;
-    Event _captured{};
     std::size_t _micro_steps = 0;
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
-    std::uint64_t _step_serial = 0;
     Drain<Backend> _drain;
 };
 

@@ -47,7 +47,7 @@ struct StageOptions {
     bool prefetch = true;                      ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                       ///< fill padding, reused and released memory with NaN (for tests)
 
-    typename Config::Bucketer::Options bucketer{};
+    typename Config::BucketerOptions bucketer{};
     typename Config::LossScaler::Options loss_scaler{};
     typename Config::Optimizer::Options optimizer{};                 ///< of every group that is not listed in `groups`
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
@@ -79,10 +79,6 @@ void validate_options(StageOptions<Config> const& options) {
     if (options.storage != Storage::owned && Config::stage == 3) {
         throw InvalidArgument("zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; "
                               "use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3.");
-    }
-    if (options.storage == Storage::adopted && !(Config::Partitioner::is_even && Config::Partitioner::cuts_parameters)) {
-        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; "
-                              "use ContiguousPartitioner or Storage::scattered.");
     }
     if ((options.storage == Storage::adopted) != !options.adopted_block.empty()) {
         throw InvalidArgument("zero: Storage::adopted and adopted_block go together; give both or neither.");

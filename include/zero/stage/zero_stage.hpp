@@ -2,8 +2,12 @@
 
 #include "compatibility.hpp"
 #include "engine.hpp"
+#include "stage_layout.hpp"
 
 #include <cstddef>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 namespace zero {
 
@@ -12,7 +16,7 @@ namespace detail {
 /// @brief Takes the place of the engine in a rejected stage, so that its uses add no errors to the one that says why.
 template <int N>
 struct RejectedStage {
-    using Usable = Engine<StageConfig<N >= 0 && N <= 3 ? N : 2>>;
+    using Usable = Engine<typename StageConfig<N >= 0 && N <= 3 ? N : 2>::Engine>;
     using Options = typename Usable::Options;
     using Registration = typename Usable::Registration;
     static constexpr int stage = N;
@@ -50,7 +54,7 @@ template <int N, class... Policies>
 consteval Conflict conflict_in() {
     using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
     return conflict_of(N, Config::Partitioner::cuts_parameters, Config::Bucketer::may_span_units, Config::Optimizer::whole_tensor,
-                       std::is_same_v<typename Config::Parameter, float> && Config::has_master);
+                       std::is_same_v<typename Config::Parameter, float> && Config::Engine::has_master);
 }
 
 template <int N, class... Policies>
@@ -83,6 +87,25 @@ consteval bool diagnose_stage() {
     }
 }
 
+/// @brief The engine of a stage whose policies fit together, with the geometry that its partitioner and bucketer make.
+template <class Stage>
+class AcceptedStage : public Engine<typename Stage::Engine> {
+    using Base = Engine<typename Stage::Engine>;
+
+public:
+    using typename Base::Communicator;
+    using typename Base::Options;
+    using typename Base::Registration;
+
+    /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
+    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
+    AcceptedStage(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
+        : Base(communicator, parameters, options, make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
+
+    AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
+        : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+};
+
 template <bool IsAccepted, int N, class... Policies>
 struct StageBase {
     using type = RejectedStage<N>;
@@ -90,7 +113,7 @@ struct StageBase {
 
 template <int N, class... Policies>
 struct StageBase<true, N, Policies...> {
-    using type = Engine<StageConfig<N, Policies...>>;
+    using type = AcceptedStage<StageConfig<N, Policies...>>;
 };
 
 template <int N, class... Policies>

@@ -17,9 +17,9 @@ bool is_finite(T value) noexcept {
 
 template <StorageType T>
 struct InspectLoop {
-    static constexpr std::size_t group = 4 * ops::leaf_elements;               ///< elements that are summed at a time
-    static constexpr std::size_t chunk = LeafBins::capacity / 4 * group;       ///< elements between two flushes of the bins
-    static constexpr std::size_t few = 64 * group;                             ///< below this the bins cost more than they save
+    static constexpr std::size_t group = 4 * ops::leaf_elements;         ///< elements that are summed at a time
+    static constexpr std::size_t chunk = LeafBins::capacity / 4 * group; ///< elements between two flushes of the bins
+    static constexpr std::size_t few = 64 * group;                       ///< below this the bins cost more than they save
 
     T const* values;
     std::size_t n;

@@ -49,6 +49,14 @@ struct Lanes {
         store(to);
     }
 
+    /// `store_number`, where another pack might write past the caches.
+    template <StorageType T>
+    void stream_number(T* to) const noexcept {
+        store(to);
+    }
+
+    static void finish_streams() noexcept {}
+
     Lanes with_canonical_nan() const noexcept {
         return each([&](std::size_t i) { return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i]; });
     }

@@ -24,6 +24,7 @@ using Half8 = std::uint16_t __attribute__((vector_size(16)));
 using Short8 = std::int16_t __attribute__((vector_size(16)));
 using Bits4 = std::uint32_t __attribute__((vector_size(16)));
 using Long2 = std::uint64_t __attribute__((vector_size(16)));
+using LongLong2 = long long __attribute__((vector_size(16)));
 using Float4 = float __attribute__((vector_size(16)));
 using Double4 = double __attribute__((vector_size(32)));
 
@@ -74,7 +75,9 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    ZERO_HOST_AVX2 void store(float* to) const noexcept { __builtin_memcpy(to, &_value, sizeof _value); }
+    ZERO_HOST_AVX2 void store(float* to) const noexcept {
+        __builtin_memcpy(to, &_value, sizeof _value);
+    }
     ZERO_HOST_AVX2 void store(bfloat16* to) const noexcept {
         Bits8 const bits = (Bits8)_value;
         Lanes quiet; // a NaN: its top half, made quiet; the rounding below could carry it into infinity or -0
@@ -97,6 +100,29 @@ struct Lanes<InstructionSet::avx2> {
             store(to);
         }
     }
+
+    /// `store_number` past the caches, to an address that is a multiple of the pack's bytes.
+    template <StorageType T>
+    ZERO_HOST_AVX2 void stream_number(T* to) const noexcept {
+        if constexpr (std::is_same_v<T, float>) {
+#if defined(__clang__)
+            __builtin_nontemporal_store(_value, reinterpret_cast<Float8*>(to));
+#else
+            __builtin_ia32_movntps256(to, _value);
+#endif
+        } else {
+            LongLong2 half;
+            store_number(reinterpret_cast<T*>(&half));
+#if defined(__clang__)
+            __builtin_nontemporal_store(half, reinterpret_cast<LongLong2*>(to));
+#else
+            __builtin_ia32_movntdq(reinterpret_cast<LongLong2*>(to), half);
+#endif
+        }
+    }
+
+    /// Orders streamed stores before all later stores, as another thread that waits for this one expects.
+    static void finish_streams() noexcept { __builtin_ia32_sfence(); }
 
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
@@ -160,8 +186,10 @@ struct Lanes<InstructionSet::avx2> {
         Squares const leaf1(values + ops::leaf_elements);
         Squares const leaf2(values + 2 * ops::leaf_elements);
         Squares const leaf3(values + 3 * ops::leaf_elements);
-        Double4 const first = __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
-        Double4 const second = __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
+        Double4 const first =
+            __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
+        Double4 const second =
+            __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
         Double4 const all = __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
         __builtin_memcpy(sums, &all, sizeof all);
     }
@@ -207,7 +235,9 @@ private:
             high += wide_high * wide_high;
         }
 
-        ZERO_HOST_AVX2 static void load(float const* from, Float4& to) noexcept { __builtin_memcpy(&to, from, sizeof to); }
+        ZERO_HOST_AVX2 static void load(float const* from, Float4& to) noexcept {
+            __builtin_memcpy(&to, from, sizeof to);
+        }
         ZERO_HOST_AVX2 static void load(bfloat16 const* from, Float4& to) noexcept {
             Short8 half;
             load_four(from, half);

@@ -62,8 +62,9 @@ struct UpdateLoop {
 
 private:
     template <class F>
-    [[gnu::always_inline]] static void one(A const* gradient, M* master, [[maybe_unused]] P* parameter, std::array<float*, states> const& state, F const& scale,
-                    typename Optimizer::Hyper const& hyper) noexcept {
+    [[gnu::always_inline]] static void one(A const* gradient, M* master, [[maybe_unused]] P* parameter,
+                                           std::array<float*, states> const& state, F const& scale,
+                                           typename Optimizer::Hyper const& hyper) noexcept {
         F value = F::load(master);
         F values[states == 0 ? 1 : states];
         for (std::size_t s = 0; s < states; ++s) {

@@ -1,0 +1,180 @@
+#pragma once
+
+#include "../comm/communicator.hpp"
+#include "../layout/flat_layout.hpp"
+#include "drain.hpp"
+#include "handles.hpp"
+#include "optimizer_shard.hpp"
+#include "registration.hpp"
+#include "step_state.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief How a step is decided, and what it leaves: the scalars of a step in the backend's memory, and every command that writes them.
+template <class Config>
+class StepDecision {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+    using Optimizer = typename Config::Optimizer;
+    using Group = GroupState<Optimizer>;
+
+    template <class T, class G>
+    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, std::span<Parameter<T, G> const> parameters, StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(parameters, options)), _state(memory, 1, BufferKind::control),
+          _groups(memory, _group_count, BufferKind::control), _drain(queue) {
+        set_initial_state();
+    }
+
+    /// @brief The scale of the step that begins; the commands on `reader` so far read the previous one, those to come read this one.
+    void capture(Queue reader) {
+        Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
+        Backend::run(_queue, [state = _state.data()] { state->captured_scale = state->scaler.scale; });
+        _captured = Backend::record(_queue);
+        Backend::wait(reader, _captured, Fence::loss_scale_captured);
+    }
+
+    [[nodiscard]] LossScale<Backend> loss_scale() const { return {&_state.data()->captured_scale, _captured}; }
+
+    /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
+    template <class Communicator>
+    void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps, float predivide) {
+        bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
+        bool const is_inspected = skips || _options->gradient_clipping.has_value();
+        StepState<Config>* const state = _state.data();
+        if (is_inspected) {
+            Backend::run(_queue, [state] { state->inspection.clear(); });
+            for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
+                shard.inspect(bucket, &state->inspection);
+            }
+            communicator.all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue, CollectiveTag{"gradient norm", 0});
+            communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue, CollectiveTag{"first non-finite gradient", 0});
+        }
+        double const divisor = _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
+        Backend::run(_queue, Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
+                                            _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+    }
+
+    [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
+    [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
+    [[nodiscard]] UpdateDecision const* decision() const noexcept { return &_state.data()->decision; }
+    [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
+    [[nodiscard]] std::size_t size_bytes() const noexcept { return _state.size_bytes() + _groups.size_bytes(); }
+
+    void set_learning_rate(std::size_t group, double factor) {
+        Backend::run(_queue, [state = _groups.data() + group, factor] { state->learning_rate_factor = factor; });
+    }
+
+    void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
+        Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; });
+    }
+
+    /// @brief The state after everything that was enqueued. Waits.
+    [[nodiscard]] StepState<Config> settled() const {
+        StepState<Config> state;
+        Backend::copy_bytes(_queue, &state, _state.data(), sizeof(state));
+        Backend::synchronize(Backend::record(_queue));
+        return state;
+    }
+
+    /// @brief What the step with this serial did. Waits for `done`. @throws OutOfOrder when it was overwritten
+    [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
+        Backend::synchronize(done);
+        Backend::rethrow_failure(_queue);
+        StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
+        if (found.serial != serial) {
+            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before " + std::to_string(StepState<Config>::reports_kept)
+                             + " further steps are enqueued.");
+        }
+        return found;
+    }
+
+    /// @brief The options under which the host has to know how the step was decided: waits and throws, or calls back.
+    void answer_overflow(Event const& done) const {
+        bool const throws = !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
+        bool answers_minimum = false;
+        if constexpr (has_minimum) {
+            answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
+        }
+        if (!throws && !answers_minimum) {
+            return;
+        }
+        StepReport const last = report(_serial, done);
+        if (throws && last.is_skipped) {
+            throw NonFiniteGradients("zero: " + std::to_string(last.non_finite_count) + " gradients are infinite or NaN, the first is " + locate(last.first_non_finite)
+                                     + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+        }
+        if constexpr (has_minimum) {
+            if (!answers_minimum || !settled().is_exhausted) {
+                return;
+            }
+            if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
+                _options->loss_scaler.on_minimum(_options->loss_scaler.context);
+            } else {
+                throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(last.loss_scale) + ", first in "
+                                         + locate(last.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+            }
+        }
+    }
+
+private:
+    static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
+
+    template <class T, class G>
+    static std::size_t count_groups(std::span<Parameter<T, G> const> parameters, StageOptions<Config> const& options) {
+        std::size_t count = options.groups.size();
+        for (auto const& parameter : parameters) {
+            count = parameter.group >= count ? parameter.group + 1 : count;
+        }
+        return count == 0 ? 1 : count;
+    }
+
+    void set_initial_state() {
+        StepState<Config> state;
+        state.scaler_options = _options->loss_scaler;
+        state.scaler = Config::LossScaler::initial(_options->loss_scaler);
+        state.captured_scale = state.scaler.scale;
+        Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
+        std::vector<GroupState<Optimizer>> groups(_group_count);
+        for (std::size_t group = 0; group < _group_count; ++group) {
+            bool const is_listed = group < _options->groups.size();
+            groups[group].options = is_listed ? _options->groups[group].optimizer : _options->optimizer;
+            groups[group].learning_rate_factor = is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+        }
+        Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
+        Backend::synchronize(Backend::record(_queue));
+    }
+
+    [[nodiscard]] std::string locate(std::int64_t element) const {
+        auto const index = static_cast<std::size_t>(element);
+        for (std::size_t parameter = 0; parameter < _layout->parameters().size(); ++parameter) {
+            auto const& spec = _layout->parameter(parameter);
+            if (index >= _layout->first_element(parameter) && index - _layout->first_element(parameter) < spec.elements) {
+                return "element " + std::to_string(index - _layout->first_element(parameter)) + " of parameter '" + spec.name + "'";
+            }
+        }
+        return "element " + std::to_string(element);
+    }
+
+    FlatLayout const* _layout;
+    StageOptions<Config> const* _options;
+    std::size_t _rank;
+    Queue _queue;
+    std::size_t _group_count;
+    Buffer<StepState<Config>> _state;
+    Buffer<Group> _groups;
+    Event _captured{};
+    std::uint64_t _serial = 0;
+    Drain<Backend> _drain;
+};
+
+} // namespace zero::detail
