@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -155,7 +156,7 @@ private:
 };
 
 template <class T>
-std::uint64_t hash_bits(std::uint64_t hash, std::span<T const> values) {
+std::uint64_t hash_bits(std::uint64_t hash, std::span<T const> values) noexcept {
     for (T const value : values) {
         std::uint64_t bits = 0;
         std::memcpy(&bits, &value, sizeof(value));
@@ -179,60 +180,75 @@ inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t
     return units;
 }
 
+/// @brief The parameters as an engine wants them: in order of use, with initial values computed where they are needed.
+template <class P>
+std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model, std::uint64_t seed) {
+    std::vector<zero::Parameter<P>> parameters;
+    for (std::size_t index = 0; index < model.size(); ++index) {
+        parameters.push_back({.name = model[index].name, .elements = model[index].elements, .units = model[index].units,
+                              .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
+                              .initialize = [&model, seed, index](std::size_t, std::span<P> values) { initialise(model[index], index, seed, values); }});
+    }
+    return parameters;
+}
+
+/// @brief The steps of one rank, and what it can tell afterwards.
+template <class Engine>
+void train_rank(Engine& engine, zero::LoopbackCommunicator& communicator, Config const& config, Settings const& settings, Text const& text,
+                zero::HostMemoryResource const& memory, Summary& summary) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    communicator.reset_traffic();
+    Trainer<Engine> trainer(engine, communicator, config, settings, text);
+    Progress const progress(settings);
+    std::size_t const tokens = static_cast<std::size_t>(settings.world) * settings.batch * settings.accumulate * settings.context;
+    for (std::size_t step = 0; step < settings.steps; ++step) {
+        double const loss = trainer.step(step, learning_rate_at(step, settings));
+        if (rank == 0) {
+            progress.show(step, loss, tokens);
+        }
+    }
+    RankSummary& own = summary.ranks[rank];
+    own.traffic = communicator.traffic();
+    own.plan = engine.memory_plan();
+    for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
+        own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
+    }
+    trainer.validate(own, settings.verify == 0 ? 16 : 1);
+    std::uint64_t hash = 0xcbf29ce484222325U;
+    engine.for_each_full_parameter([&](std::size_t, auto values) { hash = hash_bits(hash, values); });
+    if (rank == 0) {
+        summary.hash = hash;
+        auto const formula = zero::step_traffic(engine.layout(), Engine::stage, engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
+        summary.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
+    }
+}
+
 /// @brief Trains on `settings.world` ranks of this process.
 template <class Stage>
 Summary train(Settings const& settings, Text const& text) {
-    using P = typename Stage::ParameterType;
     Config const config = make_config(settings.layers, settings.width, settings.context);
     auto const model = parameters_of(config);
     Summary summary;
     summary.ranks.resize(static_cast<std::size_t>(settings.world));
-    zero::run_ranks(settings.world, [&](zero::LoopbackCommunicator& communicator) {
-        auto const rank = static_cast<std::size_t>(communicator.rank());
+    std::function<void(zero::LoopbackCommunicator&)> const rank = [&](zero::LoopbackCommunicator& communicator) {
         zero::HostMemoryResource memory;
-        std::vector<typename Stage::Registration> parameters;
-        for (std::size_t index = 0; index < model.size(); ++index) {
-            parameters.push_back({.name = model[index].name, .elements = model[index].elements, .units = model[index].units,
-                                  .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
-                                  .initialize = [&, index](std::size_t, std::span<P> values) { initialise(model[index], index, settings.seed, values); }});
-        }
-        typename Stage::Options options{.gradient_clipping = 1.0F, .bucketer = {settings.bucket_bytes}, .groups = {{{.weight_decay = 0.1}}, {{.weight_decay = 0.0}}}, .memory = &memory};
+        typename Stage::Options options;
+        options.gradient_clipping = 1.0F;
+        options.bucketer.bucket_bytes = settings.bucket_bytes;
+        options.groups = {{{.weight_decay = 0.1}}, {{.weight_decay = 0.0}}};
+        options.memory = &memory;
         if (!settings.schedule.empty()) {
             options.reduction.schedule = settings.schedule == "boundary" ? zero::ReductionSchedule::boundary : zero::ReductionSchedule::every_micro_step;
         }
-        Stage engine(communicator, parameters, options);
-        communicator.reset_traffic();
-
-        Trainer<typename Stage::EngineType> trainer(engine, communicator, config, settings, text);
-        Progress const progress(settings);
-        std::size_t const tokens = static_cast<std::size_t>(settings.world) * settings.batch * settings.accumulate * settings.context;
-        for (std::size_t step = 0; step < settings.steps; ++step) {
-            double const loss = trainer.step(step, learning_rate_at(step, settings));
-            if (rank == 0) {
-                progress.show(step, loss, tokens);
-            }
-        }
-        RankSummary& own = summary.ranks[rank];
-        (void)engine.step_count(); // waits for the last step, so that its traffic is counted
-        own.traffic = communicator.traffic();
-        own.plan = engine.memory_plan();
-        for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
-            own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
-        }
-        trainer.validate(own, settings.verify == 0 ? 16 : 1);
-        std::uint64_t hash = 0xcbf29ce484222325U;
-        engine.for_each_full_parameter([&](std::size_t, std::span<P const> values) { hash = hash_bits(hash, values); });
-        if (rank == 0) {
-            summary.hash = hash;
-            auto const formula = zero::step_traffic(engine.layout(), Stage::stage, engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
-            summary.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
-        }
-    });
+        Stage engine(communicator, registration<typename Stage::ParameterType>(model, settings.seed), options);
+        train_rank<typename Stage::EngineType>(engine, communicator, config, settings, text, memory, summary);
+    };
+    zero::run_ranks(settings.world, rank);
     double sum = 0.0;
     std::size_t batches = 0;
-    for (auto const& rank : summary.ranks) {
-        sum += rank.validation_loss_sum;
-        batches += rank.validation_batches;
+    for (auto const& own : summary.ranks) {
+        sum += own.validation_loss_sum;
+        batches += own.validation_batches;
     }
     summary.validation_loss = sum / static_cast<double>(batches);
     for (auto const& parameter : model) {

@@ -106,7 +106,7 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
         engine.hand_over(2, 4, span);
     });
     refuses<InvalidArgument, 2>("parameter group 7 does not exist", idle, [](Engine& engine) { engine.set_learning_rate(7, 1.0); });
-    refuses<InvalidArgument, 2>("factor of group 0 is -", idle, [](Engine& engine) { engine.set_learning_rate(0, -1.0); });
+    refuses<InvalidArgument, 2>("learning rate factor is -", idle, [](Engine& engine) { engine.set_learning_rate(0, -1.0); });
     refuses<InvalidArgument, 2>("the learning rate is -", [](Engine& engine) {
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {

@@ -21,14 +21,23 @@ namespace zero::host {
 /// `out` may be `in` itself if the types are the same; otherwise the ranges must not overlap.
 template <StorageType To, StorageType From>
 void convert(To* out, From const* in, std::size_t n, float factor) noexcept {
-    if (factor != 1.0F) {
-        detail::run(detail::ConvertLoop<To, From, true>{out, in, n, factor});
-    } else if constexpr (std::is_same_v<To, From>) {
-        if (n != 0 && out != in) {
-            std::memcpy(out, in, n * sizeof(To));
+    if constexpr (std::is_same_v<To, From>) {
+        if (factor == 1.0F) {
+            if (n != 0 && out != in) {
+                std::memcpy(static_cast<void*>(out), in, n * sizeof(To));
+            }
+            return;
         }
+    }
+    bool const streams = detail::is_worth_streaming(out, n * (sizeof(To) + sizeof(From))) && static_cast<void const*>(out) != in;
+    if (factor != 1.0F && streams) {
+        detail::run(detail::ConvertLoop<To, From, true, true>{out, in, n, factor});
+    } else if (factor != 1.0F) {
+        detail::run(detail::ConvertLoop<To, From, true, false>{out, in, n, factor});
+    } else if (streams) {
+        detail::run(detail::ConvertLoop<To, From, false, true>{out, in, n, factor});
     } else {
-        detail::run(detail::ConvertLoop<To, From, false>{out, in, n, factor});
+        detail::run(detail::ConvertLoop<To, From, false, false>{out, in, n, factor});
     }
 }
 
@@ -46,8 +55,16 @@ template <StorageType T>
 void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept {
     if (world == 1) {
         convert(out, peers[0], n, 1.0F);
+        return;
+    }
+    bool streams = detail::is_worth_streaming(out, (static_cast<std::size_t>(world) + 1) * n * sizeof(T));
+    for (int rank = 0; rank < world; ++rank) {
+        streams = streams && out != peers[rank];
+    }
+    if (streams) {
+        detail::run(detail::SumRanksLoop<T, true>{out, peers, world, n});
     } else {
-        detail::run(detail::SumRanksLoop<T>{out, peers, world, n});
+        detail::run(detail::SumRanksLoop<T, false>{out, peers, world, n});
     }
 }
 
@@ -67,12 +84,17 @@ void inspect(T const* values, std::size_t n, std::int64_t first_index, ops::Insp
 template <class Optimizer, StorageType A, StorageType M, StorageType P>
 void update(A const* gradient, M* master, P* parameter, std::array<float*, Optimizer::states> const& states, std::size_t n, float factor,
             typename Optimizer::Hyper const& hyper) noexcept {
+    using detail::ParameterStore;
+    constexpr std::size_t element_bytes = sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(float);
     if (parameter == nullptr) {
         if constexpr (std::is_same_v<M, P>) {
-            detail::run(detail::UpdateLoop<Optimizer, A, M, P, false>{gradient, master, nullptr, states, n, factor, hyper});
+            detail::run(detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::none>{gradient, master, nullptr, states, n, factor, hyper});
         }
+    } else if (detail::is_worth_streaming(parameter, n * element_bytes)) {
+        detail::run(
+            detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::streamed>{gradient, master, parameter, states, n, factor, hyper});
     } else {
-        detail::run(detail::UpdateLoop<Optimizer, A, M, P, true>{gradient, master, parameter, states, n, factor, hyper});
+        detail::run(detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::cached>{gradient, master, parameter, states, n, factor, hyper});
     }
 }
 

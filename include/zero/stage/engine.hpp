@@ -10,9 +10,11 @@
 #include "optimizer_shard.hpp"
 #include "options.hpp"
 #include "parameter_store.hpp"
+#include "protocol.hpp"
 #include "step_decision.hpp"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -62,7 +64,7 @@ public:
     /// @throws LayoutMismatch, CommunicatorError
     Engine(Communicator& communicator, std::span<Registration const> parameters, Options const& options, FlatLayout layout)
         : _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
+          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)), _protocol(_layout, _rank),
           _row(stage_row(stage, schedule_of(options))), _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)), _compute(options.compute_queue),
@@ -83,8 +85,8 @@ public:
 
     /// @brief Waits for what was enqueued, on the compute queue, too. Inside a step it first releases the other ranks, which would wait for this one.
     ~Engine() {
-        if (_phase == Phase::in_step || _phase == Phase::in_micro_step) {
-            _communicator->abort("rank " + std::to_string(_rank) + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
+        if (_protocol.is_in_step()) {
+            _communicator->abort(_protocol.rank_text() + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
         }
         Backend::synchronize(Backend::record(_compute)); // its commands use weights and gradients of the engine
     }
@@ -94,35 +96,34 @@ public:
 
     /// @brief Starts a step: the loss scale that its gradients are unscaled with is the one of now.
     void begin_step() {
-        require(_phase == Phase::idle, "begin_step() inside a step; call step() or cancel_step() first");
+        _protocol.require_idle("begin_step()");
         guarded([&] { _decision.capture(_compute); });
         _reducer.begin_step();
-        _micro_steps = 0;
-        _is_announced = false;
-        _phase = Phase::in_step;
+        _protocol.begin_step();
     }
 
     /// @brief Starts a micro-step. `is_last` announces the last one of the step, so that its reduction can overlap with the backward pass.
     void begin_micro_step(bool is_last = false) {
-        require(_phase == Phase::in_step, "begin_micro_step() outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
-        require(!_is_announced, "begin_micro_step() after the micro-step that was announced as the last; call step()");
+        _protocol.require_may_begin_micro_step();
         _reducer.begin_micro_step(is_last);
         _store.restart_trace();
-        _is_announced = is_last;
-        ++_micro_step_serial;
-        _phase = Phase::in_micro_step;
+        _protocol.begin_micro_step(is_last);
     }
 
     /// @brief Ends a micro-step: reductions that are left are enqueued in index order. Collective.
-    /// @throws UnusedParameter under UnusedParameters::error; the micro-step is still open then.
+    /// @throws UnusedParameter under UnusedParameters::error; the micro-step is still open then, over a checked communicator only to be cancelled.
     void end_micro_step() {
-        require(_phase == Phase::in_micro_step, "end_micro_step() outside a micro-step");
-        if (_options.unused_parameters == UnusedParameters::error) {
+        _protocol.require_micro_step("end_micro_step()");
+        bool const refuses_unused = _options.unused_parameters == UnusedParameters::error;
+        constexpr bool compares = requires { requires Communicator::is_checked; };
+        if (refuses_unused && !compares) {
             require_all_used();
         }
         guarded([&] { _reducer.end_micro_step(_compute); });
-        ++_micro_steps;
-        _phase = Phase::in_step;
+        if (refuses_unused && compares) {
+            require_all_used(); // the ranks meet again only after all reductions: who lacks a parameter starts them later
+        }
+        _protocol.end_micro_step();
     }
 
     /// @brief The range that begins and ends `count` micro-steps. @throws InvalidArgument when count is 0.
@@ -136,8 +137,8 @@ public:
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute queue). Also outside of steps.
     /// Collective in stage 3. @throws OutOfOrder when stage 3 has no lease left.
     [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {}) {
-        require_alive();
-        require_unit(unit);
+        _protocol.require_alive();
+        _protocol.require_unit(unit);
         Queue const queue = reader.value_or(_compute);
         guarded([&] { _store.acquire(unit, queue); });
         return {*this, unit, queue};
@@ -149,27 +150,19 @@ public:
     /// `is_zeroed = false` and finds it uninitialised instead.
     /// @throws LateGradient, OutOfOrder (no lease is free); nothing was changed then.
     [[nodiscard]] Gradients<Engine> gradients(std::size_t unit, std::optional<Queue> writer = {}, bool is_zeroed = true) {
-        require(_phase == Phase::in_micro_step, "gradients() outside a micro-step");
-        require_unit(unit);
-        require_not_ready(unit);
+        _protocol.require_micro_step("gradients()");
+        _protocol.require_not_ready(_reducer.readiness(), unit);
         guarded([&] { _reducer.acquire(unit, writer.value_or(_compute), is_zeroed); });
-        return {*this, unit, _micro_step_serial};
+        return {*this, unit, _protocol.micro_step_serial()};
     }
 
     /// @brief Adds a transient gradient of one parameter; its memory is free for commands after the returned event.
     /// @throws InvalidArgument when the span is not as long as the parameter; LateGradient
     Event hand_over(std::size_t unit, std::size_t parameter, std::span<GradientType const> gradient, std::optional<Queue> writer = {}) {
-        require(_phase == Phase::in_micro_step, "hand_over() outside a micro-step");
-        require_member(unit, parameter);
-        require_not_ready(unit);
-        auto const& spec = _layout.parameter(parameter);
-        if (gradient.size() != spec.elements || !spec.trainable) {
-            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(gradient.size()) + " elements, but the parameter has "
-                                  + std::to_string(spec.elements) + (spec.trainable ? "." : " and is frozen.") + " (rank " + std::to_string(_rank) + ")");
-        }
-        if (_reducer.is_in_callers_memory(parameter)) {
-            throw InvalidArgument("zero: the gradient of parameter '" + spec.name + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
-        }
+        _protocol.require_micro_step("hand_over()");
+        _protocol.require_member(unit, parameter);
+        _protocol.require_not_ready(_reducer.readiness(), unit);
+        _protocol.require_transient_gradient(parameter, gradient.size(), _reducer.is_in_callers_memory(parameter));
         Event done;
         guarded([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
         return done;
@@ -180,8 +173,8 @@ public:
     /// Enqueues the reduction of what is complete: in stages 0 to 2 every bucket up to the first incomplete one; in stage 3 those of the
     /// unit, so there it is collective.
     void gradients_ready(std::size_t unit, std::optional<Queue> writer = {}) {
-        require(_phase == Phase::in_micro_step, "gradients_ready() outside a micro-step");
-        require_unit(unit);
+        _protocol.require_micro_step("gradients_ready()");
+        _protocol.require_unit(unit);
         if (!_reducer.readiness().is_unit_ready(unit)) {
             guarded([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
         }
@@ -193,17 +186,13 @@ public:
     /// @param learning_rate finite, not negative; times each group's factor
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
     StepTicket<Engine> step(double learning_rate) {
-        require(_phase == Phase::in_step, "step() outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
-        require(_micro_steps != 0, "step() without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
-        if (!(learning_rate >= 0.0) || !std::isfinite(learning_rate)) {
-            throw InvalidArgument("zero: the learning rate is " + std::to_string(learning_rate) + "; it has to be finite and not negative.");
-        }
-        require_nothing_held("step()");
+        _protocol.require_may_step(learning_rate);
+        _protocol.require_nothing_held(_store.is_held(), "step()");
         guarded([&] {
             _reducer.finish_step();
             _store.wait_for_readers();
             _store.drop_prefetched();
-            _decision.decide(_shard, *_communicator, learning_rate, _micro_steps, _reducer.predivide());
+            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), _reducer.predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
                 if constexpr (stage == 0) {
@@ -213,7 +202,7 @@ public:
                 }
             }
         });
-        _phase = Phase::idle;
+        _protocol.end_step();
         Event const done = Backend::record(_queue);
         _decision.answer_overflow(done);
         return {*this, _decision.serial(), done};
@@ -221,12 +210,12 @@ public:
 
     /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank.
     void cancel_step() {
-        require(_phase == Phase::in_step || _phase == Phase::in_micro_step, "cancel_step() outside a step");
+        _protocol.require_step("cancel_step()");
         guarded([&] {
             _reducer.cancel(_compute);
             _store.drop_prefetched();
         });
-        _phase = Phase::idle;
+        _protocol.end_step();
     }
 
     /// @brief The scale of this step, to be multiplied into the loss.
@@ -240,7 +229,7 @@ public:
     /// for one unit at a time. Waits.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit) {
-        require_idle("for_each_full_parameter()");
+        _protocol.require_idle("for_each_full_parameter()");
         for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
             std::size_t const unit = _layout.parameter(parameter).units.front();
             auto const weights = acquire(unit);
@@ -276,8 +265,8 @@ public:
     ///
     /// Adopted, scattered and stage 0 parameters: the values of rank 0 count. Owned ones: those of the owner, changed through `for_each_owned_slice`.
     void parameters_changed() {
-        require_idle("parameters_changed()");
-        require_nothing_held("parameters_changed()");
+        _protocol.require_idle("parameters_changed()");
+        _protocol.require_nothing_held(_store.is_held(), "parameters_changed()");
         guarded([&] {
             _store.wait_for_readers();
             _store.drop_prefetched();
@@ -289,18 +278,16 @@ public:
 
     /// @brief Times the learning rate given to `step`, from the next step on.
     void set_learning_rate(std::size_t group, double factor) {
-        require_alive();
-        require_group(group);
-        if (!(factor >= 0.0) || !std::isfinite(factor)) {
-            throw InvalidArgument("zero: the learning rate factor of group " + std::to_string(group) + " is " + std::to_string(factor) + "; it has to be finite and not negative.");
-        }
+        _protocol.require_alive();
+        _protocol.require_group(group, _decision.group_count());
+        _protocol.require_rate(factor, "learning rate factor");
         guarded([&] { _decision.set_learning_rate(group, factor); });
     }
 
     /// @brief Hyper-parameters of a group, from the next step on.
     void set_hyper_parameters(std::size_t group, typename Config::Optimizer::Options const& hyper) {
-        require_alive();
-        require_group(group);
+        _protocol.require_alive();
+        _protocol.require_group(group, _decision.group_count());
         Config::Optimizer::validate(hyper);
         guarded([&] { _decision.set_hyper_parameters(group, hyper); });
     }
@@ -339,8 +326,6 @@ private:
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
 
-    enum class Phase { idle, in_step, in_micro_step, broken };
-
     static ReductionSchedule schedule_of(Options const& options) {
         return options.reduction.schedule.value_or(stage < 2 ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step);
     }
@@ -353,6 +338,10 @@ private:
         hash = hash * 31 + static_cast<std::uint64_t>(_options.storage);
         hash = hash * 31 + (_options.prefetch ? 1U : 0U);
         hash = hash * 31 + static_cast<std::uint64_t>(_options.unused_parameters);
+        hash = hash * 31 + static_cast<std::uint64_t>(_options.non_finite);
+        hash = hash * 31 + _options.extra_leases;
+        hash = hash * 31 + std::bit_cast<std::uint32_t>(_options.gradient_clipping.value_or(0.0F));
+        hash = hash * 31 + std::bit_cast<std::uint32_t>(_reducer.predivide());
         return hash;
     }
 
@@ -363,16 +352,12 @@ private:
     }
 
     [[nodiscard]] std::span<ParameterType const> weights_of(std::size_t unit, std::size_t parameter) const {
-        require_member(unit, parameter);
+        _protocol.require_member(unit, parameter);
         return {_store.gathered(parameter), _layout.parameter(parameter).elements};
     }
 
     [[nodiscard]] std::span<GradientType> gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
-        require_member(unit, parameter);
-        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || _reducer.readiness().is_unit_ready(unit)) {
-            throw LateGradient("zero: the gradient of parameter '" + _layout.parameter(parameter).name + "' is asked for after gradients_ready(" + std::to_string(unit)
-                               + ") or after its micro-step (rank " + std::to_string(_rank) + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
-        }
+        _protocol.require_current_gradient(_reducer.readiness(), unit, parameter, micro_step);
         auto const& spec = _layout.parameter(parameter);
         return {_reducer.gradient(parameter), spec.trainable ? spec.elements : 0};
     }
@@ -385,87 +370,13 @@ private:
         }
     }
 
-    void require(bool holds, char const* what) const {
-        require_alive();
-        if (!holds) {
-            throw OutOfOrder(std::string("zero: ") + what + " (rank " + std::to_string(_rank) + ").");
-        }
-    }
-
-    void require_alive() const {
-        if (_phase == Phase::broken) {
-            throw BrokenEngine("zero: this engine failed earlier (" + _failure + ") and can not go on; its state can be read. Make a new engine and communicator.");
-        }
-    }
-
-    void require_idle(char const* call) const {
-        if (_phase != Phase::idle) {
-            require_alive();
-            throw OutOfOrder(std::string("zero: ") + call + " inside a step; call step() or cancel_step() first (rank " + std::to_string(_rank) + ").");
-        }
-    }
-
-    void require_unit(std::size_t unit) const {
-        if (unit >= _layout.units()) {
-            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to " + std::to_string(_layout.units())
-                                  + " (exclusive).");
-        }
-    }
-
-    void require_member(std::size_t unit, std::size_t parameter) const {
-        require_unit(unit);
-        for (std::size_t const member : _layout.unit_parameters(unit)) {
-            if (member == parameter) {
-                return;
-            }
-        }
-        throw InvalidArgument("zero: parameter number " + std::to_string(parameter)
-                              + (parameter < _layout.parameters().size() ? " ('" + _layout.parameter(parameter).name + "')" : std::string()) + " is not one of unit "
-                              + std::to_string(unit) + "; ask the handle of a unit that lists it.");
-    }
-
-    void require_group(std::size_t group) const {
-        if (group >= _decision.group_count()) {
-            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(_decision.group_count()) + '.');
-        }
-    }
-
-    void require_not_ready(std::size_t unit) const {
-        if (_reducer.readiness().is_unit_ready(unit)) {
-            auto const members = _layout.unit_parameters(unit);
-            throw LateGradient("zero: gradients of unit " + std::to_string(unit) + (members.empty() ? "" : " (parameter '" + _layout.parameter(members.front()).name + "')")
-                               + " come after gradients_ready(" + std::to_string(unit) + ") in this micro-step (rank " + std::to_string(_rank)
-                               + "); call gradients_ready() only after the last gradient of the unit.");
-        }
-    }
-
-    void require_nothing_held(char const* call) const {
-        if (_store.is_held()) {
-            throw OutOfOrder(std::string("zero: ") + call + " while weights of a unit are held (rank " + std::to_string(_rank) + "); in stage 3 release all handles first.");
-        }
-    }
-
     /// Compares readiness over the ranks where the communicator is a checked one, otherwise looks at this rank only.
     void require_all_used() {
-        std::size_t const count = _layout.parameters().size();
-        std::size_t missing = 0;
-        while (missing < count && _reducer.readiness().is_parameter_ready(missing)) {
-            ++missing;
-        }
-        std::string others;
+        std::vector<std::int64_t> unused{static_cast<std::int64_t>(_protocol.first_unused(_reducer.readiness()))};
         if constexpr (requires { requires Communicator::is_checked; }) {
-            std::vector<std::int64_t> all;
-            guarded([&] { all = gather_on_host<std::int64_t>(*_communicator, _queue, *_memory, {static_cast<std::int64_t>(missing)}, "unused parameters"); });
-            for (std::size_t rank = 0; rank < all.size(); ++rank) {
-                bool const is_unused = static_cast<std::size_t>(all[rank]) < count;
-                others += (others.empty() ? "; rank " : ", rank ") + std::to_string(rank) + (is_unused ? " lacks '" + _layout.parameter(static_cast<std::size_t>(all[rank])).name + "'" : std::string(" has all"));
-                missing = is_unused && missing == count ? static_cast<std::size_t>(all[rank]) : missing;
-            }
+            guarded([&] { unused = gather_on_host<std::int64_t>(*_communicator, _queue, *_memory, unused, "unused parameters"); });
         }
-        if (missing < count) {
-            throw UnusedParameter("zero: parameter '" + _layout.parameter(missing).name + "' got no gradient in this micro-step (rank " + std::to_string(_rank) + others
-                                  + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
-        }
+        _protocol.require_all_used(unused);
     }
 
     /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
@@ -489,11 +400,10 @@ private:
     }
 
     void break_down(char const* cause) noexcept {
-        _phase = Phase::broken;
+        _protocol.break_down(cause);
         try {
-            _failure = cause;
-            _communicator->abort("rank " + std::to_string(_rank) + ": " + _failure);
-        } catch (...) { // without memory for the text it is broken all the same
+            _communicator->abort(_protocol.rank_text() + ": " + cause);
+        } catch (...) { // no memory for the text
             _communicator->abort(cause);
         }
     }
@@ -503,6 +413,7 @@ private:
     Options _options;
     MemoryResource* _memory;
     FlatLayout _layout;
+    Protocol _protocol;
     StageRow _row;
     LayoutTotals _totals;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
@@ -512,11 +423,6 @@ private:
     ParameterStore<Config> _store;
     GradientReducer<Config> _reducer;
     OptimizerShard<Config> _shard;
-    Phase _phase = Phase::idle;
-    std::string _failure;
-    std::size_t _micro_steps = 0;
-    bool _is_announced = false;
-    std::uint64_t _micro_step_serial = 0;
     Drain<Backend> _drain;
 };
 

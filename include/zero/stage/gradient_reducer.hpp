@@ -4,6 +4,7 @@
 #include "../comm/communicator.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
+#include "lease_errors.hpp"
 #include "options.hpp"
 #include "placed.hpp"
 #include "readiness.hpp"
@@ -103,8 +104,7 @@ public:
         }
         auto const buckets = _layout->parameter_buckets(parameter);
         if (buckets.size() != 1) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' of the adopted block lies in " + std::to_string(buckets.size())
-                                  + " buckets, so there is no contiguous engine memory for its gradient; register memory of your own in Parameter::gradient, or use hand_over().");
+            throw_split_gradient(*_layout, parameter);
         }
         for (Piece const& piece : _layout->pieces(buckets.front())) {
             if (piece.parameter == parameter) {
@@ -254,9 +254,7 @@ private:
     void require_not_launched(std::size_t parameter) const {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
             if (is_trainable(bucket) && _readiness.is_launched(bucket)) {
-                throw LateGradient("zero: a gradient for parameter '" + _layout->parameter(parameter).name + "' comes after the reduction of its bucket "
-                                   + std::to_string(bucket) + " was enqueued in this micro-step (rank " + std::to_string(_rank)
-                                   + "); call gradients_ready() only after the last gradient of the unit.");
+                throw_late_gradient(*_layout, parameter, bucket, _rank);
             }
         }
     }
@@ -264,9 +262,7 @@ private:
     /// One lease stays free, so that the end of a micro-step can always send zeros for a bucket that nobody opened.
     void require_leases(std::size_t unit, std::size_t wanted) const {
         if (wanted != 0 && wanted + 1 > _pool.free_leases()) {
-            throw OutOfOrder("zero: unit " + std::to_string(unit) + " comes out of order: its bucket "
-                             + std::to_string(_layout->unit_buckets(unit).front()) + " finds no free gradient lease on rank " + std::to_string(_rank)
-                             + "; call gradients_ready() also for units without a gradient, register parameters in order of use, or set extra_leases.");
+            throw_no_gradient_lease(*_layout, unit, _rank);
         }
     }
 

@@ -4,6 +4,7 @@
 #include "../comm/communicator.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
+#include "lease_errors.hpp"
 #include "options.hpp"
 #include "placed.hpp"
 #include "registration.hpp"
@@ -289,9 +290,7 @@ private:
             drop_prefetched();
         }
         if (missing(unit) > _pool.free_leases()) {
-            throw OutOfOrder("zero: unit " + std::to_string(unit) + " needs " + std::to_string(missing(unit)) + " gathered buckets, the first is bucket "
-                             + std::to_string(_layout->unit_buckets(unit).front()) + ", but only " + std::to_string(_pool.free_leases())
-                             + " leases are free; release units that are not in use, or set extra_leases (rank " + std::to_string(_rank) + ").");
+            throw_no_parameter_lease(*_layout, unit, _rank, missing(unit), _pool.free_leases());
         }
     }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "run.hpp"
+#include "streaming.hpp"
 
 #include <cstddef>
 
@@ -15,7 +16,7 @@ void copy_elements(T* to, T const* from, std::size_t count) noexcept {
     }
 }
 
-template <StorageType To, StorageType From, bool scaled>
+template <StorageType To, StorageType From, bool scaled, bool streams>
 struct ConvertLoop {
     To* out;
     From const* in;
@@ -29,23 +30,28 @@ struct ConvertLoop {
         std::size_t const whole = n - n % F::size;
         F const scale(factor);
         for (std::size_t i = 0; i < whole; i += F::size) {
-            one(to + i, from + i, scale);
+            one<streams>(to + i, from + i, scale);
+        }
+        if constexpr (streams) {
+            F::finish_streams();
         }
         if (whole < n) {
             From from_rest[F::size] = {};
             To to_rest[F::size];
             copy_elements(from_rest, from + whole, n - whole);
-            one(to_rest, from_rest, scale);
+            one<false>(to_rest, from_rest, scale);
             copy_elements(to + whole, to_rest, n - whole);
         }
     }
 
 private:
-    template <class F>
+    template <bool past_caches, class F>
     [[gnu::always_inline]] static void one(To* to, From const* from, F const& scale) noexcept {
         F const value = F::load(from);
         if constexpr (scaled) {
-            F::mul(value, scale).with_canonical_nan().store_number(to);
+            put<past_caches>(F::mul(value, scale).with_canonical_nan(), to);
+        } else if constexpr (past_caches) {
+            value.stream(to);
         } else {
             value.store(to);
         }

@@ -49,12 +49,15 @@ struct Lanes {
         store(to);
     }
 
-    /// `store_number`, where another pack might write past the caches.
+    /// Plain stores; the packs of other instruction sets write past the caches.
+    template <StorageType T>
+    void stream(T* to) const noexcept {
+        store(to);
+    }
     template <StorageType T>
     void stream_number(T* to) const noexcept {
         store(to);
     }
-
     static void finish_streams() noexcept {}
 
     Lanes with_canonical_nan() const noexcept {

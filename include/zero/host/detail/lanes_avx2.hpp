@@ -101,7 +101,19 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// `store_number` past the caches, to an address that is a multiple of the pack's bytes.
+    /// `store` past the caches, to an address that is a multiple of the bytes that are stored.
+    template <StorageType T>
+    ZERO_HOST_AVX2 void stream(T* to) const noexcept {
+        if constexpr (std::is_same_v<T, float>) {
+            stream_number(to);
+        } else {
+            LongLong2 half;
+            store(reinterpret_cast<T*>(&half));
+            stream_half(half, to);
+        }
+    }
+
+    /// `store_number` past the caches.
     template <StorageType T>
     ZERO_HOST_AVX2 void stream_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, float>) {
@@ -113,16 +125,14 @@ struct Lanes<InstructionSet::avx2> {
         } else {
             LongLong2 half;
             store_number(reinterpret_cast<T*>(&half));
-#if defined(__clang__)
-            __builtin_nontemporal_store(half, reinterpret_cast<LongLong2*>(to));
-#else
-            __builtin_ia32_movntdq(reinterpret_cast<LongLong2*>(to), half);
-#endif
+            stream_half(half, to);
         }
     }
 
     /// Orders streamed stores before all later stores, as another thread that waits for this one expects.
-    static void finish_streams() noexcept { __builtin_ia32_sfence(); }
+    static void finish_streams() noexcept {
+        __builtin_ia32_sfence();
+    }
 
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
@@ -261,6 +271,14 @@ private:
 
         Double4 sums; // l0 + l4, l1 + l5, l2 + l6, l3 + l7
     };
+
+    ZERO_HOST_AVX2 static void stream_half(LongLong2 const& half, void* to) noexcept {
+#if defined(__clang__)
+        __builtin_nontemporal_store(half, static_cast<LongLong2*>(to));
+#else
+        __builtin_ia32_movntdq(static_cast<LongLong2*>(to), half);
+#endif
+    }
 
     Float8 _value;
 };

@@ -6,7 +6,7 @@
 
 namespace zero::host::detail {
 
-template <StorageType T>
+template <StorageType T, bool streams>
 struct SumRanksLoop {
     T* out;
     T const* const* peers;
@@ -33,10 +33,13 @@ struct SumRanksLoop {
                 sum2 = F::add(sum2, F::load(peer + 2 * F::size));
                 sum3 = F::add(sum3, F::load(peer + 3 * F::size));
             }
-            sum0.with_canonical_nan().store_number(to + i);
-            sum1.with_canonical_nan().store_number(to + i + F::size);
-            sum2.with_canonical_nan().store_number(to + i + 2 * F::size);
-            sum3.with_canonical_nan().store_number(to + i + 3 * F::size);
+            put<streams>(sum0.with_canonical_nan(), to + i);
+            put<streams>(sum1.with_canonical_nan(), to + i + F::size);
+            put<streams>(sum2.with_canonical_nan(), to + i + 2 * F::size);
+            put<streams>(sum3.with_canonical_nan(), to + i + 3 * F::size);
+        }
+        if constexpr (streams) {
+            F::finish_streams();
         }
         for (std::size_t i = whole; i < n; i += F::size) {
             std::size_t const count = n - i < F::size ? n - i : F::size;

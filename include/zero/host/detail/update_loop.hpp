@@ -7,10 +7,15 @@
 
 namespace zero::host::detail {
 
-/// One step of an optimizer over a range. `writes_parameter` is false where the parameter is its own master.
-template <class Optimizer, StorageType A, StorageType M, StorageType P, bool writes_parameter>
+/// How an update writes the parameter beside its master weight.
+enum class ParameterStore { none, cached, streamed };
+
+/// One step of an optimizer over a range.
+template <class Optimizer, StorageType A, StorageType M, StorageType P, ParameterStore parameter_store>
 struct UpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
+    static constexpr bool writes_parameter = parameter_store != ParameterStore::none;
+    static constexpr bool streams = parameter_store == ParameterStore::streamed;
 
     A const* gradient;
     M* master;
@@ -34,7 +39,10 @@ struct UpdateLoop {
             for (std::size_t s = 0; s < states; ++s) {
                 at[s] = to_state[s] + i;
             }
-            one<F>(from + i, to_master + i, writes_parameter ? to_parameter + i : nullptr, at, scale, constants);
+            one<streams, F>(from + i, to_master + i, writes_parameter ? to_parameter + i : nullptr, at, scale, constants);
+        }
+        if constexpr (streams) {
+            F::finish_streams();
         }
         if (whole < n) {
             std::size_t const count = n - whole;
@@ -49,7 +57,7 @@ struct UpdateLoop {
                 copy_elements(state_rest[s], to_state[s] + whole, count);
                 at[s] = state_rest[s];
             }
-            one<F>(gradient_rest, master_rest, parameter_rest, at, scale, constants);
+            one<false, F>(gradient_rest, master_rest, parameter_rest, at, scale, constants);
             copy_elements(to_master + whole, master_rest, count);
             if constexpr (writes_parameter) {
                 copy_elements(to_parameter + whole, parameter_rest, count);
@@ -61,7 +69,7 @@ struct UpdateLoop {
     }
 
 private:
-    template <class F>
+    template <bool past_caches, class F>
     [[gnu::always_inline]] static void one(A const* gradient, M* master, [[maybe_unused]] P* parameter,
                                            std::array<float*, states> const& state, F const& scale,
                                            typename Optimizer::Hyper const& hyper) noexcept {
@@ -75,7 +83,7 @@ private:
         value = value.with_canonical_nan();
         value.store_number(master);
         if constexpr (writes_parameter) {
-            value.store_number(parameter);
+            put<past_caches>(value, parameter);
         }
         for (std::size_t s = 0; s < states; ++s) {
             values[s].with_canonical_nan().store_number(state[s]);

@@ -1,0 +1,187 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../layout/flat_layout.hpp"
+#include "readiness.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief The call protocol of an engine: in which phase it is, and every check that needs no data. One class for all engines, so that its
+/// texts are compiled once.
+class Protocol {
+public:
+    enum class Phase { idle, in_step, in_micro_step, broken };
+
+    Protocol(FlatLayout const& layout, std::size_t rank) noexcept : _layout(&layout), _rank(rank) {}
+
+    [[nodiscard]] bool is_in_step() const noexcept { return _phase == Phase::in_step || _phase == Phase::in_micro_step; }
+    [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
+    [[nodiscard]] std::uint64_t micro_step_serial() const noexcept { return _micro_step_serial; }
+    [[nodiscard]] std::string rank_text() const { return "rank " + std::to_string(_rank); }
+
+    void begin_step() noexcept {
+        _micro_steps = 0;
+        _is_announced = false;
+        _phase = Phase::in_step;
+    }
+
+    void begin_micro_step(bool is_last) noexcept {
+        _is_announced = is_last;
+        ++_micro_step_serial;
+        _phase = Phase::in_micro_step;
+    }
+
+    void end_micro_step() noexcept {
+        ++_micro_steps;
+        _phase = Phase::in_step;
+    }
+
+    void end_step() noexcept { _phase = Phase::idle; }
+
+    void break_down(char const* cause) noexcept {
+        _phase = Phase::broken;
+        try {
+            _failure = cause;
+        } catch (...) { // without memory for the text it is broken all the same
+        }
+    }
+
+    /// @throws BrokenEngine
+    void require_alive() const {
+        if (_phase == Phase::broken) {
+            throw BrokenEngine("zero: this engine failed earlier (" + _failure + ") and can not go on; its state can be read. Make a new engine and communicator.");
+        }
+    }
+
+    void require_idle(char const* call) const { require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first"); }
+    void require_step(char const* call) const { require(is_in_step(), call, " outside a step"); }
+    void require_micro_step(char const* call) const { require(_phase == Phase::in_micro_step, call, " outside a micro-step"); }
+
+    void require_may_begin_micro_step() const {
+        require(_phase == Phase::in_step, "begin_micro_step()", " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
+        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last; call step()");
+    }
+
+    void require_may_step(double learning_rate) const {
+        require(_phase == Phase::in_step, "step()", " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(_micro_steps != 0, "step()", " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
+        require_rate(learning_rate, "learning rate");
+    }
+
+    void require_nothing_held(bool is_held, char const* call) const {
+        require(!is_held, call, " while weights of a unit are held; in stage 3 release all handles first");
+    }
+
+    void require_rate(double rate, char const* what) const {
+        if (!(rate >= 0.0) || !std::isfinite(rate)) {
+            throw InvalidArgument(std::string("zero: the ") + what + " is " + std::to_string(rate) + "; it has to be finite and not negative.");
+        }
+    }
+
+    void require_group(std::size_t group, std::size_t groups) const {
+        if (group >= groups) {
+            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(groups) + '.');
+        }
+    }
+
+    void require_unit(std::size_t unit) const {
+        if (unit >= _layout->units()) {
+            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to " + std::to_string(_layout->units())
+                                  + " (exclusive).");
+        }
+    }
+
+    /// @brief The unit lists the parameter.
+    void require_member(std::size_t unit, std::size_t parameter) const {
+        require_unit(unit);
+        for (std::size_t const member : _layout->unit_parameters(unit)) {
+            if (member == parameter) {
+                return;
+            }
+        }
+        throw InvalidArgument("zero: parameter number " + std::to_string(parameter)
+                              + (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string()) + " is not one of unit "
+                              + std::to_string(unit) + "; ask the handle of a unit that lists it.");
+    }
+
+    void require_not_ready(Readiness const& readiness, std::size_t unit) const {
+        require_unit(unit);
+        if (readiness.is_unit_ready(unit)) {
+            auto const members = _layout->unit_parameters(unit);
+            throw LateGradient("zero: gradients of unit " + std::to_string(unit) + (members.empty() ? "" : " (parameter '" + _layout->parameter(members.front()).name + "')")
+                               + " come after gradients_ready(" + std::to_string(unit) + ") in this micro-step (" + rank_text()
+                               + "); call gradients_ready() only after the last gradient of the unit.");
+        }
+    }
+
+    /// @brief A handle from this micro-step, whose unit was not reported yet.
+    void require_current_gradient(Readiness const& readiness, std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+        require_member(unit, parameter);
+        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || readiness.is_unit_ready(unit)) {
+            throw LateGradient("zero: the gradient of parameter '" + _layout->parameter(parameter).name + "' is asked for after gradients_ready(" + std::to_string(unit)
+                               + ") or after its micro-step (" + rank_text() + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
+        }
+    }
+
+    void require_transient_gradient(std::size_t parameter, std::size_t elements, bool is_in_callers_memory) const {
+        auto const& spec = _layout->parameter(parameter);
+        if (elements != spec.elements || !spec.trainable) {
+            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(elements) + " elements, but the parameter has "
+                                  + std::to_string(spec.elements) + (spec.trainable ? "." : " and is frozen.") + " (" + rank_text() + ")");
+        }
+        if (is_in_callers_memory) {
+            throw InvalidArgument("zero: the gradient of parameter '" + spec.name + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
+        }
+    }
+
+    /// @brief Number of the first parameter without a gradient in this micro-step; the number of parameters when there is none.
+    [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const {
+        std::size_t parameter = 0;
+        while (parameter < _layout->parameters().size() && readiness.is_parameter_ready(parameter)) {
+            ++parameter;
+        }
+        return parameter;
+    }
+
+    /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one alone
+    /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is known
+    void require_all_used(std::span<std::int64_t const> first_unused) const {
+        std::size_t const count = _layout->parameters().size();
+        std::size_t missing = count;
+        std::string ranks;
+        for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
+            auto const parameter = static_cast<std::size_t>(first_unused[rank]);
+            ranks += (rank == 0 ? "rank " : ", rank ") + std::to_string(rank) + (parameter < count ? " lacks '" + _layout->parameter(parameter).name + "'" : std::string(" has all"));
+            missing = missing == count ? parameter : missing;
+        }
+        if (missing < count) {
+            throw UnusedParameter("zero: parameter '" + _layout->parameter(missing).name + "' got no gradient in this micro-step (" + rank_text()
+                                  + (first_unused.size() > 1 ? "; " + ranks : std::string()) + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
+        }
+    }
+
+private:
+    void require(bool holds, char const* call, char const* why) const {
+        require_alive();
+        if (!holds) {
+            throw OutOfOrder(std::string("zero: ") + call + why + " (" + rank_text() + ").");
+        }
+    }
+
+    FlatLayout const* _layout;
+    std::size_t _rank;
+    Phase _phase = Phase::idle;
+    std::string _failure;
+    std::size_t _micro_steps = 0;
+    bool _is_announced = false;
+    std::uint64_t _micro_step_serial = 0;
+};
+
+} // namespace zero::detail

@@ -1,0 +1,27 @@
+#pragma once
+
+// What a program does with a stage: constructs it and calls everything. In a rejected stage none of it may add an error.
+
+#include <zero/zero.hpp>
+
+#include <vector>
+
+template <class Stage>
+void train(zero::LoopbackCommunicator& communicator) {
+    std::vector<typename Stage::Registration> const parameters{{.name = "weight", .elements = 100}};
+    Stage engine(communicator, parameters, {.gradient_clipping = 1.0F});
+    engine.begin_step();
+    float const scale = engine.loss_scale();
+    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        auto const weights = engine.acquire(0);
+        auto const gradients = engine.gradients(0);
+        gradients[0][1] += weights[0][1] * scale;
+        engine.gradients_ready(0);
+    }
+    auto const ticket = engine.step(0.1);
+    if (ticket.report().is_skipped || engine.step_count() != 1) {
+        engine.parameters_changed();
+    }
+    engine.for_each_full_parameter([](std::size_t, auto values) { (void)values; });
+    engine.for_each_owned_slice([](auto const& slice) { (void)slice.values; });
+}

@@ -1,0 +1,102 @@
+#include "support/catch.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <sys/wait.h>
+
+#ifdef ZERO_TRAIN_GPT // not defined where the example's dependencies were not found
+
+namespace {
+
+struct Outcome {
+    std::string output; // both streams
+    int status = -1;
+
+    [[nodiscard]] bool contains(std::string const& text) const { return output.find(text) != std::string::npos; }
+
+    /// What stands behind `label` up to the end of its line.
+    [[nodiscard]] std::string after(std::string const& label) const {
+        auto const at = output.rfind(label);
+        if (at == std::string::npos) {
+            return {};
+        }
+        auto const begin = at + label.size();
+        return output.substr(begin, output.find('\n', begin) - begin);
+    }
+};
+
+// Small enough for a second, large enough for several buckets, padding and two blocks.
+Outcome train_gpt(std::string const& arguments) {
+    std::string command = std::string("'") + ZERO_TRAIN_GPT + "' " + arguments;
+    for (std::string const option : {"--width 16", "--context 16", "--batch 2", "--bucket-bytes 4096"}) {
+        if (arguments.find(option.substr(0, option.find(' '))) == std::string::npos) {
+            command += ' ' + option;
+        }
+    }
+    command += " 2>&1";
+    Outcome outcome;
+    std::FILE* const pipe = ::popen(command.c_str(), "r");
+    if (pipe == nullptr) {
+        return outcome;
+    }
+    std::array<char, 4096> part{};
+    for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe)) != 0;) {
+        outcome.output.append(part.data(), count);
+    }
+    int const status = ::pclose(pipe);
+    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+}
+
+} // namespace
+
+TEST_CASE("train_gpt verifies that all stages and partitioners end with the same bits", "[train_gpt]") {
+    for (std::string const dtype : {"float32", "bfloat16", "float16"}) {
+        for (std::string const schedule : {"boundary", "every-micro-step"}) {
+            auto const outcome = train_gpt("--world 3 --accumulate 2 --verify 3 --dtype " + dtype + " --schedule " + schedule);
+            INFO(outcome.output);
+            CHECK(outcome.status == 0);
+            std::string const last_line = "stages 0, 1, 2, 3: final parameters bit-identical\n";
+            REQUIRE(outcome.output.size() > last_line.size());
+            CHECK(outcome.output.substr(outcome.output.size() - last_line.size()) == last_line);
+        }
+    }
+}
+
+TEST_CASE("two runs of train_gpt under different stages print the same hash, another seed another one", "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 2 --steps 4 --schedule boundary ";
+    auto const expected = train_gpt(common + "--stage 0").after(label);
+    CHECK(expected.size() == 16);
+    CHECK(expected.find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(train_gpt(common + "--stage 3 --partitioner round-robin").after(label) == expected);
+    CHECK(train_gpt(common + "--stage 2 --bucket-bytes 100000").after(label) == expected);
+    CHECK(train_gpt(common + "--stage 0 --seed 2").after(label) != expected);
+    CHECK(train_gpt(common + "--stage 0 --learning-rate 0.00301").after(label) != expected);
+}
+
+TEST_CASE("train_gpt shows progress, the losses to beat, memory and traffic", "[train_gpt]") {
+    auto const outcome = train_gpt("--world 2 --steps 3");
+    INFO(outcome.output);
+    CHECK(outcome.status == 0);
+    for (std::string const text : {"loss", "tokens/s", "remaining", "validation loss", "unigram", "bigram", "planned / allocated", "optimizer state", "reduce-scatter", "by the formula"}) {
+        INFO(text);
+        CHECK(outcome.contains(text));
+    }
+}
+
+TEST_CASE("train_gpt refuses what it cannot do and says why", "[train_gpt]") {
+    auto const stage = train_gpt("--stage 4");
+    CHECK(stage.status != 0);
+    CHECK(stage.contains("--stage"));
+    auto const width = train_gpt("--width 50");
+    CHECK(width.status != 0);
+    CHECK(width.contains("multiple of 16, but is 50"));
+    auto const text = train_gpt("--text /does/not/exist");
+    CHECK(text.status != 0);
+    CHECK(text.contains("/does/not/exist"));
+}
+
+#endif

@@ -1,0 +1,113 @@
+#include "host/kernel_inputs.hpp"
+
+#include "zero/host/kernels.hpp"
+#include "zero/ops/adamw.hpp"
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+// Ranges so long that results are written past the caches, beside the same range in pieces that are not.
+namespace {
+
+using namespace zero;
+using namespace zero::test;
+
+constexpr std::size_t piece = 50'000; // of at most 34 bytes an element: far below the limit
+constexpr std::size_t alignment = 128;
+
+template <class T>
+struct Free {
+    void operator()(T* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
+};
+
+/// An aligned copy, or zeros.
+template <class T>
+class Aligned {
+public:
+    explicit Aligned(std::size_t n) : _data(static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{alignment}))), _n(n) {
+        std::uninitialized_fill_n(data(), n, T{});
+    }
+    explicit Aligned(std::vector<T> const& values) : Aligned(values.size()) { std::copy(values.begin(), values.end(), data()); }
+
+    [[nodiscard]] T* data() const { return _data.get(); }
+    [[nodiscard]] bool operator==(Aligned const& other) const {
+        return _n == other._n && std::memcmp(data(), other.data(), _n * sizeof(T)) == 0;
+    }
+
+private:
+    std::unique_ptr<T, Free<T>> _data;
+    std::size_t _n;
+};
+
+template <class Body>
+void in_pieces(std::size_t n, Body const& body) {
+    for (std::size_t begin = 0; begin < n; begin += piece) {
+        body(begin, std::min(piece, n - begin));
+    }
+}
+
+template <class To, class From>
+bool converts_equally(float factor) {
+    std::size_t const n = host::detail::streaming_bytes / (sizeof(To) + sizeof(From)) + 5;
+    Aligned<From> const in(kernel_inputs<From>(n, 1));
+    Aligned<To> const whole(n);
+    Aligned<To> const pieces(n);
+    host::convert(whole.data(), in.data(), n, factor);
+    in_pieces(n, [&](std::size_t begin, std::size_t count) { host::convert(pieces.data() + begin, in.data() + begin, count, factor); });
+    return whole == pieces;
+}
+
+TEST_CASE("A conversion of a long range has the bits of its pieces", "[host][kernel]") {
+    CHECK(converts_equally<bfloat16, float>(1.0F));
+    CHECK(converts_equally<float, float16>(1.0F));
+    CHECK(converts_equally<float16, float>(0.7F));
+    CHECK(converts_equally<float, float>(0.7F));
+}
+
+TEMPLATE_TEST_CASE("The sum over ranks of a long range has the bits of its pieces", "[host][kernel]", float, bfloat16) {
+    std::size_t const n = host::detail::streaming_bytes / (3 * sizeof(TestType)) + 5;
+    Aligned<TestType> const first(kernel_inputs<TestType>(n, 1));
+    Aligned<TestType> const second(kernel_inputs<TestType>(n, 2));
+    Aligned<TestType> const whole(n);
+    Aligned<TestType> const pieces(n);
+    std::array<TestType const*, 2> const peers{first.data(), second.data()};
+    host::sum_ranks(whole.data(), peers.data(), 2, n);
+    in_pieces(n, [&](std::size_t begin, std::size_t count) {
+        std::array<TestType const*, 2> const parts{first.data() + begin, second.data() + begin};
+        host::sum_ranks(pieces.data() + begin, parts.data(), 2, count);
+    });
+    CHECK(whole == pieces);
+    host::sum_ranks(first.data(), peers.data(), 2, n); // into a peer
+    CHECK(first == pieces);
+}
+
+TEST_CASE("The update of a long range has the bits of its pieces", "[host][kernel]") {
+    std::size_t const n = host::detail::streaming_bytes / 30 + 5;
+    Aligned<float> const gradient(kernel_inputs<float>(n, 1));
+    auto const masters = kernel_inputs<float>(n, 2);
+    Aligned<float> const whole(masters);
+    Aligned<float> const pieces(masters);
+    std::array const whole_states{Aligned<float>(n), Aligned<float>(n)};
+    std::array const pieces_states{Aligned<float>(n), Aligned<float>(n)};
+    Aligned<bfloat16> const whole_parameter(n);
+    Aligned<bfloat16> const pieces_parameter(n);
+    auto const hyper = AdamW::hyper({}, 0.01, 1);
+    host::update<AdamW>(gradient.data(), whole.data(), whole_parameter.data(), std::array{whole_states[0].data(), whole_states[1].data()},
+                        n, 0.5F, hyper);
+    in_pieces(n, [&](std::size_t begin, std::size_t count) {
+        host::update<AdamW>(gradient.data() + begin, pieces.data() + begin, pieces_parameter.data() + begin,
+                            std::array{pieces_states[0].data() + begin, pieces_states[1].data() + begin}, count, 0.5F, hyper);
+    });
+    CHECK(whole == pieces);
+    CHECK(whole_parameter == pieces_parameter);
+    CHECK(whole_states[0] == pieces_states[0]);
+    CHECK(whole_states[1] == pieces_states[1]);
+}
+
+} // namespace

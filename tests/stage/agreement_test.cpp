@@ -1,0 +1,148 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/comm/checked.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+// Ranks that disagree get an error that names both sides, on every rank.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+
+/// Constructs an engine on each rank; `change` alters what rank 2 does.
+template <class Stage>
+Outcomes construct(std::function<void(std::vector<ParameterSpec>&, typename Stage::Options&)> const& change) {
+    return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+        auto specs = toy_specs();
+        typename Stage::Options options;
+        if (communicator.rank() == 2) {
+            change(specs, options);
+        }
+        Stage engine(communicator, registration<float>(specs), options);
+    });
+}
+
+void check_all(Outcomes const& outcomes, std::string const& type, std::vector<std::string> const& texts) {
+    for (Outcome const& outcome : outcomes.ranks) {
+        CHECK(outcome.type == type);
+        for (std::string const& text : texts) {
+            CHECK_THAT(outcome.message, contains_text(text));
+        }
+        CHECK(outcome.message == outcomes.ranks[0].message);
+    }
+    CHECK(outcomes.rethrown == outcomes.ranks[0]);
+}
+
+using Stage = ZeroStage<2>;
+
+} // namespace
+
+TEST_CASE("Ranks that register different models get a LayoutMismatch that names the first difference and both sides") {
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[3].elements = 130; }), "LayoutMismatch",
+              {"parameter number 3 is 'second.weight' (129 elements, units 2, group 0, trainable) on rank 0 and 'second.weight' (130 elements, units 2, group 0, trainable) on rank 2"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[1].name = "renamed"; }), "LayoutMismatch", {"'first.weight' (500 elements", "on rank 0 and 'renamed' (500 elements"});
+    check_all(construct<Stage>([](auto& specs, auto&) { std::swap(specs[5], specs[3]); }), "LayoutMismatch", {"parameter number 3 is 'second.weight'", "and 'third.weight' (64 elements"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[0].units = {0}; }), "LayoutMismatch", {"'embedding' (300 elements, units 0,4,", "and 'embedding' (300 elements, units 0, group"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[7].group = 0; }), "LayoutMismatch", {"'head.scale' (1 elements, units 4, group 1", "units 4, group 0"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[4].trainable = true; }), "LayoutMismatch", {"group 0, frozen) on rank 0", "group 0, trainable) on rank 2"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs.pop_back(); }), "LayoutMismatch", {"parameter number 7 is 'head.scale'", "and nothing (it has 7 parameters) on rank 2"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs.push_back({"extra", 5, {4}, 0, true}); }), "LayoutMismatch",
+              {"parameter number 8 is nothing (it has 8 parameters) on rank 0 and 'extra' (5 elements"});
+}
+
+TEST_CASE("Ranks with the same model but different options get a LayoutMismatch that says so") {
+    std::vector<std::string> const texts{"rank 0 and rank 2", "the same parameters but chose different bucket sizes, schedules or other options"};
+    check_all(construct<Stage>([](auto&, auto& options) { options.bucketer.bucket_bytes = 1024; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.reduction.schedule = ReductionSchedule::boundary; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.reduction.kind = ReductionKind::sum; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.unused_parameters = UnusedParameters::error; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.gradient_clipping = 1.0F; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.non_finite = NonFinite::step; }), "LayoutMismatch", texts);
+    check_all(construct<Stage>([](auto&, auto& options) { options.reduction.predivide = 2.0F; }), "LayoutMismatch", texts);
+    check_all(construct<ZeroStage<3>>([](auto&, auto& options) { options.prefetch = false; }), "LayoutMismatch", texts);
+    check_all(construct<ZeroStage<3>>([](auto&, auto& options) { options.extra_leases = 1; }), "LayoutMismatch", texts);
+}
+
+TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ranks none") {
+    check_all(run_and_observe(world, [](LoopbackCommunicator& communicator) {
+                  if (communicator.rank() == 1) {
+                      ZeroStage<1> engine(communicator, registration<float>(toy_specs()));
+                  } else {
+                      ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
+                  }
+              }),
+              "LayoutMismatch", {"rank 0 and rank 1"});
+    for (Outcome const& outcome : construct<Stage>([](auto&, auto&) {}).ranks) {
+        CHECK(outcome == Outcome{});
+    }
+}
+
+TEST_CASE("Units acquired in another order on one rank in stage 3 are a CollectiveMismatch that names both sides") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
+        auto const weights = engine.acquire(communicator.rank() == 1 ? 3U : 1U);
+    });
+    check_all(outcomes, "CollectiveMismatch", {"rank 0 called all-gather of 576 float32 ('parameters of bucket", "rank 1 called all-gather of 192 float32 ('parameters of bucket"});
+}
+
+TEST_CASE("A parameter that one rank did not use is an error on that rank, and the others get Aborted with its name") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.unused_parameters = UnusedParameters::error});
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            if (communicator.rank() != 1 || unit != 2) {
+                engine.gradients_ready(unit);
+            }
+        }
+        engine.end_micro_step();
+    });
+    CHECK(outcomes.ranks[1].type == "UnusedParameter");
+    CHECK_THAT(outcomes.ranks[1].message, contains_text("parameter 'second.weight' got no gradient in this micro-step (rank 1)"));
+    for (std::size_t const rank : {0U, 2U}) {
+        CHECK(outcomes.ranks[rank].type == "Aborted");
+        CHECK_THAT(outcomes.ranks[rank].message, contains_text("'second.weight'"));
+    }
+    CHECK(outcomes.rethrown == outcomes.ranks[1]);
+}
+
+TEST_CASE("Over a checked communicator readiness is compared and both sides are named on every rank") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        Checked<LoopbackCommunicator> checked(communicator);
+        ZeroStage<2, Checked<LoopbackCommunicator>, SingleBucketer> engine(checked, registration<float>(toy_specs()), {.unused_parameters = UnusedParameters::error});
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            if (unit != 4 && (communicator.rank() != 1 || unit != 2)) {
+                engine.gradients_ready(unit);
+            }
+        }
+        if (communicator.rank() != 1) {
+            engine.gradients_ready(4);
+        }
+        engine.end_micro_step();
+    });
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        CHECK(outcomes.ranks[rank].type == "UnusedParameter");
+        CHECK_THAT(outcomes.ranks[rank].message, contains_text("parameter 'embedding' got no gradient") && contains_text("rank 0 has all, rank 1 lacks 'embedding', rank 2 has all"));
+        CHECK_THAT(outcomes.ranks[rank].message, contains_text("(rank " + std::to_string(rank)));
+    }
+}
+
+TEST_CASE("A checked communicator names both sides of a collective that differs") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        Checked<LoopbackCommunicator> checked(communicator);
+        ZeroStage<3, Checked<LoopbackCommunicator>> engine(checked, registration<float>(toy_specs()));
+        auto const weights = engine.acquire(communicator.rank() == 1 ? 3U : 1U);
+    });
+    check_all(outcomes, "CollectiveMismatch", {"rank 0 called all-gather of 576 float32", "rank 1 called all-gather of 192 float32"});
+}

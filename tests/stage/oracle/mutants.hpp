@@ -1,0 +1,241 @@
+#pragma once
+
+// Deliberate errors of the library, put in through its own seams: a backend that replaces one operation, and a communicator that leaves
+// one call out. One type serves all of them; which error is active is chosen at run time.
+
+#include "driver.hpp"
+
+#include "zero/backend/fence.hpp"
+#include "zero/host/host_backend.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace zero::test::oracle {
+
+enum class Mutation {
+    none,
+    ranks_reversed,      ///< sums over ranks start with the last rank
+    sum_rounded_early,   ///< a partial sum over ranks is rounded to bfloat16
+    added_in_bfloat16,   ///< the sum over micro-steps is
+    padding_inspected,   ///< the norm reads on to the next multiple of 64 elements
+    last_bucket_dropped, ///< the last bucket is not reduced
+    fence_removed
+};
+
+struct Mutant {
+    Mutation mutation = Mutation::none;
+    Fence fence{};
+};
+
+/// Which error the running group has. It starts once every rank has its engine.
+inline Mutant chosen_mutant;                  // NOLINT: written before ranks start
+inline std::atomic<bool> is_mutant_active{false}; // NOLINT
+
+inline bool is_active(Mutation mutation) { return is_mutant_active.load(std::memory_order_acquire) && chosen_mutant.mutation == mutation; }
+
+/// Memory that stays readable until `recycle`: without a fence a rank may read that of a peer which has gone.
+class KeptMemory final : public MemoryResource {
+public:
+    KeptMemory() = default;
+    KeptMemory(KeptMemory const&) = delete;
+    KeptMemory& operator=(KeptMemory const&) = delete;
+    ~KeptMemory() override { recycle(); }
+
+    void* allocate(std::size_t bytes, BufferKind) override { return ::operator new(bytes, std::align_val_t{128}); }
+
+    void deallocate(void* memory, std::size_t, BufferKind) noexcept override {
+        std::lock_guard const lock(_mutex);
+        _kept.push_back(memory);
+    }
+
+    void recycle() noexcept {
+        std::lock_guard const lock(_mutex);
+        for (void* const memory : _kept) {
+            ::operator delete(memory, std::align_val_t{128});
+        }
+        _kept.clear();
+    }
+
+private:
+    std::mutex _mutex;
+    std::vector<void*> _kept;
+};
+
+struct MutantBackend : HostBackend {
+    static KeptMemory& default_memory() noexcept {
+        static KeptMemory memory;
+        return memory;
+    }
+
+    static void wait(Queue queue, Event const& event, Fence fence) {
+        if (!is_active(Mutation::fence_removed) || chosen_mutant.fence != fence) {
+            HostBackend::wait(queue, event, fence);
+        }
+    }
+
+    template <class T>
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+        if (is_active(Mutation::ranks_reversed) || is_active(Mutation::sum_rounded_early)) {
+            bool const reverses = is_active(Mutation::ranks_reversed);
+            queue->enqueue([=] {
+                for (std::size_t i = 0; i < elements; ++i) {
+                    float sum = to_float(peers[reverses ? world - 1 : 0][i]);
+                    for (int rank = 1; rank < world; ++rank) {
+                        sum += to_float(peers[reverses ? world - 1 - rank : rank][i]);
+                        sum = reverses ? sum : to_float(from_float<bfloat16>(sum));
+                    }
+                    out[i] = from_float<T>(sum);
+                }
+            });
+        } else {
+            HostBackend::sum_ranks(queue, out, peers, world, elements);
+        }
+    }
+
+    template <class To, class From>
+    static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
+        if (is_active(Mutation::added_in_bfloat16)) {
+            queue->enqueue([=] {
+                for (std::size_t i = 0; i < elements; ++i) {
+                    sum[i] = from_float<To>(to_float(from_float<bfloat16>(to_float(sum[i]) + to_float(in[i]))));
+                }
+            });
+        } else {
+            HostBackend::accumulate(queue, sum, in, elements);
+        }
+    }
+
+    template <class A, class Inspection>
+    static void inspect(Queue queue, std::span<InspectSlice<A> const> slices, Inspection* result) {
+        if (is_active(Mutation::padding_inspected)) {
+            queue->enqueue([=] {
+                for (auto const& slice : slices) {
+                    host::inspect(slice.values, (slice.elements + 63) / 64 * 64, slice.first_index, *result);
+                }
+            });
+        } else {
+            HostBackend::inspect(queue, slices, result);
+        }
+    }
+};
+
+/// Hands everything on to a loopback communicator, except under `last_bucket_dropped`.
+class MutantCommunicator {
+public:
+    using policy_category = CommunicatorCategory;
+    using Backend = MutantBackend;
+    using Queue = MutantBackend::Queue;
+    using Inner = Loopback<MutantBackend>;
+
+    explicit MutantCommunicator(Inner& inner) : _inner(&inner) {}
+
+    /// Called by a rank that has its engine; waits for the others, then errors start.
+    void set_buckets(std::size_t buckets) {
+        _buckets = buckets;
+        std::int64_t arrived = 1;
+        host::InlineQueue queue;
+        _inner->all_reduce_integers(&arrived, 1, IntegerReduction::sum, &queue, CollectiveTag{"start", 0});
+        is_mutant_active = true;
+    }
+
+    [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
+    [[nodiscard]] int size() const noexcept { return _inner->size(); }
+
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        if (!is_dropped(tag)) {
+            _inner->reduce_scatter(send, receive, cuts, queue, tag);
+        }
+    }
+
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        _inner->all_gather(send, receive, cuts, queue, tag);
+    }
+
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        if (!is_dropped(tag)) {
+            _inner->all_reduce(send, receive, cuts, queue, tag);
+        }
+    }
+
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        _inner->broadcast(buffer, elements, root, queue, tag);
+    }
+
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
+        _inner->all_reduce_integers(values, elements, reduction, queue, tag);
+    }
+
+    void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
+
+private:
+    [[nodiscard]] bool is_dropped(CollectiveTag tag) const {
+        return is_active(Mutation::last_bucket_dropped) && std::string_view(tag.what) == "gradients of bucket" && tag.index + 1 == _buckets;
+    }
+
+    Inner* _inner;
+    std::size_t _buckets = 0;
+};
+
+/// Runs a configuration of the mutants' row under one stage with one error; how many differences the oracle finds.
+template <int N>
+std::size_t count_differences(Configuration const& c, History const& history, Mutant const& mutant, double learning_rate_error = 1.0) {
+    chosen_mutant = mutant;
+    is_mutant_active = false;
+    Failures failures;
+    run_stage<stage_t<N, mutant_row, MutantCommunicator>>({&c, &history, N, &failures, learning_rate_error});
+    is_mutant_active = false;
+    MutantBackend::default_memory().recycle();
+    if (failures.count() != 0 && mutant.mutation == Mutation::none && learning_rate_error == 1.0) {
+        UNSCOPED_INFO(describe(c) << "\nstage " << N << ": " << failures.text());
+    }
+    return failures.count();
+}
+
+inline std::size_t count_differences(int stage, Configuration const& c, Mutant const& mutant = {}, double learning_rate_error = 1.0) {
+    History const history = compute_history(c);
+    switch (stage) {
+    case 0: return count_differences<0>(c, history, mutant, learning_rate_error);
+    case 1: return count_differences<1>(c, history, mutant, learning_rate_error);
+    case 2: return count_differences<2>(c, history, mutant, learning_rate_error);
+    default: return count_differences<3>(c, history, mutant, learning_rate_error);
+    }
+}
+
+/// Four units of two parameters on three ranks; every bucket has padding. Steps run without a wait in between.
+inline Configuration make_mutant_configuration(std::size_t index) {
+    Configuration c;
+    c.seed = 7;
+    c.index = index;
+    c.row = mutant_row;
+    c.world = 3;
+    c.cap_elements = 1;
+    c.units = 4;
+    for (std::size_t unit = 0; unit < c.units; ++unit) {
+        c.shapes.push_back({200 + 7 * unit, {unit}, 0, true, 0});
+        c.shapes.push_back({65 + unit, {unit}, 0, true, 0});
+    }
+    c.schedule = Schedule::every_micro_step;
+    c.steps = 0;
+    c.free_steps = 6;
+    c.micro_steps = 2;
+    c.compute = Compute::threaded;
+    c.communication = Communication::threaded;
+    c.prefetches = false;
+    c.longest_delay = 1500;
+    c.scaler.initial = 64.0F;
+    c.scaler.interval = 1;
+    return c;
+}
+
+} // namespace zero::test::oracle

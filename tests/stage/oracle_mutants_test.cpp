@@ -1,0 +1,182 @@
+#include "support/catch.hpp"
+
+#include "oracle/mutants.hpp"
+
+#include <functional>
+#include <vector>
+
+// An oracle that finds nothing proves nothing: each error below has to be found by the same comparison that passes without it.
+
+using namespace zero;
+using namespace zero::test::oracle;
+
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool has_thread_sanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr bool has_thread_sanitizer = true;
+#else
+constexpr bool has_thread_sanitizer = false;
+#endif
+#else
+constexpr bool has_thread_sanitizer = false;
+#endif
+
+/// Errors in the arithmetic: found in every stage, at the first attempt.
+void require_found(Configuration const& c, Mutation mutation) {
+    for (int stage = 0; stage <= 3; ++stage) {
+        CAPTURE(stage, c.index);
+        CHECK(count_differences(stage, c) == 0);
+        CHECK(count_differences(stage, c, {mutation, Fence{}}) != 0);
+    }
+}
+
+/// A missing fence is a race: it may go well, so it is tried again with other delays until it does not.
+void require_fence(Fence fence, std::vector<int> const& stages, std::function<void(Configuration&)> const& adjust) {
+    if (has_thread_sanitizer) {
+        std::cout << "skipped: without the fence '" << name_of(fence) << "' there is a data race, which the thread sanitizer reports itself\n";
+        return;
+    }
+    constexpr std::size_t attempts = 60;
+    for (int const stage : stages) {
+        Configuration c = make_mutant_configuration(0);
+        adjust(c);
+        std::size_t attempt = 0;
+        for (; attempt < attempts; ++attempt) {
+            c.index = attempt;
+            if (count_differences(stage, c, {Mutation::fence_removed, fence}) != 0) {
+                break;
+            }
+        }
+        CAPTURE(name_of(fence), stage, attempt);
+        CHECK(attempt < attempts);
+        c.index = 0;
+        CHECK(count_differences(stage, c) == 0);
+    }
+}
+
+void compute_slowly(Configuration& c) { c.compute = Compute::delaying; }
+void communicate_slowly(Configuration& c) { c.communication = Communication::delaying; }
+
+/// In stage 3 the gather of a unit comes behind the reductions before it, and hides them, unless it was enqueued in advance.
+void communicate_ahead(Configuration& c) {
+    communicate_slowly(c);
+    c.prefetches = true;
+}
+
+} // namespace
+
+TEST_CASE("A learning rate that is 0.1 % too large is found in every stage", "[oracle][mutants]") {
+    Configuration c = make_mutant_configuration(0);
+    c.steps = 5;
+    for (int stage = 0; stage <= 3; ++stage) {
+        CAPTURE(stage);
+        CHECK(count_differences(stage, c) == 0);
+        CHECK(count_differences(stage, c, {}, 1.001) != 0);
+    }
+}
+
+TEST_CASE("Ranks added in reverse order are found in every stage", "[oracle][mutants]") { require_found(make_mutant_configuration(1), Mutation::ranks_reversed); }
+
+TEST_CASE("A sum over ranks that is rounded early is found in every stage", "[oracle][mutants]") { require_found(make_mutant_configuration(2), Mutation::sum_rounded_early); }
+
+TEST_CASE("A sum over micro-steps that is rounded early is found in every stage", "[oracle][mutants]") {
+    Configuration c = make_mutant_configuration(3);
+    require_found(c, Mutation::added_in_bfloat16);
+    c.schedule = Schedule::boundary;
+    require_found(c, Mutation::added_in_bfloat16);
+}
+
+TEST_CASE("A norm that reads the padding is found in every stage", "[oracle][mutants]") {
+    Configuration c = make_mutant_configuration(4);
+    c.is_poisoned = true;
+    c.clip = 1.0F;
+    require_found(c, Mutation::padding_inspected);
+}
+
+TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle][mutants]") {
+    Configuration c = make_mutant_configuration(5);
+    require_found(c, Mutation::last_bucket_dropped);
+    c.schedule = Schedule::boundary;
+    require_found(c, Mutation::last_bucket_dropped);
+}
+
+TEST_CASE("A reduction that does not wait for the backward pass is found", "[oracle][mutants]") {
+    require_fence(Fence::gradients_written, {0, 1, 2, 3}, compute_slowly);
+}
+
+TEST_CASE("A backward pass that does not wait for its bucket's last reduction is found", "[oracle][mutants]") {
+    require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, communicate_ahead);
+}
+
+TEST_CASE("A forward pass that does not wait for the updated weights is found", "[oracle][mutants]") {
+    require_fence(Fence::weights_published, {0, 1, 2}, [](Configuration& c) {
+        communicate_slowly(c);
+        c.evaluates = true;
+    });
+}
+
+TEST_CASE("A forward pass that does not wait for the gathered weights is found", "[oracle][mutants]") { require_fence(Fence::weights_gathered, {3}, communicate_slowly); }
+
+TEST_CASE("An update that does not wait for the readers of the old weights is found", "[oracle][mutants]") {
+    require_fence(Fence::weights_read, {0, 1, 2}, [](Configuration& c) {
+        compute_slowly(c);
+        c.evaluates = true;
+    });
+}
+
+TEST_CASE("Poison that does not wait for the readers of a released unit is found", "[oracle][mutants]") {
+    require_fence(Fence::weights_read, {3}, [](Configuration& c) {
+        compute_slowly(c);
+        c.is_poisoned = true;
+    });
+}
+
+TEST_CASE("A gather that does not wait for the readers of the unit before is found", "[oracle][mutants]") {
+    require_fence(Fence::parameter_lease_reuse, {3}, compute_slowly);
+}
+
+TEST_CASE("A backward pass that does not wait for the loss scale is found", "[oracle][mutants]") {
+    require_fence(Fence::loss_scale_captured, {0, 1, 2}, communicate_slowly);
+}
+
+TEST_CASE("A capture of the loss scale that does not wait for the readers of the old one is found", "[oracle][mutants]") {
+    require_fence(Fence::loss_scale_read, {0, 1, 2, 3}, compute_slowly);
+}
+
+TEST_CASE("A transport that does not wait for the data of its peers is found", "[oracle][mutants]") { require_fence(Fence::peers_ready, {0, 1, 2, 3}, communicate_slowly); }
+
+TEST_CASE("An all-reduce that does not wait for the sums of its peers is found", "[oracle][mutants]") {
+    require_fence(Fence::peers_reduced, {0}, [](Configuration& c) {
+        communicate_slowly(c);
+        c.schedule = Schedule::boundary; // one all-reduce instead of a reduce-scatter for each micro-step
+    });
+}
+
+TEST_CASE("A buffer that is used again before the peers have read it is found", "[oracle][mutants]") { require_fence(Fence::peers_done, {0, 1, 2, 3}, communicate_ahead); }
+
+TEST_CASE("A shard is not updated while its last publish is still under way", "[oracle][mutants]") {
+    // Nobody acquires unit 1, so nothing but the engine itself waits until the slow rank has read the fast ones' shards of it.
+    auto const adjust = [](Configuration& c) {
+        communicate_slowly(c);
+        c.never_acquired = 1;
+        c.delayed_rank = 2;
+        c.micro_steps = 1;
+        c.free_steps = 10;
+        c.longest_delay = 3000;
+        for (auto& shape : c.shapes) {
+            shape.elements = shape.units.front() == 1 ? shape.elements : 1;
+        }
+    };
+    for (int const stage : {1, 2}) {
+        for (std::size_t index = 0; index < 5; ++index) {
+            Configuration c = make_mutant_configuration(index);
+            adjust(c);
+            CAPTURE(stage, index);
+            CHECK(count_differences(stage, c) == 0);
+        }
+    }
+    require_fence(Fence::peers_done, {1, 2}, adjust);
+}
