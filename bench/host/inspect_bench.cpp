@@ -50,5 +50,3 @@ BENCHMARK_TEMPLATE(twin, bfloat16)->Name("inspect/twin/bfloat16")->Arg(bench::gp
 BENCHMARK_TEMPLATE(inspect, bfloat16)->Name("inspect/bfloat16")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
 
 } // namespace
-
-BENCHMARK_MAIN();

@@ -71,5 +71,3 @@ BENCHMARK(sum_ranks)
     ->Unit(benchmark::kMillisecond);
 
 } // namespace
-
-BENCHMARK_MAIN();

@@ -78,5 +78,3 @@ BENCHMARK_CAPTURE(adamw, baseline, host::InstructionSet::baseline)
     ->Unit(benchmark::kMillisecond);
 
 } // namespace
-
-BENCHMARK_MAIN();

@@ -4,7 +4,7 @@
 #include "engine.hpp"
 #include "stage_layout.hpp"
 
-#include <cstddef>
+#include <type_traits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -13,40 +13,33 @@ namespace zero {
 
 namespace detail {
 
-/// @brief Takes the place of the engine in a rejected stage, so that its uses add no errors to the one that says why.
-template <int N>
-struct RejectedStage {
-    using Usable = Engine<typename StageConfig<N >= 0 && N <= 3 ? N : 2>::Engine>;
-    using Options = typename Usable::Options;
-    using Registration = typename Usable::Registration;
-    static constexpr int stage = N;
+template <class... Policies>
+struct PolicyPack {};
 
-    struct Anything {
-        template <class... Arguments>
-        Anything(Arguments&&...) {} // NOLINT(google-explicit-constructor): it stands for whatever was meant
-        template <class T>
-        operator T() const; // NOLINT(google-explicit-constructor)
-        Anything operator[](std::size_t) const { return {}; }
-        Anything report() const { return {}; }
-    };
+/// @brief What a rejected stage would be without the policies that are none.
+template <int N, class Valid, class... Rest>
+struct UsableConfig;
 
+template <int N, class... Valid>
+struct UsableConfig<N, PolicyPack<Valid...>> {
+    using type = StageConfig<(N >= 0 && N <= 3) ? N : 2, Valid...>;
+};
+
+template <int N, class... Valid, class First, class... Rest>
+struct UsableConfig<N, PolicyPack<Valid...>, First, Rest...>
+    : UsableConfig<N, std::conditional_t<is_valid_policy<First>(), PolicyPack<Valid..., First>, PolicyPack<Valid...>>, Rest...> {};
+
+/// @brief Takes the place of the engine in a rejected stage and can be used like one, so that its uses add no errors to the one that says why.
+template <int N, class... Policies>
+class RejectedStage : public Engine<typename UsableConfig<N, PolicyPack<>, Policies...>::type> {
+    using Base = Engine<typename UsableConfig<N, PolicyPack<>, Policies...>::type>;
+
+public:
+    using Base::Base;
+
+    /// For a communicator that was rejected.
     template <class Communicator, class Parameters>
-    RejectedStage(Communicator&, Parameters const&, Options const& = {}) {}
-
-    void begin_step() {}
-    void begin_micro_step(bool = false) {}
-    void end_micro_step() {}
-    MicroSteps<RejectedStage> micro_steps(std::size_t count) { return {*this, count}; }
-    Anything acquire(Anything, Anything = {}) { return {}; }
-    Anything gradients(Anything, Anything = {}, bool = true) { return {}; }
-    Anything hand_over(Anything, Anything, Anything, Anything = {}) { return {}; }
-    void gradients_ready(Anything, Anything = {}) {}
-    Anything step(double) { return {}; }
-    void cancel_step() {}
-    float loss_scale() const { return 1.0F; }
-    void parameters_changed() {}
-    void for_each_full_parameter(Anything) {}
-    void for_each_owned_slice(Anything) {}
+    RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
 };
 
 /// @brief The conflict between policies that are valid each by itself.
@@ -108,7 +101,7 @@ public:
 
 template <bool IsAccepted, int N, class... Policies>
 struct StageBase {
-    using type = RejectedStage<N>;
+    using type = RejectedStage<N, Policies...>;
 };
 
 template <int N, class... Policies>
