@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # The two runs. The text is the default of the program: the headers of this library.
-train_arguments=(--stage 2 --world 4 --steps 500 --learning-rate 0.004)
+train_arguments=(--stage 2 --world 4 --steps 1000)
 verify_arguments=(--stage 2 --world 4 --verify 20)
 
 if [ "$#" -gt 0 ]; then

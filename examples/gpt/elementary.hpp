@@ -119,7 +119,8 @@ double softmax(Real* values, std::size_t count) noexcept {
     return static_cast<double>(maximum) + std::log(static_cast<double>(sum));
 }
 
-// GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u). `Number` is a pack of `Real`.
+// GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u).
+// `Number` is a pack of `Real`.
 namespace detail {
 template <class Real>
 inline constexpr Real gelu_linear = static_cast<Real>(1.5957691216057307117597842397375); // 2 sqrt(2 / pi)

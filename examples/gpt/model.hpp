@@ -32,7 +32,8 @@ class Model {
 public:
     /// @param batch samples of `config.context` tokens in each call
     Model(Config const& config, std::size_t batch)
-        : _config(config), _batch(batch), _embedding(elements_of(config, embedding_parameters())), _block(elements_of(config, block_parameters(0))),
+        : _config(config), _batch(batch), _embedding(elements_of(config, embedding_parameters())),
+          _block(elements_of(config, block_parameters(0))),
           _head(elements_of(config, head_parameters(config))), _stream(rows(), config.width), _final_norm(rows(), config.width),
           _final(rows(), config.width), _logits(rows(), Config::vocabulary), _scratch(config, rows()) {
         _blocks.reserve(config.layers);

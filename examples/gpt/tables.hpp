@@ -4,8 +4,21 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <string>
 
 namespace gpt {
+
+/// @brief Elements by the formula; norm and first broadcast are control traffic, which it leaves out.
+inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKind kind) {
+    switch (kind) {
+    case zero::CollectiveKind::reduce_scatter: return std::to_string(formula.reduce_scatter);
+    case zero::CollectiveKind::all_gather: return std::to_string(formula.all_gather);
+    case zero::CollectiveKind::all_reduce: return std::to_string(formula.all_reduce);
+    case zero::CollectiveKind::broadcast:
+    case zero::CollectiveKind::integers: break;
+    }
+    return "control";
+}
 
 /// @brief Bytes of every kind of buffer on every rank: as planned before anything was allocated, and as allocated.
 inline void print_memory(Summary const& summary) {
@@ -32,30 +45,18 @@ inline void print_memory(Summary const& summary) {
     std::printf("\n");
 }
 
-/// @brief What each rank read from the others, by kind of collective, and what the formulas say for all ranks together.
+/// @brief What each rank read from the others, by kind of collective: calls, elements as counted and by the formula, bytes.
 inline void print_traffic(Summary const& summary) {
-    std::printf("\ntraffic of all steps: calls, elements and bytes read from other ranks\n%-24s", "");
+    std::printf("\ntraffic of all steps per rank, read from other ranks\n%-5s %-23s %7s %14s %14s %14s\n", "rank", "collective", "calls", "elements", "by formula", "bytes");
     for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
-        std::printf("%22s rank %-3zu", "", rank);
-    }
-    std::printf("  %16s %16s\n", "elements", "by the formula");
-    for (std::size_t kind = 0; kind < zero::collective_kinds; ++kind) {
-        auto const which = static_cast<zero::CollectiveKind>(kind);
-        std::uint64_t elements = 0;
-        std::printf("%-24s", name_of(which));
-        for (auto const& rank : summary.ranks) {
-            auto const& count = rank.traffic[which];
-            elements += count.elements;
-            std::printf(" %5llu %11llu %12llu", static_cast<unsigned long long>(count.calls), static_cast<unsigned long long>(count.elements),
-                        static_cast<unsigned long long>(count.bytes));
-        }
-        std::printf("  %16llu", static_cast<unsigned long long>(elements));
-        switch (which) {
-        case zero::CollectiveKind::reduce_scatter: std::printf(" %16llu\n", static_cast<unsigned long long>(summary.formula.reduce_scatter)); break;
-        case zero::CollectiveKind::all_gather: std::printf(" %16llu\n", static_cast<unsigned long long>(summary.formula.all_gather)); break;
-        case zero::CollectiveKind::all_reduce: std::printf(" %16llu\n", static_cast<unsigned long long>(summary.formula.all_reduce)); break;
-        case zero::CollectiveKind::broadcast:
-        case zero::CollectiveKind::integers: std::printf(" %16s\n", "control"); break;
+        auto const& own = summary.ranks[rank];
+        for (std::size_t kind = 0; kind < zero::collective_kinds; ++kind) {
+            auto const which = static_cast<zero::CollectiveKind>(kind);
+            auto const& count = own.traffic[which];
+            if (count.calls != 0) {
+                std::printf("%-5zu %-23s %7llu %14llu %14s %14llu\n", rank, name_of(which), static_cast<unsigned long long>(count.calls),
+                            static_cast<unsigned long long>(count.elements), formula_text(own.formula, which).c_str(), static_cast<unsigned long long>(count.bytes));
+            }
         }
     }
 }

@@ -28,7 +28,8 @@ namespace gpt {
 struct RankSummary {
     zero::MemoryPlan plan;
     std::array<std::size_t, zero::buffer_kinds> allocated{};
-    zero::TrafficCount traffic;       ///< of the training steps alone
+    zero::TrafficCount traffic;       ///< of the training steps alone, as the transport counted it
+    zero::Traffic formula;            ///< elements by the formulas
     double validation_loss_sum = 0.0;
     std::size_t validation_batches = 0;
 };
@@ -38,7 +39,6 @@ struct Summary {
     std::uint64_t hash = 0;           ///< over the bits of all final parameters
     double validation_loss = 0.0;     ///< nats a byte
     std::size_t parameters = 0;
-    zero::Traffic formula;            ///< elements by the formulas, all ranks together
     std::vector<RankSummary> ranks;
 };
 
@@ -213,13 +213,13 @@ void train_rank(Engine& engine, zero::LoopbackCommunicator& communicator, Config
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
+    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, Engine::stage, engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
+    own.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) { hash = hash_bits(hash, values); });
     if (rank == 0) {
         summary.hash = hash;
-        auto const formula = zero::step_traffic(engine.layout(), Engine::stage, engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
-        summary.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
     }
 }
 

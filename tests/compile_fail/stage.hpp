@@ -6,8 +6,8 @@
 
 #include <vector>
 
-template <class Stage>
-void train(zero::LoopbackCommunicator& communicator) {
+template <class Stage, class Communicator>
+void train(Communicator& communicator) {
     std::vector<typename Stage::Registration> const parameters{{.name = "weight", .elements = 100}};
     Stage engine(communicator, parameters, {.gradient_clipping = 1.0F});
     engine.begin_step();

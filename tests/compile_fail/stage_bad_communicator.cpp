@@ -20,4 +20,7 @@ struct Telegraph {
 
 using Stage = zero::ZeroStage<2, Telegraph>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    Telegraph telegraph;
+    train<Stage>(telegraph);
+}

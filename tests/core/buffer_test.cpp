@@ -58,10 +58,12 @@ TEST_CASE("move assignment gives the old memory back at once, to the resource an
     float const* const data = source.data();
     target = std::move(source);
     CHECK(target.data() == data);
-    CHECK(other.allocated_bytes() == 0);
+    CHECK(other.allocated_bytes(BufferKind::wire) == 0);
+    CHECK(other.allocated_bytes(BufferKind::master_weights) == 0);
     CHECK(memory.allocated_bytes(BufferKind::master_weights) == 32);
     target = Buffer<float>();
-    CHECK(memory.allocated_bytes() == 0);
+    CHECK(memory.allocated_bytes(BufferKind::master_weights) == 0);
+    CHECK(memory.allocated_bytes(BufferKind::wire) == 0);
 }
 
 TEST_CASE("a buffer that is moved into itself keeps its memory") {

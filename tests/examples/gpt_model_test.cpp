@@ -228,5 +228,6 @@ TEST_CASE("wrong sizes are refused with the numbers that disagree", "[gpt]") {
     Example const example;
     CHECK_THROWS_WITH(model.embedding_forward(weights, std::span(example.tokens).first(9)), zero::test::contains_text("10 tokens, not 9"));
     weights[1].pop_back();
-    CHECK_THROWS_WITH(model.embedding_forward(weights, example.tokens), zero::test::contains_text("parameter 1 has 40 elements, but the memory handed over has 39"));
+    CHECK_THROWS_WITH(model.embedding_forward(weights, example.tokens),
+                      zero::test::contains_text("parameter 1 has 40 elements, but the memory handed over has 39"));
 }

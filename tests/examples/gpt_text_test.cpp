@@ -77,7 +77,8 @@ TEST_CASE("targets are the bytes that follow, and every position of the text is 
         }
     }
     CHECK(wrong == 0);
-    CHECK(std::count_if(starts.begin(), starts.end(), [](int count) { return count > 60; }) == 4); // 0, 1, 2, 3: a sample needs 17 of the 20 bytes
+    // A sample needs 17 of the 20 bytes, so it starts at 0, 1, 2 or 3.
+    CHECK(std::count_if(starts.begin(), starts.end(), [](int count) { return count > 60; }) == 4);
     CHECK(starts[4] == 0);
 }
 

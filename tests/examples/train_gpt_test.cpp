@@ -81,7 +81,8 @@ TEST_CASE("train_gpt shows progress, the losses to beat, memory and traffic", "[
     auto const outcome = train_gpt("--world 2 --steps 3");
     INFO(outcome.output);
     CHECK(outcome.status == 0);
-    for (std::string const text : {"loss", "tokens/s", "remaining", "validation loss", "unigram", "bigram", "planned / allocated", "optimizer state", "reduce-scatter", "by the formula"}) {
+    for (std::string const text : {"loss", "tokens/s", "remaining", "validation loss", "unigram", "bigram", "planned / allocated", "optimizer state",
+                                   "reduce-scatter", "by the formula"}) {
         INFO(text);
         CHECK(outcome.contains(text));
     }

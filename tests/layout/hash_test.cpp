@@ -82,6 +82,14 @@ TEST_CASE("the hash of one parameter depends on that parameter alone") {
     CHECK(before.parameter_hash(2) != after.parameter_hash(2));
 }
 
+TEST_CASE("where a piece lies in its parameter and in its bucket is part of the hash") {
+    auto const hash = [](Piece piece) { return FlatLayout(test::model_of_sizes({300}), 1, {{{piece}, {0, 256}}}).hash(); };
+    Piece const piece{0, 64, 64, 128};
+    CHECK(hash(piece) == hash(piece));
+    CHECK(hash(piece) != hash({0, 0, 64, 128}));
+    CHECK(hash(piece) != hash({0, 64, 0, 128}));
+}
+
 TEST_CASE("other offsets in an adopted block give another hash") {
     auto const specs = test::model_of_sizes({300, 300});
     auto const hash = [&](std::vector<std::size_t> const& offsets) {

@@ -93,6 +93,15 @@ TEST_CASE("scattered parameters are the caller's and need one bucket for publish
            "parameter leases 2048+0, wire 2048+0");
 }
 
+TEST_CASE("a scattered frozen parameter larger than all trainable ones does not enlarge the bucket for publishing") {
+    // W = 2: 100 -> 128, 5,000 is frozen and never published.
+    auto const mostly_frozen =
+        make_layout<ContiguousPartitioner, UnitBucketer>({{"a", 100, {0}, 0, true}, {"b", 5000, {1}, 0, false}}, {2, 2, true});
+    MemoryPlan const plan = test::default_plan(mostly_frozen, 0, 1, sizes, Storage::scattered);
+    CHECK(plan[BufferKind::parameter_leases] == MemoryRow{256, 0, false});
+    CHECK(plan[BufferKind::gradient_leases] == MemoryRow{2 * 128 * 4, 0, false});
+}
+
 TEST_CASE("extra leases are planned for gradients, and for gathered parameters in stage 3") {
     // 5 * 1,024 * 4 and 6 * 1,024 * 2.
     CHECK_THAT(text(4, 0, 3, Storage::owned, 2), test::contains_text("gradient leases 20480+0, parameter leases 12288+0"));

@@ -77,6 +77,13 @@ TEST_CASE("the plan of a tiny adopted block has the caller's parameters and one 
     CHECK(test::text_of(test::default_plan(layout, 0, 2, single_precision, Storage::adopted)) == states + ", parameter leases 256+0");
 }
 
+TEST_CASE("a model of empty parameters has gradient leases, of no bytes") {
+    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(test::model_of_sizes({0, 0}), {4, 4, true});
+    StageRow const row = stage_row(2, ReductionSchedule::every_micro_step);
+    CHECK(count_layout(layout, 1, row, Storage::owned, 0).gradient_leases == 2); // one open at once, and one more
+    CHECK(test::default_plan(layout, 1, 2, single_precision).engine_bytes() == 0);
+}
+
 TEST_CASE("the plan of a model without parameters is empty in every stage") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>({}, {4, 4, true});
     for (int stage = 0; stage < 4; ++stage) {

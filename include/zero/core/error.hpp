@@ -26,85 +26,85 @@ private:
 /// @brief An argument out of its range; nothing was changed.
 class InvalidArgument : public Error {
 public:
-    using Error::Error;
+    explicit InvalidArgument(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief The ranks registered different models.
 class LayoutMismatch : public Error {
 public:
-    using Error::Error;
+    explicit LayoutMismatch(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief A call at a point where the protocol does not allow it; nothing was changed.
 class OutOfOrder : public Error {
 public:
-    using Error::Error;
+    explicit OutOfOrder(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief A gradient for a parameter whose reduction is already under way in this micro-step.
 class LateGradient : public OutOfOrder {
 public:
-    using OutOfOrder::OutOfOrder;
+    explicit LateGradient(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : OutOfOrder(message, where, code) {}
 };
 
 /// @brief A trainable parameter got no gradient although the options demand one.
 class UnusedParameter : public Error {
 public:
-    using Error::Error;
+    explicit UnusedParameter(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief The gradients hold infinities or NaNs and the options ask for an exception. The step changed nothing.
 class NonFiniteGradients : public Error {
 public:
-    using Error::Error;
+    explicit NonFiniteGradients(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief An overflow while the loss scale was at its minimum, and the options ask for an exception. The step changed nothing.
 class LossScaleExhausted : public Error {
 public:
-    using Error::Error;
+    explicit LossScaleExhausted(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief Memory that was given back is asked for.
 class Released : public Error {
 public:
-    using Error::Error;
+    explicit Released(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief A queue has no room for a further command.
 class QueueFull : public Error {
 public:
-    using Error::Error;
+    explicit QueueFull(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief An earlier failure left the engine unable to go on; its own state can still be read.
 class BrokenEngine : public Error {
 public:
-    using Error::Error;
+    explicit BrokenEngine(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief A collective operation failed.
 class CommunicatorError : public Error {
 public:
-    using Error::Error;
+    explicit CommunicatorError(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
 /// @brief The ranks called different collectives, or the same with different types or counts.
 class CollectiveMismatch : public CommunicatorError {
 public:
-    using CommunicatorError::CommunicatorError;
+    explicit CollectiveMismatch(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : CommunicatorError(message, where, code) {}
 };
 
 /// @brief A peer did not arrive within the time-out.
 class TimedOut : public CommunicatorError {
 public:
-    using CommunicatorError::CommunicatorError;
+    explicit TimedOut(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : CommunicatorError(message, where, code) {}
 };
 
 /// @brief Another rank failed or left; the message holds its cause.
 class Aborted : public CommunicatorError {
 public:
-    using CommunicatorError::CommunicatorError;
+    explicit Aborted(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : CommunicatorError(message, where, code) {}
 };
 
 } // namespace zero

@@ -132,7 +132,7 @@ inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, Sta
         }
     }
     totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets());
-    if (totals.largest_trainable_bucket != 0) {
+    if (layout.trainable_buckets() != 0) { // a bucket of empty parameters takes a lease, too, of no bytes
         totals.gradient_leases = most_open_buckets(layout, !is_gathered) + 1 + extra_leases;
     }
     if (is_gathered) {

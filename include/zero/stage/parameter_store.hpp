@@ -237,7 +237,7 @@ private:
             for (Piece const& piece : _layout->pieces(bucket)) {
                 if (_storage == Storage::owned) {
                     _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
-                } else {
+                } else if (piece.elements != 0) { // an empty tensor may have no address
                     _tables[bucket].push_back({_full[piece.parameter] + piece.parameter_begin, piece.bucket_begin, piece.elements});
                 }
             }

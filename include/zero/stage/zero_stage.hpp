@@ -4,7 +4,6 @@
 #include "engine.hpp"
 #include "stage_layout.hpp"
 
-#include <type_traits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -12,35 +11,6 @@
 namespace zero {
 
 namespace detail {
-
-template <class... Policies>
-struct PolicyPack {};
-
-/// @brief What a rejected stage would be without the policies that are none.
-template <int N, class Valid, class... Rest>
-struct UsableConfig;
-
-template <int N, class... Valid>
-struct UsableConfig<N, PolicyPack<Valid...>> {
-    using type = StageConfig<(N >= 0 && N <= 3) ? N : 2, Valid...>;
-};
-
-template <int N, class... Valid, class First, class... Rest>
-struct UsableConfig<N, PolicyPack<Valid...>, First, Rest...>
-    : UsableConfig<N, std::conditional_t<is_valid_policy<First>(), PolicyPack<Valid..., First>, PolicyPack<Valid...>>, Rest...> {};
-
-/// @brief Takes the place of the engine in a rejected stage and can be used like one, so that its uses add no errors to the one that says why.
-template <int N, class... Policies>
-class RejectedStage : public Engine<typename UsableConfig<N, PolicyPack<>, Policies...>::type> {
-    using Base = Engine<typename UsableConfig<N, PolicyPack<>, Policies...>::type>;
-
-public:
-    using Base::Base;
-
-    /// For a communicator that was rejected.
-    template <class Communicator, class Parameters>
-    RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
-};
 
 /// @brief The conflict between policies that are valid each by itself.
 template <int N, class... Policies>
@@ -97,6 +67,35 @@ public:
 
     AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
         : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+};
+
+template <class... Policies>
+struct PolicyPack {};
+
+/// @brief What a rejected stage would be without the policies that are none.
+template <int N, class Valid, class... Rest>
+struct UsableStage;
+
+template <int N, class... Valid>
+struct UsableStage<N, PolicyPack<Valid...>> {
+    using type = AcceptedStage<StageConfig<(N >= 0 && N <= 3) ? N : 2, Valid...>>;
+};
+
+template <int N, class... Valid, class First, class... Rest>
+struct UsableStage<N, PolicyPack<Valid...>, First, Rest...>
+    : UsableStage<N, std::conditional_t<is_valid_policy<First>(), PolicyPack<Valid..., First>, PolicyPack<Valid...>>, Rest...> {};
+
+/// @brief A rejected stage can be used like an accepted one, so that its uses add no errors to the one that says why.
+template <int N, class... Policies>
+class RejectedStage : public UsableStage<N, PolicyPack<>, Policies...>::type {
+    using Base = typename UsableStage<N, PolicyPack<>, Policies...>::type;
+
+public:
+    using Base::Base;
+
+    /// For a communicator that was rejected.
+    template <class Communicator, class Parameters>
+    RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
 };
 
 template <bool IsAccepted, int N, class... Policies>

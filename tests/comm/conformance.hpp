@@ -1,0 +1,256 @@
+#pragma once
+
+// What every communicator on the host promises. A new one needs a file like loopback_conformance_test.cpp with a fixture:
+//
+//     struct Fixture {
+//         template <class Body> static void run(int world, Body const& body);   // body(communicator) as `world` ranks
+//     };
+//
+// All data is written and read by commands of the queue, and overwritten right after the collective, so a missing event shows.
+
+#include "host/queue_kinds.hpp"
+#include "report.hpp"
+#include "values.hpp"
+
+#include "zero/comm/communicator.hpp"
+#include "zero/core/dtype.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+inline constexpr int largest_world = 8;
+
+/// @brief One rank in one test.
+template <class Communicator>
+struct Caller {
+    Communicator* communicator;
+    host::Queue* queue;
+    Report* report;
+    std::string kind;
+    std::size_t serial = 0; ///< counts the collectives, the same on every rank: makes values and tags differ
+
+    [[nodiscard]] int rank() const { return communicator->rank(); }
+    [[nodiscard]] int world() const { return communicator->size(); }
+    [[nodiscard]] std::size_t index() const { return static_cast<std::size_t>(communicator->rank()); }
+
+    template <class T>
+    void copy(T* out, T const* in, std::size_t elements) {
+        queue->enqueue([=] { std::copy_n(in, elements, out); });
+    }
+
+    /// What is left in memory that the collective has given back: all bits set are a NaN, or -1.
+    template <class T>
+    void poison(std::vector<T>& memory) {
+        queue->enqueue([begin = memory.data(), elements = memory.size()] {
+            if (elements != 0) {
+                std::memset(static_cast<void*>(begin), 0xff, elements * sizeof(T));
+            }
+        });
+    }
+
+    template <class T>
+    void expect_equal(std::vector<T> const& found, std::vector<T> const& expected, std::string const& what) {
+        report->expect(equal_bits(found, expected),
+                       what + " of " + name_of(dtype_of<T>()) + " on rank " + std::to_string(rank()) + " of " + std::to_string(world()) + ", " + kind + " queue");
+    }
+};
+
+/// @brief Calls `test(caller)` on every rank of groups of 1 to 8, on every kind of queue.
+template <class Fixture, class Test>
+void on_all_ranks(Test const& test) {
+    for (int world = 1; world <= largest_world; ++world) {
+        Report report;
+        Fixture::run(world, [&](auto& communicator) {
+            auto const on_queue = [&]<class Kind>(Kind) {
+                auto const queue = Kind::make(static_cast<std::uint64_t>(communicator.rank() * 100 + world));
+                Caller<std::remove_reference_t<decltype(communicator)>> caller{&communicator, queue.get(), &report, Kind::name};
+                test(caller);
+                queue->synchronize();
+                queue->rethrow_failure();
+            };
+            on_queue(InlineKind{});
+            on_queue(ThreadedKind{});
+            on_queue(DelayingKind{});
+        });
+        report.check();
+    }
+}
+
+/// @brief A reduce-scatter (or the extent of an all-reduce that this rank sums) and an all-reduce, of one type over one family of cuts.
+template <class T, class C>
+void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_place) {
+    std::size_t const total = cuts.back();
+    std::size_t const begin = cuts[c.index()];
+    std::size_t const own = cuts[c.index() + 1] - begin;
+    std::size_t const salt = ++c.serial;
+    std::vector<T> const source = values_of<T>(c.rank(), total, salt);
+    std::vector<T> send(total);
+    std::vector<T> receive(is_in_place ? 0 : own);
+    std::vector<T> all(is_in_place ? 0 : total);
+    std::vector<T> scattered(own);
+    std::vector<T> reduced(total);
+    std::vector<T> left(total);
+
+    T* const extent = is_in_place ? send.data() + begin : receive.data();
+    c.copy(send.data(), source.data(), total);
+    c.communicator->reduce_scatter(static_cast<T const*>(send.data()), extent, cuts, c.queue, CollectiveTag{"sums", salt});
+    c.copy(scattered.data(), static_cast<T const*>(extent), own);
+    c.copy(left.data(), static_cast<T const*>(send.data()), total);
+    c.poison(send);
+    c.poison(receive);
+
+    T* const whole = is_in_place ? send.data() : all.data();
+    c.copy(send.data(), source.data(), total);
+    c.communicator->all_reduce(static_cast<T const*>(send.data()), whole, cuts, c.queue, CollectiveTag{"all sums", salt});
+    c.copy(reduced.data(), static_cast<T const*>(whole), total);
+    c.poison(send);
+    c.poison(all);
+    c.queue->synchronize();
+
+    std::string const what = std::string(is_in_place ? " in place, " : " ") + to_text(cuts);
+    std::vector<T> expected_left = source; // nobody but this rank writes its memory
+    if (is_in_place) {
+        std::copy(scattered.begin(), scattered.end(), expected_left.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+    c.expect_equal(scattered, sums_of<T>(c.world(), begin, begin + own, salt), "reduce-scatter" + what);
+    c.expect_equal(left, expected_left, "what a reduce-scatter leaves" + what);
+    c.expect_equal(reduced, sums_of<T>(c.world(), 0, total, salt), "all-reduce" + what);
+}
+
+template <class T, class C>
+void check_gather(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_place) {
+    std::size_t const total = cuts.back();
+    std::size_t const begin = cuts[c.index()];
+    std::size_t const own = cuts[c.index() + 1] - begin;
+    std::size_t const salt = ++c.serial;
+    std::vector<T> const source = values_of<T>(c.rank(), own, salt);
+    std::vector<T> send(is_in_place ? 0 : own);
+    std::vector<T> receive(total);
+    std::vector<T> gathered(total);
+
+    T* const extent = is_in_place ? receive.data() + begin : send.data();
+    c.copy(extent, source.data(), own);
+    c.communicator->all_gather(static_cast<T const*>(extent), receive.data(), cuts, c.queue, CollectiveTag{"extents", salt});
+    c.copy(gathered.data(), static_cast<T const*>(receive.data()), total);
+    c.poison(receive);
+    c.poison(send);
+    c.queue->synchronize();
+
+    std::vector<T> expected;
+    for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+        auto const extent_of_rank = values_of<T>(static_cast<int>(rank), cuts[rank + 1] - cuts[rank], salt);
+        expected.insert(expected.end(), extent_of_rank.begin(), extent_of_rank.end());
+    }
+    c.expect_equal(gathered, expected, std::string(is_in_place ? "all-gather in place, " : "all-gather ") + to_text(cuts));
+}
+
+template <class T, class C>
+void check_broadcast(Caller<C>& c, std::size_t elements, int root) {
+    std::size_t const salt = ++c.serial;
+    std::vector<T> const source = values_of<T>(c.rank(), elements, salt);
+    std::vector<T> buffer(elements);
+    std::vector<T> received(elements);
+    c.copy(buffer.data(), source.data(), elements);
+    c.communicator->broadcast(buffer.data(), elements, root, c.queue, CollectiveTag{"values", salt});
+    c.copy(received.data(), static_cast<T const*>(buffer.data()), elements);
+    c.poison(buffer);
+    c.queue->synchronize();
+    c.expect_equal(received, values_of<T>(root, elements, salt), "broadcast of " + std::to_string(elements) + " from rank " + std::to_string(root));
+}
+
+template <class C>
+void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reduction) {
+    std::size_t const salt = ++c.serial;
+    auto const value = [salt](int rank, std::size_t i) { return static_cast<std::int64_t>(mix(mix(static_cast<std::uint64_t>(rank) + salt) + i)) / 16; };
+    std::vector<std::int64_t> source(elements);
+    std::vector<std::int64_t> expected(elements);
+    for (std::size_t i = 0; i < elements; ++i) {
+        source[i] = value(c.rank(), i);
+        expected[i] = value(0, i);
+        for (int rank = 1; rank < c.world(); ++rank) {
+            expected[i] = reduction == IntegerReduction::sum ? expected[i] + value(rank, i) : std::min(expected[i], value(rank, i));
+        }
+    }
+    std::vector<std::int64_t> values(elements);
+    std::vector<std::int64_t> received(elements);
+    c.copy(values.data(), static_cast<std::int64_t const*>(source.data()), elements);
+    c.communicator->all_reduce_integers(values.data(), elements, reduction, c.queue, CollectiveTag{"integers", salt});
+    c.copy(received.data(), static_cast<std::int64_t const*>(values.data()), elements);
+    c.poison(values);
+    c.queue->synchronize();
+    c.expect_equal(received, expected, "all-reduce of " + std::to_string(elements) + " integers");
+}
+
+/// @name The suite, in parts of a few seconds
+/// @{
+
+template <class Fixture, class T>
+void check_sums_of() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        for (auto const& cuts : families_of_cuts(static_cast<std::size_t>(caller.world()))) {
+            check_sums<T>(caller, cuts, false);
+            check_sums<T>(caller, cuts, true);
+        }
+    });
+}
+
+template <class Fixture, class... Ts>
+void check_gathers_of() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        for (auto const& cuts : families_of_cuts(static_cast<std::size_t>(caller.world()))) {
+            (check_gather<Ts>(caller, cuts, false), ...);
+            (check_gather<Ts>(caller, cuts, true), ...);
+        }
+    });
+}
+
+template <class Fixture, class... Ts>
+void check_broadcasts_of() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        for (int root = 0; root < caller.world(); ++root) {
+            (check_broadcast<Ts>(caller, 77, root), ...);
+            (check_broadcast<Ts>(caller, 0, root), ...);
+        }
+    });
+}
+
+template <class Fixture>
+void check_integer_reductions() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        for (std::size_t const elements : {0U, 1U, 63U, 64U, 65U, 200U}) {
+            check_integers(caller, elements, IntegerReduction::sum);
+            check_integers(caller, elements, IntegerReduction::min);
+        }
+    });
+}
+
+/// An abort of one rank reaches the others with its cause, whatever they call.
+template <class Fixture>
+void check_abort() {
+    for (int world = 2; world <= largest_world; ++world) {
+        Report report;
+        Fixture::run(world, [&](auto& communicator) {
+            host::InlineQueue queue;
+            std::int64_t value = 1;
+            communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, CollectiveTag{"works", 0});
+            report.expect(value == world, "the collective before the abort");
+            if (communicator.rank() == world - 1) {
+                communicator.abort("the reason of rank " + std::to_string(world - 1));
+            }
+            for (int call = 0; call < 2; ++call) {
+                std::string const text = message_of<Aborted>([&] { communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, CollectiveTag{"fails", 1}); });
+                report.expect(contains(text, "the reason of rank " + std::to_string(world - 1)), "call " + std::to_string(call) + " after the abort: " + text);
+            }
+        });
+        report.check();
+    }
+}
+/// @}
+
+} // namespace zero::test

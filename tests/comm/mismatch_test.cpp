@@ -1,0 +1,125 @@
+// Ranks that call different collectives: an error on every rank that names both sides.
+
+#include "report.hpp"
+
+#include "zero/comm/checked.hpp"
+#include "zero/comm/recording.hpp"
+#include "zero/comm/run_ranks.hpp"
+#include "zero/host/threaded_queue.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+using namespace zero;
+using test::contains;
+using test::Report;
+
+namespace {
+
+constexpr int world = 3;
+constexpr std::array<std::size_t, 4> cuts{0, 4, 8, 12};
+constexpr std::array<std::size_t, 4> other_cuts{0, 2, 8, 12};
+constexpr std::array<std::size_t, 4> longer_cuts{0, 4, 8, 16};
+
+struct Case {
+    char const* name;
+    char const* usual;   ///< in the message, of rank 0
+    char const* unusual; ///< in the message, of the rank that differs
+};
+
+constexpr std::array<Case, 8> cases{{{"operation", "all-reduce of 12 float32 ('usual 1'", "reduce-scatter of 12 float32 ('usual 1'"},
+                                     {"type", "all-reduce of 12 float32", "all-reduce of 12 bfloat16"},
+                                     {"count", "all-reduce of 12 float32", "all-reduce of 16 float32"},
+                                     {"cuts", "cuts ", "cuts "},
+                                     {"text of the tag", "'usual 1'", "'unusual 1'"},
+                                     {"index of the tag", "'usual 1'", "'usual 2'"},
+                                     {"root", "root 0", "root 1"},
+                                     {"reduction", "sum", "minimum"}}};
+
+/// Collective number `index` of the list, as most call it or as one rank does.
+template <class Communicator>
+void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue) {
+    std::array<float, 16> values{};
+    std::array<bfloat16, 16> others{};
+    std::array<std::int64_t, 4> integers{};
+    float* const in_place = values.data() + cuts[static_cast<std::size_t>(c.rank())];
+    CollectiveTag const tag{"usual", 1};
+    try {
+        if (index == 6) {
+            c.broadcast(values.data(), 12, is_usual ? 0 : 1, &queue, tag);
+        } else if (index == 7) {
+            c.all_reduce_integers(integers.data(), 4, is_usual ? IntegerReduction::sum : IntegerReduction::min, &queue, tag);
+        } else if (index == 0 && !is_usual) {
+            c.reduce_scatter(static_cast<float const*>(values.data()), in_place, cuts, &queue, tag);
+        } else if (index == 1 && !is_usual) {
+            c.all_reduce(static_cast<bfloat16 const*>(others.data()), others.data(), cuts, &queue, tag);
+        } else {
+            auto const& chosen = is_usual || index > 3 ? cuts : index == 2 ? longer_cuts : other_cuts;
+            CollectiveTag const chosen_tag = is_usual ? tag : CollectiveTag{index == 4 ? "unusual" : "usual", index == 5 ? 2U : 1U};
+            c.all_reduce(static_cast<float const*>(values.data()), values.data(), chosen, &queue, chosen_tag);
+        }
+    } catch (...) {
+        queue.synchronize();
+        throw;
+    }
+    queue.synchronize();
+}
+
+template <class Decorate>
+void check_mismatches(Decorate const& decorate) {
+    for (std::size_t index = 0; index < cases.size(); ++index) {
+        for (int odd = 0; odd < world; ++odd) {
+            Report report;
+            INFO(cases[index].name << " differs on rank " << odd);
+            CHECK_THROWS_AS(run_ranks(world, {.time_out = std::chrono::seconds(60)},
+                                      [&](LoopbackCommunicator& loopback) {
+                                          decorate(loopback, [&](auto& communicator) {
+                                              host::ThreadedQueue queue;
+                                              call(communicator, index, true, queue);
+                                              try {
+                                                  call(communicator, index, communicator.rank() != odd, queue);
+                                                  report.expect(false, "a collective that the ranks disagree about returned");
+                                              } catch (CollectiveMismatch const& error) {
+                                                  std::string const text = error.what();
+                                                  // Rank 0 is one side of the message; the other is the first that differs from it.
+                                                  std::string const other = odd == 0 ? "rank 1 called" : "rank " + std::to_string(odd) + " called";
+                                                  report.expect(contains(text, "rank 0 called") && contains(text, other) && contains(text, cases[index].usual)
+                                                                    && contains(text, cases[index].unusual),
+                                                                text);
+                                              }
+                                              std::string const after = test::message_of<Aborted>([&] { call(communicator, index, true, queue); });
+                                              report.expect(contains(after, "rank 0 called"), "after a mismatch: " + after);
+                                              throw CollectiveMismatch("for run_ranks");
+                                          });
+                                      }),
+                            CollectiveMismatch);
+            report.check();
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("Loopback compares operation, type, count, cuts, tag, root and reduction") {
+    check_mismatches([](LoopbackCommunicator& loopback, auto const& body) { body(loopback); });
+}
+
+TEST_CASE("Checked finds the same differences, before the inner communicator sees the call") {
+    check_mismatches([](LoopbackCommunicator& loopback, auto const& body) {
+        Recording<LoopbackCommunicator> recording(loopback);
+        Checked<Recording<LoopbackCommunicator>> checked(recording);
+        try {
+            body(checked);
+        } catch (CollectiveMismatch const&) {
+            auto const& seen = recording.recorded();
+            std::uint64_t const calls = seen[CollectiveKind::all_reduce].calls + seen[CollectiveKind::reduce_scatter].calls + seen[CollectiveKind::broadcast].calls
+                                      + seen[CollectiveKind::integers].calls;
+            if (calls != 1 || seen[CollectiveKind::all_gather].calls != 3) {
+                throw std::runtime_error("the inner communicator saw " + std::to_string(calls) + " calls");
+            }
+            throw;
+        }
+    });
+}

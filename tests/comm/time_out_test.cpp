@@ -1,0 +1,79 @@
+#include "report.hpp"
+
+#include "zero/comm/run_ranks.hpp"
+#include "zero/host/inline_queue.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+using namespace zero;
+using test::contains;
+using test::Report;
+
+namespace {
+
+void meet(LoopbackCommunicator& communicator) {
+    host::InlineQueue queue;
+    std::int64_t value = 1;
+    communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, {"late meeting", 3});
+}
+
+} // namespace
+
+TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ranks, the others Aborted with the same") {
+    auto group = LoopbackCommunicator::make_group(5, {.time_out = std::chrono::milliseconds(50)});
+    Report report;
+    std::atomic<int> timed_out{0};
+    std::vector<std::thread> threads;
+    for (std::size_t const rank : {0U, 2U, 3U}) { // 1 and 4 never come
+        threads.emplace_back([&, rank] {
+            try {
+                meet(group[rank]);
+                report.expect(false, "a collective without two of its ranks returned");
+            } catch (TimedOut const& error) {
+                ++timed_out;
+                report.expect(contains(error.what(), "50 ms for rank 1, 4 ") && contains(error.what(), "'late meeting 3'"), error.what());
+            } catch (Aborted const& error) {
+                report.expect(contains(error.what(), "50 ms for rank 1, 4 "), error.what());
+            }
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    report.check();
+    CHECK(timed_out == 1);
+    CHECK_THROWS_WITH(meet(group[1]), test::contains_text("50 ms for rank 1, 4 ")); // too late
+}
+
+TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
+    std::atomic<bool> is_over{false};
+    CHECK_THROWS_AS(run_ranks(4, {.time_out = std::chrono::milliseconds(50)},
+                              [&](LoopbackCommunicator& communicator) {
+                                  if (communicator.rank() == 1) { // is somewhere else until the others gave up
+                                      while (!is_over) {
+                                          std::this_thread::yield();
+                                      }
+                                      return;
+                                  }
+                                  try {
+                                      meet(communicator);
+                                  } catch (...) {
+                                      is_over = true;
+                                      throw;
+                                  }
+                              }),
+                    TimedOut);
+}
+
+TEST_CASE("a time-out has to be positive, and may be longer than any clock") {
+    CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}), InvalidArgument);
+    CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(-1)}), InvalidArgument);
+    CHECK_NOTHROW(run_ranks(3, {.time_out = std::chrono::milliseconds::max()}, [](LoopbackCommunicator& communicator) {
+        for (int call = 0; call < 100; ++call) {
+            meet(communicator);
+        }
+    }));
+}

@@ -1,0 +1,123 @@
+// What every kind of queue promises.
+
+#include "queue_kinds.hpp"
+#include "support/catch.hpp"
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+using namespace zero;
+using test::DelayingKind;
+using test::InlineKind;
+using test::ThreadedKind;
+
+TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", InlineKind, ThreadedKind, DelayingKind) {
+    std::vector<int> seen;
+    auto const queue = TestType::make(1);
+    for (int i = 0; i < 500; ++i) {
+        queue->enqueue([&seen, i] { seen.push_back(i); });
+    }
+    queue->synchronize();
+    REQUIRE(seen.size() == 500);
+    for (int i = 0; i < 500; ++i) {
+        REQUIRE(seen[static_cast<std::size_t>(i)] == i);
+    }
+}
+
+TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whatever follows", "", InlineKind, ThreadedKind, DelayingKind) {
+    auto const queue = TestType::make(2);
+    int value = 0;
+    queue->enqueue([&value] { value = 7; });
+    host::Event const event = queue->record();
+    std::atomic<bool> is_released{!TestType::is_threaded}; // an inline queue would wait for itself
+    queue->enqueue([&is_released] {
+        while (!is_released.load()) {
+            std::this_thread::yield();
+        }
+    });
+    event.synchronize();
+    CHECK(event.is_complete());
+    CHECK(value == 7);
+    is_released = true;
+    queue->synchronize();
+}
+
+TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before the event", "", InlineKind, ThreadedKind, DelayingKind) {
+    auto const readers = TestType::make(3);
+    auto const writers = DelayingKind::make(4);
+    std::array<int, 100> written{};
+    std::array<int, 100> read{};
+    for (std::size_t i = 0; i < 100; ++i) {
+        writers->enqueue([&written, i] { written[i] = static_cast<int>(i) + 1; });
+        readers->wait(writers->record());
+        readers->enqueue([&written, &read, i] { read[i] = written[i]; });
+        writers->wait(readers->record()); // and back: the next round overwrites nothing that is still read
+        writers->enqueue([&written, i] { written[i] = -1; });
+    }
+    readers->synchronize();
+    writers->synchronize();
+    for (std::size_t i = 0; i < 100; ++i) {
+        CHECK(read[i] == static_cast<int>(i) + 1);
+        CHECK(written[i] == -1);
+    }
+}
+
+TEMPLATE_TEST_CASE("waiting for a complete event, or for a point of the same queue, returns at once", "", InlineKind, ThreadedKind, DelayingKind) {
+    auto const queue = TestType::make(5);
+    queue->wait(host::Event());
+    for (int i = 0; i < 20'000; ++i) { // more than the ring holds: nothing was enqueued
+        queue->wait(queue->record());
+    }
+    int value = 0;
+    queue->enqueue([&value] { value = 1; });
+    queue->synchronize();
+    CHECK(value == 1);
+}
+
+TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its commands ran", "", InlineKind, ThreadedKind, DelayingKind) {
+    int value = 0;
+    host::Event event;
+    CHECK(event.is_complete());
+    {
+        auto const queue = TestType::make(6);
+        for (int i = 0; i < 100; ++i) {
+            queue->enqueue([&value] { ++value; });
+        }
+        event = queue->record();
+    }
+    CHECK(event.is_complete());
+    event.synchronize();
+    CHECK(value == 100);
+}
+
+TEMPLATE_TEST_CASE("a command holds the largest functor that the message names", "", InlineKind, ThreadedKind, DelayingKind) {
+    std::array<unsigned char, host::Command::capacity - sizeof(void*)> large{};
+    large.back() = 9;
+    unsigned char seen = 0;
+    auto const queue = TestType::make(7);
+    queue->enqueue([large, out = &seen] { *out = large.back(); });
+    queue->synchronize();
+    CHECK(seen == 9);
+}
+
+TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", "", ThreadedKind, DelayingKind) {
+    constexpr std::size_t queues = 4;
+    std::vector<std::unique_ptr<host::Queue>> ring;
+    for (std::size_t i = 0; i < queues; ++i) {
+        ring.push_back(TestType::make(i));
+    }
+    std::vector<int> token; // each command runs after the one before it, on another queue
+    for (int turn = 0; turn < 200; ++turn) {
+        auto& queue = *ring[static_cast<std::size_t>(turn) % queues];
+        if (turn > 0) {
+            queue.wait(ring[static_cast<std::size_t>(turn - 1) % queues]->record());
+        }
+        queue.enqueue([&token, turn] { token.push_back(turn); });
+    }
+    ring[199 % queues]->synchronize();
+    REQUIRE(token.size() == 200);
+    CHECK(token.front() == 0);
+    CHECK(token.back() == 199);
+}

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "zero/host/delaying_queue.hpp"
+#include "zero/host/inline_queue.hpp"
+#include "zero/host/threaded_queue.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace zero::test {
+
+/// @brief Tests run on every kind of queue; a seed matters only to the one that pauses.
+struct InlineKind {
+    static constexpr char const* name = "inline";
+    static constexpr bool is_threaded = false;
+    static std::unique_ptr<host::Queue> make(std::uint64_t) { return std::make_unique<host::InlineQueue>(); }
+};
+
+struct ThreadedKind {
+    static constexpr char const* name = "threaded";
+    static constexpr bool is_threaded = true;
+    static std::unique_ptr<host::Queue> make(std::uint64_t) { return std::make_unique<host::ThreadedQueue>(); }
+};
+
+struct DelayingKind {
+    static constexpr char const* name = "delaying";
+    static constexpr bool is_threaded = true;
+    static std::unique_ptr<host::Queue> make(std::uint64_t seed) { return std::make_unique<host::DelayingQueue>(seed); }
+};
+
+} // namespace zero::test

@@ -1,0 +1,182 @@
+// The ring, the worker and what becomes of exceptions.
+
+#include "queue_kinds.hpp"
+#include "support/catch.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+using namespace zero;
+using test::DelayingKind;
+using test::ThreadedKind;
+
+namespace {
+
+/// Keeps a queue's worker busy until it is opened.
+class Gate {
+public:
+    void close(host::Queue& queue) {
+        queue.enqueue([this] {
+            while (!_is_open.load()) {
+                std::this_thread::yield();
+            }
+        });
+    }
+    void open() { _is_open = true; }
+
+private:
+    std::atomic<bool> _is_open{false};
+};
+
+} // namespace
+
+TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and goes on afterwards") {
+    host::ThreadedQueue queue(8);
+    host::ThreadedQueue other;
+    Gate gate;
+    Gate other_gate;
+    int ran = 0;
+    gate.close(queue);
+    for (int i = 0; i < 7; ++i) {
+        queue.enqueue([&ran] { ++ran; });
+    }
+    CHECK_THROWS_AS(queue.enqueue([&ran] { ++ran; }), QueueFull);
+    CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }), test::contains_text("capacity is 8") && test::contains_text("larger"));
+    other_gate.close(other);
+    CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait takes a place, too
+    CHECK_NOTHROW(queue.wait(host::Event()));
+    gate.open();
+    other_gate.open();
+    queue.synchronize();
+    CHECK(ran == 7);
+    queue.enqueue([&ran] { ++ran; });
+    queue.synchronize();
+    CHECK(ran == 8);
+}
+
+TEST_CASE("the ring is used again and again") {
+    host::ThreadedQueue queue(3);
+    int ran = 0;
+    for (int i = 0; i < 3'000; ++i) {
+        queue.enqueue([&ran] { ++ran; });
+        if (i % 3 == 2) {
+            queue.synchronize();
+        }
+    }
+    queue.synchronize();
+    CHECK(ran == 3'000);
+}
+
+TEST_CASE("a queue without room for one command is refused") {
+    CHECK_THROWS_AS(host::ThreadedQueue(0), InvalidArgument);
+}
+
+TEST_CASE("the first exception of a command is kept, later commands are skipped, and events complete all the same") {
+    host::ThreadedQueue queue;
+    int ran = 0;
+    CHECK_NOTHROW(queue.rethrow_failure());
+    queue.enqueue([&ran] { ++ran; });
+    queue.enqueue([] { throw std::runtime_error("the first"); });
+    queue.enqueue([&ran] { ++ran; });
+    queue.enqueue([] { throw std::runtime_error("the second"); });
+    queue.synchronize();
+    CHECK(ran == 1);
+    for (int time = 0; time < 2; ++time) { // it stays
+        CHECK_THROWS_WITH(queue.rethrow_failure(), "the first");
+    }
+}
+
+TEST_CASE("a queue that failed still waits for others, so that its events keep what they promise") {
+    host::ThreadedQueue reader;
+    std::optional<host::ThreadedQueue> failed(std::in_place);
+    Gate gate;
+    int value = 0;
+    int seen = -1;
+    host::ThreadedQueue writer;
+    failed->enqueue([] { throw std::runtime_error("failure"); });
+    gate.close(writer);
+    writer.enqueue([&value] { value = 5; });
+    failed->wait(writer.record());
+    host::Event const after_wait = failed->record();
+    reader.wait(after_wait);
+    reader.enqueue([&] { seen = value; });
+    CHECK_FALSE(after_wait.is_complete());
+    gate.open();
+    reader.synchronize();
+    CHECK(seen == 5);
+    failed.reset();
+}
+
+TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallows failures", "", ThreadedKind, DelayingKind) {
+    auto writer = TestType::make(1);
+    int value = 0;
+    int seen = -1;
+    {
+        auto const queue = TestType::make(2);
+        for (int i = 0; i < 50; ++i) {
+            writer->enqueue([&value] { ++value; });
+        }
+        queue->wait(writer->record());
+        queue->enqueue([&] { seen = value; });
+        queue->enqueue([] { throw 1; });
+    }
+    CHECK(seen == 50);
+    writer.reset();
+    CHECK(value == 50);
+}
+
+TEST_CASE("a destroyed queue leaves nobody waiting, also when the waiter's queue is destroyed first") {
+    for (int time = 0; time < 50; ++time) {
+        host::Event event;
+        std::optional<host::ThreadedQueue> first(std::in_place);
+        std::optional<host::ThreadedQueue> second(std::in_place);
+        int value = 0;
+        first->enqueue([&value] { value = 1; });
+        second->wait(first->record());
+        event = second->record();
+        if (time % 2 == 0) {
+            first.reset();
+            second.reset();
+        } else {
+            second.reset();
+            first.reset();
+        }
+        CHECK(event.is_complete());
+        CHECK(value == 1);
+    }
+}
+
+TEST_CASE("a threaded queue runs beside its caller, an inline queue is its caller") {
+    std::thread::id ran_on;
+    host::ThreadedQueue threaded;
+    threaded.enqueue([&] { ran_on = std::this_thread::get_id(); });
+    threaded.synchronize();
+    CHECK(ran_on != std::this_thread::get_id());
+    host::InlineQueue here;
+    here.enqueue([&] { ran_on = std::this_thread::get_id(); });
+    CHECK(ran_on == std::this_thread::get_id());
+    CHECK_THROWS_WITH(here.enqueue([] { throw std::runtime_error("at once"); }), "at once");
+    CHECK_NOTHROW(here.rethrow_failure());
+    CHECK(here.record().is_complete());
+}
+
+TEST_CASE("negative control: without a wait, a delaying queue shows that an event is missing") {
+    int stale = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        auto const writer = DelayingKind::make(seed);
+        std::atomic<int> value{0};
+        int seen = -1;
+        for (int i = 0; i < 8; ++i) {
+            writer->enqueue([&value] { ++value; });
+        }
+        host::InlineQueue reader; // forgets reader.wait(writer->record())
+        reader.enqueue([&] { seen = value.load(); });
+        writer->synchronize();
+        stale += seen != 8 ? 1 : 0;
+    }
+    CHECK(stale > 0);
+}

@@ -1,0 +1,183 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+// Reading and changing parameters and states between steps.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+using Values = std::vector<std::vector<float>>;
+
+template <class Test>
+void in_every_stage(Test const& test) {
+    for (int const stage : {0, 1, 2, 3}) {
+        INFO("stage " << stage);
+        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
+    }
+}
+
+Values initial_values() {
+    Values values;
+    auto const specs = toy_specs();
+    for (std::size_t parameter = 0; parameter < specs.size(); ++parameter) {
+        values.emplace_back();
+        for (std::size_t i = 0; i < specs[parameter].elements; ++i) {
+            values.back().push_back(noise(1, parameter, i));
+        }
+    }
+    return values;
+}
+
+} // namespace
+
+TEST_CASE("for_each_full_parameter visits every parameter in registration order on every rank") {
+    in_every_stage([]<int N>() {
+        struct Seen {
+            std::vector<std::size_t> order;
+            Values values;
+        };
+        auto const ranks = on_ranks<Seen>(world, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            Seen seen;
+            engine.for_each_full_parameter([&](std::size_t parameter, std::span<float const> values) {
+                seen.order.push_back(parameter);
+                seen.values.emplace_back(values.begin(), values.end());
+            });
+            return seen;
+        });
+        for (Seen const& seen : ranks) {
+            CHECK(seen.order == std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7});
+            CHECK((seen.values == initial_values()));
+        }
+    });
+}
+
+TEST_CASE("for_each_owned_slice visits each trainable element once over all ranks, in stage 0 once on each rank") {
+    in_every_stage([]<int N>() {
+        using Count = std::map<std::pair<std::size_t, std::size_t>, int>;
+        auto const ranks = on_ranks<Count>(world, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N, Parameters<bfloat16>> engine(communicator, registration<bfloat16>(toy_specs()));
+            Count count;
+            engine.for_each_owned_slice([&](auto const& slice) {
+                for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                    bool const is_right = to_float(slice.values[i]) == to_float(from_float<bfloat16>(noise(1, slice.parameter, slice.begin + i))) && slice.master[i] == to_float(slice.values[i])
+                                       && slice.states[0][i] == 0.0F && slice.states[1][i] == 0.0F;
+                    count[{slice.parameter, slice.begin + i}] += is_right ? 1 : 1000;
+                }
+            });
+            return count;
+        });
+        Count sum;
+        for (Count const& count : ranks) {
+            for (auto const& [element, times] : count) {
+                sum[element] += times;
+            }
+        }
+        CHECK(sum.size() == 300 + 500 + 7 + 129 + 64 + 0 + 1);
+        for (auto const& [element, times] : sum) {
+            CHECK(times == (N == 0 ? world : 1));
+        }
+    });
+}
+
+TEST_CASE("Owned weights changed through their slices reach every rank, and the next step starts from them") {
+    in_every_stage([]<int N>() {
+        struct Seen {
+            Values changed;
+            std::vector<std::uint32_t> after_step;
+            bool masters_follow = true;
+        };
+        auto const run = [](bool says_so) {
+            return on_ranks<Seen>(world, [says_so](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Parameters<bfloat16>> engine(communicator, registration<bfloat16>(toy_specs()));
+                engine.for_each_owned_slice([](auto const& slice) {
+                    for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                        slice.values[i] = from_float<bfloat16>(static_cast<float>(slice.parameter * 100 + (slice.begin + i) % 7));
+                    }
+                });
+                Seen seen;
+                if (says_so) {
+                    engine.parameters_changed();
+                }
+                engine.for_each_owned_slice([&](auto const& slice) {
+                    for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                        seen.masters_follow = seen.masters_follow && slice.master[i] == to_float(slice.values[i]);
+                    }
+                });
+                seen.changed = full_parameters(engine);
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
+                seen.after_step = snapshot(engine);
+                return seen;
+            });
+        };
+        for (Seen const& seen : run(true)) {
+            CHECK(seen.masters_follow);
+            for (std::size_t parameter = 0; parameter < seen.changed.size(); ++parameter) {
+                for (std::size_t i = 0; i < seen.changed[parameter].size() && parameter != 4; ++i) {
+                    CHECK(seen.changed[parameter][i] == to_float(from_float<bfloat16>(static_cast<float>(parameter * 100 + i % 7))));
+                }
+            }
+            CHECK(seen.changed[4][0] == to_float(from_float<bfloat16>(noise(1, 4, 0)))); // frozen
+        }
+        auto const unsaid = run(false);
+        CHECK_FALSE(unsaid[0].masters_follow);
+        CHECK(unsaid[0].after_step != run(true)[0].after_step);
+    });
+}
+
+TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's memory and master weights") {
+    struct Seen {
+        std::vector<float> memory;
+        bool masters_follow = true;
+    };
+    auto const load = []<int N>(Storage storage) {
+        return on_ranks<Seen>(world, [storage](LoopbackCommunicator& communicator) {
+            std::vector<bfloat16> block(700, from_float<bfloat16>(1.0F));
+            std::vector<Parameter<bfloat16>> const parameters{{.name = "a", .data = block.data() + 3, .elements = 500},
+                                                              {.name = "b", .data = block.data() + 510, .elements = 33, .trainable = false},
+                                                              {.name = "c", .data = block.data() + 543, .elements = 100}};
+            typename ZeroStage<N, Parameters<bfloat16>>::Options options{.storage = storage};
+            if (storage == Storage::adopted) {
+                options.adopted_block = block;
+            }
+            ZeroStage<N, Parameters<bfloat16>> engine(communicator, parameters, options);
+            for (auto const& parameter : parameters) {
+                for (std::size_t i = 0; i < parameter.elements; ++i) {
+                    parameter.data[i] = from_float<bfloat16>(communicator.rank() == 0 ? static_cast<float>(i % 100) : -1.0F);
+                }
+            }
+            engine.parameters_changed();
+            Seen seen;
+            engine.for_each_owned_slice([&](auto const& slice) {
+                for (std::size_t i = 0; i < slice.master.size(); ++i) {
+                    seen.masters_follow = seen.masters_follow && slice.master[i] == static_cast<float>((slice.begin + i) % 100);
+                }
+            });
+            for (auto const& parameter : parameters) {
+                for (std::size_t i = 0; i < parameter.elements; ++i) {
+                    seen.memory.push_back(to_float(parameter.data[i]) - static_cast<float>(i % 100));
+                }
+            }
+            return seen;
+        });
+    };
+    for (auto const storage : {Storage::adopted, Storage::scattered}) {
+        for (auto const& ranks : {load.operator()<0>(storage), load.operator()<1>(storage), load.operator()<2>(storage)}) {
+            for (Seen const& seen : ranks) {
+                CHECK((seen.memory == std::vector<float>(633, 0.0F)));
+                CHECK(seen.masters_follow);
+            }
+        }
+    }
+}

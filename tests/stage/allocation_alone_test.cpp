@@ -1,0 +1,179 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/host/threaded_queue.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+// No heap allocation anywhere in the process from begin_step to step. The global operators count all of them, on every thread.
+
+namespace {
+
+std::atomic<bool> is_counting{false};
+std::atomic<long> allocations{0};
+
+void* take(std::size_t bytes, std::size_t alignment) noexcept {
+    if (is_counting.load()) {
+        ++allocations;
+    }
+    std::size_t const wanted = bytes == 0 ? 1 : bytes;
+    return alignment == 0 ? std::malloc(wanted) : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+}
+
+void* take_or_throw(std::size_t bytes, std::size_t alignment) {
+    void* const memory = take(bytes, alignment);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+
+constexpr std::size_t number(std::align_val_t alignment) noexcept {
+    return static_cast<std::size_t>(alignment);
+}
+
+} // namespace
+
+void* operator new(std::size_t bytes) { return take_or_throw(bytes, 0); }
+void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, number(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, number(alignment)); }
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return take(bytes, 0); }
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return take(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept { return take(bytes, number(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept { return take(bytes, number(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::nothrow_t const&) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::nothrow_t const&) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept { std::free(memory); }
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 2;
+
+/// A meeting of the ranks that allocates nothing, so that counting starts and ends while nobody is outside a step.
+class Barrier {
+public:
+    void meet() {
+        int const generation = _generation.load();
+        if (++_arrived == world) {
+            _arrived = 0;
+            ++_generation;
+            _generation.notify_all();
+        } else {
+            _generation.wait(generation);
+        }
+    }
+
+private:
+    std::atomic<int> _arrived{0};
+    std::atomic<int> _generation{0};
+};
+
+/// Allocations of all ranks in steps 1, 2 and 3 (step 0 may allocate); `extra` runs inside each of them.
+template <class Stage, class Extra>
+long count(typename Stage::Options const& options, bool is_compute_threaded, std::size_t micro_steps, Extra const& extra) {
+    Barrier barrier;
+    allocations = 0;
+    run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        host::ThreadedQueue compute;
+        auto chosen = options;
+        if (is_compute_threaded) {
+            chosen.compute_queue = &compute;
+        }
+        using T = typename Stage::ParameterType;
+        Stage engine(communicator, registration<T, typename Stage::GradientType>(toy_specs()), chosen);
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            barrier.meet();
+            if (rank == 0) {
+                is_counting = step > 0;
+            }
+            barrier.meet();
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(micro_steps)) {
+                if (is_compute_threaded) {
+                    for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                        auto const weights = engine.acquire(unit);
+                        auto const gradients = engine.gradients(unit);
+                        auto const gradient = gradients[engine.layout().unit_parameters(unit).front()];
+                        compute.enqueue([gradient] { gradient[0] = from_float<typename Stage::GradientType>(1.0F); });
+                        engine.gradients_ready(unit);
+                    }
+                } else {
+                    run_micro_step(engine, rank, step, micro_step);
+                }
+            }
+            extra();
+            auto const ticket = engine.step(0.01);
+            (void)ticket.report();
+            barrier.meet();
+            if (rank == 0) {
+                is_counting = false;
+            }
+        }
+    });
+    return allocations.load();
+}
+
+} // namespace
+
+TEST_CASE("The count sees allocations of every form on every thread") {
+    auto const counted = [](auto const& body) {
+        allocations = 0;
+        is_counting = true;
+        body();
+        is_counting = false;
+        return allocations.load();
+    };
+    struct alignas(256) Wide {
+        std::array<char, 256> bytes;
+    };
+    CHECK(counted([] {}) == 0);
+    CHECK(counted([] { delete new int(1); }) == 1);
+    CHECK(counted([] { delete[] new int[3]; }) == 1);
+    CHECK(counted([] { delete new Wide; }) == 1);
+    CHECK(counted([] { ::operator delete(::operator new(8, std::nothrow), std::nothrow); }) == 1);
+    CHECK(counted([] { ::operator delete(::operator new(8, std::align_val_t{64}, std::nothrow), std::align_val_t{64}); }) == 1);
+    // In the middle of a step, once on each rank, in each of three steps.
+    CHECK(count<ZeroStage<2>>({}, false, 1, [] { delete new int(1); }) == world * 3);
+}
+
+TEST_CASE("After the first step nothing is allocated between begin_step and step, in any stage") {
+    for (int const stage : {0, 1, 2, 3}) {
+        with_stage(stage, [&]<int N>() {
+            INFO("stage " << N);
+            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
+            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F, .reduction = {.schedule = ReductionSchedule::boundary}}, true, 3, [] {}) == 0);
+            CHECK(count<ZeroStage<N>>({.prefetch = false, .reduction = {.schedule = ReductionSchedule::every_micro_step}}, true, 3, [] {}) == 0);
+        });
+    }
+}
+
+TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss scaler either") {
+    for (int const stage : {0, 1, 2, 3}) {
+        with_stage(stage, [&]<int N>() {
+            INFO("stage " << N);
+            using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>, RoundRobinPartitioner, DynamicLossScaler>;
+            CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
+        });
+    }
+}

@@ -1,0 +1,147 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <stdexcept>
+#include <vector>
+
+// Whose memory holds parameters and gradients changes no bit of the training, and the caller's memory holds what it should.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+
+enum class GradientMemory { buckets, callers, handed_over, overwritten };
+
+/// What one rank has after three steps: all parameters, and those in the caller's memory (empty when the engine owns them).
+struct Trained {
+    std::vector<std::vector<float>> full;
+    std::vector<std::vector<float>> callers;
+};
+
+std::vector<ParameterSpec> specs() {
+    auto list = toy_specs();
+    list[2].trainable = false; // a frozen gap inside an adopted block
+    return list;
+}
+
+float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std::size_t parameter, std::size_t i) {
+    return noise(3 + rank, step * 10 + unit, parameter, i);
+}
+
+template <int N>
+std::vector<Trained> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
+    return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        auto parameters = registration<float>(specs());
+        std::vector<float> block(2048, -7.0F), gradients(2048, 99.0F);
+        std::size_t begin = 5; // not aligned to anything
+        for (std::size_t index = 0; index < parameters.size(); ++index) {
+            auto& parameter = parameters[index];
+            if (storage != Storage::owned) {
+                parameter.data = block.data() + begin;
+                for (std::size_t i = 0; i < parameter.elements; ++i) {
+                    parameter.data[i] = rank == 0 ? noise(1, index, i) : 1000.0F; // the values of rank 0 count
+                }
+                parameter.initialize = nullptr;
+            }
+            if (memory == GradientMemory::callers) {
+                parameter.gradient = gradients.data() + begin;
+            }
+            begin += parameter.elements + (index == 3 ? 11 : 0);
+        }
+        typename ZeroStage<N>::Options options{.storage = storage, .reduction = {.schedule = ReductionSchedule::every_micro_step}}; // the same in every stage
+        if (storage == Storage::adopted) {
+            options.adopted_block = block;
+        }
+        ZeroStage<N> engine(communicator, parameters, options);
+        auto const& layout = engine.layout();
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                for (std::size_t unit = layout.units(); unit-- > 0;) {
+                    auto const weights = engine.acquire(unit);
+                    for (std::size_t const index : layout.unit_parameters(unit)) {
+                        if (!layout.parameter(index).trainable) {
+                            continue;
+                        }
+                        std::size_t const key = step * 2 + micro_step;
+                        if (memory == GradientMemory::handed_over) {
+                            std::vector<float> transient;
+                            for (std::size_t i = 0; i < layout.parameter(index).elements; ++i) {
+                                transient.push_back(gradient_of(rank, key, unit, index, i));
+                            }
+                            engine.hand_over(unit, index, transient).synchronize();
+                        } else {
+                            bool const overwrites = memory == GradientMemory::overwritten && layout.parameter(index).units.size() == 1;
+                            auto const gradient = engine.gradients(unit, {}, !overwrites)[index];
+                            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                                gradient[i] = (overwrites ? 0.0F : gradient[i]) + gradient_of(rank, key, unit, index, i);
+                            }
+                        }
+                    }
+                    engine.gradients_ready(unit);
+                }
+            }
+            (void)engine.step(learning_rate);
+        }
+        Trained trained;
+        trained.full = full_parameters(engine);
+        for (auto const& parameter : parameters) {
+            if (storage != Storage::owned) {
+                trained.callers.emplace_back(parameter.data, parameter.data + parameter.elements);
+            }
+        }
+        if (storage != Storage::owned && (block[4] != -7.0F || block[begin] != -7.0F)) {
+            throw std::logic_error("memory outside the parameters was written");
+        }
+        return trained;
+    });
+}
+
+void check_same(std::vector<Trained> const& ranks, std::vector<std::vector<float>> const& expected) {
+    for (Trained const& trained : ranks) {
+        CHECK((trained.full == expected)); // without printing all of it
+        CHECK((trained.callers.empty() || trained.callers == expected));
+    }
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to the same bits", "", ((int N), N), 0, 1, 2) {
+    auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
+    CHECK((expected != train<0>(Storage::owned, GradientMemory::buckets, 0.0100001)[0].full));
+    for (auto const memory : {GradientMemory::buckets, GradientMemory::callers, GradientMemory::handed_over}) {
+        check_same(train<N>(Storage::owned, memory), expected);
+        check_same(train<N>(Storage::scattered, memory), expected);
+    }
+    check_same(train<N>(Storage::adopted, GradientMemory::callers), expected);
+    check_same(train<N>(Storage::adopted, GradientMemory::handed_over), expected);
+}
+
+TEMPLATE_TEST_CASE_SIG("Gradients in buckets, in the caller's memory, handed over or overwritten give the same bits", "", ((int N), N), 0, 2, 3) {
+    auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
+    for (auto const memory : {GradientMemory::buckets, GradientMemory::callers, GradientMemory::handed_over, GradientMemory::overwritten}) {
+        INFO("memory " << static_cast<int>(memory));
+        check_same(train<N>(Storage::owned, memory), expected);
+    }
+}
+
+TEST_CASE("The frozen parameters keep their values in every storage") {
+    for (auto const& ranks : {train<0>(Storage::scattered, GradientMemory::buckets), train<2>(Storage::adopted, GradientMemory::callers), train<3>(Storage::owned, GradientMemory::buckets)}) {
+        for (Trained const& trained : ranks) {
+            for (std::size_t const frozen : {2U, 4U}) {
+                for (std::size_t i = 0; i < trained.full[frozen].size(); ++i) {
+                    CHECK(trained.full[frozen][i] == noise(1, frozen, i));
+                }
+            }
+            CHECK(trained.full[1][0] != noise(1, 1, 0));
+        }
+    }
+}
