@@ -33,6 +33,8 @@ void require_found(Configuration const& c, Mutation mutation) {
     }
 }
 
+static_assert(fences == 11, "a new fence needs a test below that takes it away");
+
 /// A missing fence is a race: it may go well, so it is tried again with other delays until it does not.
 void require_fence(Fence fence, std::vector<int> const& stages, std::function<void(Configuration&)> const& adjust) {
     if (has_thread_sanitizer) {

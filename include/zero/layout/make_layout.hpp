@@ -25,6 +25,9 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     if (options.world == 0) {
         throw InvalidArgument("zero: world is 0; a layout needs at least one rank.");
     }
+    if (options.element_bytes == 0) {
+        throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
+    }
     std::vector<std::pair<std::string const*, std::size_t>> names;
     std::size_t total = 0;
     for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -69,6 +72,9 @@ void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t
     }
     for (std::size_t begin = 0; begin < run.size();) {
         std::size_t const taken = Bucketer::take(std::span<BucketItem const>(items).subspan(begin), bucketing, element_bytes);
+        if (taken == 0 || taken > run.size() - begin) {
+            throw InvalidArgument("zero: the bucketer took " + std::to_string(taken) + " of " + std::to_string(run.size() - begin) + " parameters; it has to take at least one and at most all.");
+        }
         visit(run.subspan(begin, taken));
         begin += taken;
     }

@@ -107,7 +107,7 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
 }
 
 /// @brief Counts a layout for one rank. O(pieces).
-/// @param extra_leases added to each pool that is used
+/// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3
 inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases) {
     LayoutTotals totals;
     bool const is_gathered = row.parameters == Placement::sharded;

@@ -69,7 +69,7 @@ float predivide_factor(GradientReductionOptions const& options, std::size_t worl
     if (options.predivide) {
         int exponent = 0;
         float const divisor = *options.predivide;
-        if (!(divisor > 0.0F) || !std::isfinite(divisor) || std::frexp(divisor, &exponent) != 0.5F) {
+        if (!(divisor > 0.0F) || !std::isnormal(divisor) || !std::isnormal(1.0F / divisor) || std::frexp(divisor, &exponent) != 0.5F) {
             throw InvalidArgument("zero: predivide is " + std::to_string(divisor) + "; it has to be a positive power of two, which divides without rounding.");
         }
         return divisor;

@@ -33,9 +33,9 @@ consteval bool diagnose_optimizer() {
         typename O::Hyper;
         requires std::is_trivially_copyable_v<typename O::Hyper>;
     };
-    constexpr bool has_states = requires { requires std::same_as<decltype(O::states), std::size_t const>; };
+    constexpr bool has_states = requires { requires std::same_as<decltype(O::states), std::size_t const> && O::states >= 1; };
     static_assert(has_types, "zero: an Optimizer needs member types 'Options' and 'Hyper' (trivially copyable; what is constant during a step).");
-    static_assert(has_states, "zero: an Optimizer needs 'static constexpr std::size_t states' (numbers kept per element).");
+    static_assert(has_states, "zero: an Optimizer needs 'static constexpr std::size_t states' (numbers kept per element, at least 1).");
     static_assert(requires { requires std::same_as<decltype(O::whole_tensor), bool const>; },
                   "zero: an Optimizer needs 'static constexpr bool whole_tensor' (does it need parameters uncut?).");
     if constexpr (has_types) {

@@ -1,0 +1,90 @@
+#include "report.hpp"
+
+#include "zero/comm/run_ranks.hpp"
+#include "zero/host/inline_queue.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+using namespace zero;
+using test::message_of;
+
+namespace {
+
+void meet(LoopbackCommunicator& communicator) {
+    host::InlineQueue queue;
+    std::int64_t value = 1;
+    communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue);
+}
+
+} // namespace
+
+TEST_CASE("run_ranks runs every rank once, on threads of their own, rank 0 on the caller's") {
+    std::mutex mutex;
+    std::set<int> ranks;
+    std::set<std::thread::id> threads;
+    std::thread::id of_rank_0;
+    run_ranks(5, [&](LoopbackCommunicator& communicator) {
+        meet(communicator);
+        std::lock_guard const lock(mutex);
+        ranks.insert(communicator.rank());
+        threads.insert(std::this_thread::get_id());
+        of_rank_0 = communicator.rank() == 0 ? std::this_thread::get_id() : of_rank_0;
+    });
+    CHECK(ranks == std::set<int>{0, 1, 2, 3, 4});
+    CHECK(threads.size() == 5);
+    CHECK(of_rank_0 == std::this_thread::get_id());
+}
+
+TEST_CASE("the cause is rethrown with its type, not the Aborted of the others") {
+    for (int failing = 0; failing < 4; ++failing) {
+        CHECK_THROWS_AS(run_ranks(4,
+                                  [&](LoopbackCommunicator& communicator) {
+                                      meet(communicator);
+                                      if (communicator.rank() == failing) {
+                                          throw std::domain_error("the cause");
+                                      }
+                                      meet(communicator);
+                                  }),
+                        std::domain_error);
+    }
+}
+
+TEST_CASE("an exception that is no std::exception arrives, too") {
+    std::string text;
+    std::mutex mutex;
+    CHECK_THROWS_AS(run_ranks(2,
+                              [&](LoopbackCommunicator& communicator) {
+                                  if (communicator.rank() == 1) {
+                                      throw 42;
+                                  }
+                                  std::string const message = message_of<Aborted>([&] { meet(communicator); });
+                                  std::lock_guard const lock(mutex);
+                                  text = message;
+                              }),
+                    int);
+    CHECK_THAT(text, test::contains_text("no std::exception"));
+}
+
+TEST_CASE("an Aborted counts when nobody threw anything else") {
+    CHECK_THROWS_WITH(run_ranks(3,
+                                [](LoopbackCommunicator& communicator) {
+                                    if (communicator.rank() == 2) {
+                                        communicator.abort("called off");
+                                    }
+                                    meet(communicator);
+                                }),
+                      test::contains_text("called off"));
+}
+
+TEST_CASE("a const body and a body that moves nowhere can be run") {
+    std::atomic<int> calls{0};
+    auto const body = [&calls](LoopbackCommunicator&) { ++calls; };
+    run_ranks(3, body);
+    run_ranks<LoopbackCommunicator>(2, LoopbackOptions{}, body);
+    CHECK(calls == 5);
+}
