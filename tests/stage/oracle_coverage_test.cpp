@@ -156,6 +156,7 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     std::cout << "oracle: seed " << plan.seed << ", " << plan.configurations << " configurations\n";
     if (plan.configurations < Plan::full || plan.only) {
         std::cout << "skipped: coverage is asserted for " << Plan::full << " configurations or more\n";
+        SUCCEED("nothing to assert");
         return;
     }
     Counts values;

@@ -98,7 +98,7 @@ private:
     static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept { return counter.load(std::memory_order_acquire) != from; }
 
     static bool spin(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept {
-        for (int turn = 0; turn < 16; ++turn) {
+        for (int turn = 0; turn < 8; ++turn) {
             if (has_moved(counter, from)) {
                 return true;
             }

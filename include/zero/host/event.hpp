@@ -9,6 +9,9 @@
 
 namespace zero::host {
 
+/// @brief How often a thread gives way to others before it sleeps. Few: with more threads than cores, spinning takes the time of those waited for.
+inline constexpr int spins_before_sleep = 8;
+
 /// @brief How far a queue has come: tickets up to `completed` are done. Outlives its queue, so that an event can be asked at any time.
 class Progress {
 public:
@@ -23,7 +26,7 @@ public:
     }
 
     void wait(std::uint64_t ticket) {
-        for (int spin = 0; spin < 64; ++spin) {
+        for (int spin = 0; spin < spins_before_sleep; ++spin) {
             if (has_reached(ticket)) {
                 return;
             }

@@ -110,7 +110,7 @@ private:
     }
 
     bool await_command(std::uint64_t next) {
-        for (int spin = 0; spin < 64; ++spin) {
+        for (int spin = 0; spin < spins_before_sleep; ++spin) {
             if (_head.load(std::memory_order_acquire) > next) {
                 return true;
             }

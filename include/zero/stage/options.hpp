@@ -60,12 +60,16 @@ struct StageOptions {
 
 namespace detail {
 
+/// Not inlined: g++ 12 then takes the value of an empty optional for read, and warns in the caller's code.
+[[gnu::noinline]] inline void validate_clipping(std::optional<float> const& largest_norm) {
+    if (largest_norm && (!(*largest_norm > 0.0F) || !std::isfinite(*largest_norm))) {
+        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*largest_norm) + "; it has to be positive and finite. Leave it out to switch clipping off.");
+    }
+}
+
 template <class Config>
 void validate_options(StageOptions<Config> const& options) {
-    if (options.gradient_clipping && (!(*options.gradient_clipping > 0.0F) || !std::isfinite(*options.gradient_clipping))) {
-        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*options.gradient_clipping)
-                              + "; it has to be positive and finite. Leave it out to switch clipping off.");
-    }
+    validate_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
     Config::Optimizer::validate(options.optimizer);
     for (std::size_t group = 0; group < options.groups.size(); ++group) {

@@ -1,0 +1,148 @@
+#include "support/archetype.hpp"
+#include "support/catch.hpp"
+
+#include "zero/comm/checked.hpp"
+#include "zero/comm/loopback.hpp"
+#include "zero/comm/recording.hpp"
+
+using namespace zero;
+using test::Archetype;
+
+namespace {
+
+using Cuts = std::span<std::size_t const>;
+using Queue = host::Queue*;
+
+struct Category {
+    using policy_category = CommunicatorCategory;
+};
+struct HasBackend {
+    using Backend = HostBackend;
+};
+struct Rank {
+    int rank() const;
+};
+struct Size {
+    int size() const;
+};
+struct ReduceScatter {
+    template <class T>
+    void reduce_scatter(T const*, T*, Cuts, Queue, CollectiveTag);
+};
+struct AllGather {
+    template <class T>
+    void all_gather(T const*, T*, Cuts, Queue, CollectiveTag);
+};
+struct AllReduce {
+    template <class T>
+    void all_reduce(T const*, T*, Cuts, Queue, CollectiveTag);
+};
+struct Broadcast {
+    template <class T>
+    void broadcast(T*, std::size_t, int, Queue, CollectiveTag);
+};
+struct Integers {
+    void all_reduce_integers(std::int64_t*, std::size_t, IntegerReduction, Queue, CollectiveTag);
+};
+struct Abort {
+    void abort(std::string_view, bool) noexcept;
+};
+
+struct OtherCategory {
+    using policy_category = OptimizerCategory;
+};
+struct QueuelessBackend {
+    using Backend = int;
+};
+struct MutableRank {
+    int rank();
+};
+struct MutableSize {
+    int size();
+};
+struct UnscatteredReduce { // counts instead of cuts
+    template <class T>
+    void reduce_scatter(T const*, T*, std::size_t, Queue, CollectiveTag);
+};
+struct FloatReduceScatter {
+    void reduce_scatter(float const*, float*, Cuts, Queue, CollectiveTag);
+};
+struct FloatAllGather {
+    void all_gather(float const*, float*, Cuts, Queue, CollectiveTag);
+};
+struct FloatAllReduce {
+    void all_reduce(float const*, float*, Cuts, Queue, CollectiveTag);
+};
+struct FloatBroadcast {
+    void broadcast(float*, std::size_t, int, Queue, CollectiveTag);
+};
+struct TaglessAllGather {
+    template <class T>
+    void all_gather(T const*, T*, Cuts, Queue);
+};
+struct QueuelessAllReduce {
+    template <class T>
+    void all_reduce(T const*, T*, Cuts, CollectiveTag);
+};
+struct RootlessBroadcast {
+    template <class T>
+    void broadcast(T*, std::size_t, Queue, CollectiveTag);
+};
+struct UnreducedIntegers {
+    void all_reduce_integers(std::int64_t*, std::size_t, Queue, CollectiveTag);
+};
+struct ThrowingAbort {
+    void abort(std::string_view, bool);
+};
+
+template <class... Changed>
+constexpr bool is_communicator = Communicator<Archetype<Changed...>>;
+
+} // namespace
+
+TEST_CASE("the shipped communicators model their concept, and nothing is left to diagnose") {
+    STATIC_REQUIRE(Communicator<LoopbackCommunicator>);
+    STATIC_REQUIRE(Communicator<Recording<LoopbackCommunicator>>);
+    STATIC_REQUIRE(Communicator<Checked<LoopbackCommunicator>>);
+    STATIC_REQUIRE(diagnose_communicator<LoopbackCommunicator>());
+    STATIC_REQUIRE(diagnose_communicator<Recording<LoopbackCommunicator>>());
+    STATIC_REQUIRE(diagnose_communicator<Checked<LoopbackCommunicator>>());
+}
+
+TEST_CASE("a communicator is its category, a backend, a place in a group, five collectives and an abort") {
+    STATIC_REQUIRE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE(diagnose_communicator<Archetype<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>>());
+}
+
+TEST_CASE("a communicator with one part missing is none") {
+    STATIC_REQUIRE_FALSE(is_communicator<HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers>);
+}
+
+TEST_CASE("a communicator with one part of the wrong form is none") {
+    STATIC_REQUIRE_FALSE(is_communicator<OtherCategory, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, QueuelessBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, MutableRank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, MutableSize, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, UnscatteredReduce, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, TaglessAllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, QueuelessAllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, RootlessBroadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, UnreducedIntegers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, ThrowingAbort>);
+}
+
+TEST_CASE("a communicator of one type of element is none") {
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, FloatReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, FloatAllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, FloatAllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, FloatBroadcast, Integers, Abort>);
+}
