@@ -3,6 +3,9 @@
 #include "oracle/driver.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -187,6 +190,23 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     CHECK(values.size() >= 110);
     CHECK(stage_runs >= 100); // stage 3
     CHECK(unchanged * 10 < plan.configurations);
+}
+
+TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
+    std::string sources;
+    for (auto const& entry : std::filesystem::directory_iterator(std::string(ZERO_SOURCE_DIR) + "/tests/stage")) {
+        if (entry.path().extension() == ".cpp" && entry.path().filename() != "oracle_coverage_test.cpp") {
+            std::ifstream file(entry.path());
+            sources.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        }
+    }
+    for (std::size_t row = 0; row < generated_rows; ++row) {
+        std::string const call = "run_row<" + std::to_string(row) + ">()";
+        std::size_t const first = sources.find(call);
+        CAPTURE(call);
+        CHECK(first != std::string::npos);
+        CHECK(sources.find(call, first + 1) == std::string::npos);
+    }
 }
 
 TEST_CASE("The oracle's pieces are what their definitions say", "[oracle]") {

@@ -52,7 +52,7 @@ struct AdoptedBlock {
 
     /// @brief Cuts one run of adjacent trainable parameters: what lies between multiples of W * granularity directly, the rest staged.
     template <class Bucketer>
-    void cut(std::span<std::size_t const> run, typename Bucketer::Options const& bucketing, std::size_t element_bytes) {
+    void cut(std::span<std::size_t const> run, typename Bucketer::Options bucketing, std::size_t element_bytes) {
         std::size_t const step = world * granularity;
         Range const whole{range(run.back()).begin, range(run.front()).end};
         Range const body{round_up(whole.begin, step), round_down(whole.end, step)};
@@ -86,7 +86,7 @@ struct AdoptedBlock {
 /// @throws InvalidArgument also when two parameters overlap.
 template <class Bucketer>
 FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t const> offsets, LayoutOptions const& options,
-                               typename Bucketer::Options const& bucketing = typename Bucketer::Options()) {
+                               typename Bucketer::Options bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
     if (offsets.size() != parameters.size()) {

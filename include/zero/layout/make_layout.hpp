@@ -64,7 +64,7 @@ namespace detail {
 
 /// @brief Cuts a run of parameters (indices in gradient-ready order) into buckets: `visit(group)` for each.
 template <class Bucketer, class Visitor>
-void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t const> run, typename Bucketer::Options const& bucketing,
+void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t const> run, typename Bucketer::Options bucketing,
                 std::size_t element_bytes, Visitor&& visit) {
     std::vector<BucketItem> items;
     for (std::size_t const index : run) {
@@ -127,7 +127,7 @@ inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> param
 /// @brief Buckets of whole parameters for everything that is trainable, or for everything that is frozen.
 template <class Partitioner, class Bucketer>
 void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable, LayoutOptions const& options,
-                    typename Bucketer::Options const& bucketing, std::size_t& turn) {
+                    typename Bucketer::Options bucketing, std::size_t& turn) {
     std::vector<std::size_t> const order = ready_order(parameters, trainable);
     for_runs(parameters, order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
         for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> group) {
@@ -144,9 +144,10 @@ void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec co
 } // namespace detail
 
 /// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the caller's memory.
+/// @param bucketing by value: g++ 12 takes a reference to options without members for a use of uninitialised memory
 /// @throws InvalidArgument, see `validate`.
 template <class Partitioner, class Bucketer>
-FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options const& bucketing = typename Bucketer::Options()) {
+FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;

@@ -81,10 +81,8 @@ public:
 
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
-        StepState<Config> state;
-        Backend::copy_bytes(_queue, &state, _state.data(), sizeof(state));
         Backend::synchronize(Backend::record(_queue));
-        return state;
+        return Backend::load(_state.data()); // not by a command: after a failure the queue runs none
     }
 
     /// @brief What the step with this serial did. Waits for `done`. @throws OutOfOrder when it was overwritten
