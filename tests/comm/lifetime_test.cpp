@@ -5,6 +5,7 @@
 #include "report.hpp"
 #include "values.hpp"
 
+#include "zero/comm/checked.hpp"
 #include "zero/comm/run_ranks.hpp"
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace zero;
@@ -78,7 +80,8 @@ TEMPLATE_TEST_CASE("a rank that unwinds right after a collective pulls no memory
 }
 
 TEST_CASE("a collective that fails half-way waits for its peers all the same") {
-    for (int copies = 0; copies < 4; ++copies) {
+    for (int round = 0; round < 20; ++round) {
+        int const copies = round % 4;
         Report report;
         CHECK_THROWS_AS(run_ranks<FaultyLoopback>(4, options,
                                                   [&](FaultyLoopback& communicator) {
@@ -86,13 +89,14 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
                                                       auto const rank = static_cast<std::size_t>(communicator.rank());
                                                       std::vector<float> const own = values_of<float>(communicator.rank(), cuts[rank + 1] - cuts[rank], 5);
                                                       std::vector<float> received(cuts.back());
-                                                      auto const queue = DelayingKind::make(rank);
+                                                      // The copies that the failing rank did enqueue are late: the peers have to wait for them.
+                                                      host::DelayingQueue queue(static_cast<std::uint64_t>(round), rank == 2 ? 3'000 : 20);
                                                       if (rank == 2) {
                                                           FaultyBackend::copies_left = copies;
-                                                          FaultyBackend::failing_queue = queue.get();
+                                                          FaultyBackend::failing_queue = &queue;
                                                       }
                                                       try {
-                                                          communicator.all_gather(own.data(), received.data(), cuts, queue.get(), {"extents", 0});
+                                                          communicator.all_gather(own.data(), received.data(), cuts, &queue, {"extents", 0});
                                                           report.expect(false, "nothing was thrown");
                                                       } catch (QueueFull const&) {
                                                           report.expect(rank == 2, "QueueFull on a rank whose queue is not full");
@@ -100,7 +104,7 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
                                                       } catch (Aborted const&) {
                                                           report.expect(rank != 2, "the failing rank got Aborted");
                                                       }
-                                                      queue->synchronize();
+                                                      queue.synchronize();
                                                       report.expect(equal_bits(std::vector<float>(received.begin() + 700, received.begin() + 900), values_of<float>(2, 200, 5)),
                                                                     "the extent of the failing rank");
                                                   }),
@@ -125,6 +129,22 @@ TEST_CASE("a communicator and its queue may go in either order") {
         }
         queue.reset();
         CHECK(sums == values);
+    }
+}
+
+TEST_CASE("a checked communicator may go after an exception while the queue is still at work") {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        auto const queue = DelayingKind::make(seed);
+        auto group = LoopbackCommunicator::make_group(1, options);
+        std::int64_t value = 1;
+        group[0].abort("called off");
+        {
+            Checked<LoopbackCommunicator> checked(group[0]);
+            queue->enqueue([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); }); // slow, not a means of order
+            CHECK_THROWS_AS(checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()), Aborted);
+        }
+        queue->synchronize();
+        CHECK(value == 1);
     }
 }
 

@@ -29,14 +29,15 @@ struct Case {
     char const* unusual; ///< in the message, of the rank that differs
 };
 
-constexpr std::array<Case, 8> cases{{{"operation", "all-reduce of 12 float32 ('usual 1'", "reduce-scatter of 12 float32 ('usual 1'"},
+constexpr std::array<Case, 9> cases{{{"operation", "all-reduce of 12 float32 ('usual 1'", "reduce-scatter of 12 float32 ('usual 1'"},
                                      {"type", "all-reduce of 12 float32", "all-reduce of 12 bfloat16"},
                                      {"count", "all-reduce of 12 float32", "all-reduce of 16 float32"},
                                      {"cuts", "cuts ", "cuts "},
                                      {"text of the tag", "'usual 1'", "'unusual 1'"},
                                      {"index of the tag", "'usual 1'", "'usual 2'"},
                                      {"root", "root 0", "root 1"},
-                                     {"reduction", "sum", "minimum"}}};
+                                     {"reduction", "sum", "minimum"},
+                                     {"count of integers", "of 4 int64", "of 0 int64"}}};
 
 /// Collective number `index` of the list, as most call it or as one rank does.
 template <class Communicator>
@@ -51,6 +52,8 @@ void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue)
             c.broadcast(values.data(), 12, is_usual ? 0 : 1, &queue, tag);
         } else if (index == 7) {
             c.all_reduce_integers(integers.data(), 4, is_usual ? IntegerReduction::sum : IntegerReduction::min, &queue, tag);
+        } else if (index == 8) {
+            c.all_reduce_integers(integers.data(), is_usual ? 4 : 0, IntegerReduction::sum, &queue, tag);
         } else if (index == 0 && !is_usual) {
             c.reduce_scatter(static_cast<float const*>(values.data()), in_place, cuts, &queue, tag);
         } else if (index == 1 && !is_usual) {

@@ -54,6 +54,27 @@ TEST_CASE("the cause is rethrown with its type, not the Aborted of the others") 
     }
 }
 
+TEST_CASE("a cause counts also when it comes after its consequences") {
+    std::atomic<int> released{0};
+    CHECK_THROWS_AS(run_ranks(3,
+                              [&](LoopbackCommunicator& communicator) {
+                                  if (communicator.rank() == 1) {
+                                      communicator.abort("as an engine does that is destroyed while an exception passes");
+                                      while (released < 2) {
+                                          std::this_thread::yield();
+                                      }
+                                      throw std::domain_error("the cause");
+                                  }
+                                  try {
+                                      meet(communicator);
+                                  } catch (Aborted const&) {
+                                      ++released;
+                                      throw;
+                                  }
+                              }),
+                    std::domain_error);
+}
+
 TEST_CASE("an exception that is no std::exception arrives, too") {
     std::string text;
     std::mutex mutex;

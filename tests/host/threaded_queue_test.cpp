@@ -98,12 +98,16 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     int seen = -1;
     host::ThreadedQueue writer;
     failed->enqueue([] { throw std::runtime_error("failure"); });
+    failed->synchronize();
     gate.close(writer);
     writer.enqueue([&value] { value = 5; });
     failed->wait(writer.record());
     host::Event const after_wait = failed->record();
     reader.wait(after_wait);
     reader.enqueue([&] { seen = value; });
+    for (int turn = 0; turn < 500 && !after_wait.is_complete(); ++turn) { // a queue that waits for nothing would be through by now
+        std::this_thread::yield();
+    }
     CHECK_FALSE(after_wait.is_complete());
     gate.open();
     reader.synchronize();

@@ -8,6 +8,7 @@
 
 #include "zero/core/float16.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

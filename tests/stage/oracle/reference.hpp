@@ -9,6 +9,7 @@
 
 #include "zero/core/float16.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
