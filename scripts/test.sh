@@ -2,7 +2,7 @@
 # Builds and runs the tests. Installs what is missing (Debian, Ubuntu; as root or through sudo). Works from any folder.
 #
 # usage: scripts/test.sh [option...]
-#   (none)         everything in a release build, then the tests under the address+undefined and the thread sanitizer with fewer random configurations
+#   (none)         everything in a release build, then what has threads and failures in it under the address+undefined and the thread sanitizer
 #   --quick        the release build only, with fewer random configurations
 #   --release      the release build only: tests, refusals, header checks, examples and benchmarks
 #   --sanitizers   the sanitizer builds only: address+undefined and thread

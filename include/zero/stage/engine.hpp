@@ -209,7 +209,8 @@ public:
         return {*this, _decision.serial(), done};
     }
 
-    /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank.
+    /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank,
+    /// at the same point of the program: reductions that some ranks started and others did not would meet the wrong ones.
     void cancel_step() {
         _protocol.require_step("cancel_step()");
         guarded([&] {

@@ -43,7 +43,7 @@ public:
     template <class T>
     GradientReducer(FlatLayout const& layout, Communicator& communicator, Queue queue, std::span<Parameter<T, G> const> parameters, StageRow const& row,
                     ReductionSchedule schedule, StageOptions<Config> const& options, LayoutTotals const& totals, MemoryResource& memory)
-        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())), _row(row), _schedule(schedule),
+        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())), _schedule(schedule),
           _predivide(predivide_factor<C>(options.reduction, layout.world())), _poison(options.poison), _readiness(layout),
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, layout.trainable_buckets(), memory, BufferKind::gradient_leases),
           _sum(layout, layout.trainable_buckets(), _rank, row.accumulation_buffer, memory, BufferKind::gradients),
@@ -371,7 +371,6 @@ private:
     Communicator* _communicator;
     Queue _queue;
     std::size_t _rank;
-    StageRow _row;
     ReductionSchedule _schedule;
     float _predivide;
     bool _poison;
