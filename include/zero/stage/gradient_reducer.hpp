@@ -10,7 +10,6 @@
 #include "readiness.hpp"
 #include "registration.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -41,14 +40,16 @@ public:
     }
 
     template <class T>
-    GradientReducer(FlatLayout const& layout, Communicator& communicator, Queue queue, std::span<Parameter<T, G> const> parameters, StageRow const& row,
-                    ReductionSchedule schedule, StageOptions<Config> const& options, LayoutTotals const& totals, MemoryResource& memory)
-        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())), _schedule(schedule),
-          _predivide(predivide_factor<C>(options.reduction, layout.world())), _poison(options.poison), _readiness(layout),
+    GradientReducer(FlatLayout const& layout, Communicator& communicator, Queue queue, std::span<Parameter<T, G> const> parameters,
+                    StageRow const& row, ReductionSchedule schedule, StageOptions<Config> const& options, LayoutTotals const& totals,
+                    MemoryResource& memory)
+        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())),
+          _schedule(schedule), _predivide(predivide_factor<C>(options.reduction, layout.world())), _poison(options.poison),
+          _readiness(layout),
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, layout.trainable_buckets(), memory, BufferKind::gradient_leases),
           _sum(layout, layout.trainable_buckets(), _rank, row.accumulation_buffer, memory, BufferKind::gradients),
           _wire(memory, has_wire(schedule) ? totals.largest_trainable_bucket : 0, BufferKind::wire), _writes(layout.trainable_buckets()),
-          _is_callers_clear(layout.parameters().size(), false), _drain(queue) {
+          _is_begun(layout.parameters().size(), false), _drain(queue) {
         for (auto const& parameter : parameters) {
             _callers.push_back(parameter.gradient);
         }
@@ -69,7 +70,7 @@ public:
 
     void begin_micro_step(bool is_last) {
         _readiness.reset();
-        _is_callers_clear.assign(_is_callers_clear.size(), false);
+        _is_begun.assign(_is_begun.size(), false);
         _is_last = is_last;
     }
 
@@ -80,16 +81,8 @@ public:
         }
         require_leases(unit, count_closed(_layout->unit_buckets(unit)));
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
-            if (!_layout->parameter(parameter).trainable) {
-                continue;
-            }
-            if (_callers[parameter] == nullptr) {
-                open_all(parameter, writer, is_zeroed ? nobody : unit);
-            } else if (!_is_callers_clear[parameter]) {
-                _is_callers_clear[parameter] = true;
-                if (is_zeroed) {
-                    Backend::fill(writer, _callers[parameter], _layout->parameter(parameter).elements, G{});
-                }
+            if (_layout->parameter(parameter).trainable) {
+                begin_parameter(parameter, writer, is_zeroed);
             }
         }
     }
@@ -118,7 +111,7 @@ public:
     Event hand_over(std::size_t unit, std::size_t parameter, G const* gradient, Queue writer) {
         require_not_launched(parameter);
         require_leases(unit, count_closed(_layout->parameter_buckets(parameter)));
-        open_all(parameter, writer);
+        begin_parameter(parameter, writer, true);
         for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
             Backend::accumulate(writer, _pool.at(bucket) + piece.bucket_begin, gradient + piece.parameter_begin, piece.elements);
         });
@@ -175,7 +168,8 @@ public:
 
     /// @brief What only the end of the accumulation can launch, if the last micro-step was not announced. Collective.
     void finish_step() {
-        bool const gathers_sums = Config::stage == 0 && _schedule == ReductionSchedule::every_micro_step && !(_micro_steps == 1 && _is_last);
+        bool const gathers_sums =
+            Config::stage == 0 && _schedule == ReductionSchedule::every_micro_step && !(_micro_steps == 1 && _is_last);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             if (_schedule == ReductionSchedule::boundary && !_is_reduced) {
                 reduce(bucket, _sum.at(bucket, 0), true, true);
@@ -199,8 +193,6 @@ public:
     }
 
 private:
-    static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
-
     struct Write {
         Queue queue{};
         Event event{};
@@ -219,15 +211,15 @@ private:
 
     /// Copies a part of the caller's gradient into its lease; the memory is free for later commands on `writer`.
     void copy_callers(std::size_t bucket, Piece const& piece, Queue writer) {
-        Backend::copy_bytes(writer, _pool.at(bucket) + piece.bucket_begin, _callers[piece.parameter] + piece.parameter_begin, piece.elements * sizeof(G));
+        Backend::copy_bytes(writer, _pool.at(bucket) + piece.bucket_begin, _callers[piece.parameter] + piece.parameter_begin,
+                            piece.elements * sizeof(G));
     }
 
     /// At the end of a micro-step: parameters in the caller's memory that some, but not all of their units wrote.
     void copy_incomplete(std::size_t bucket, Queue writer) {
         bool is_copied = false;
         for (Piece const& piece : _layout->pieces(bucket)) {
-            bool const is_written = _is_callers_clear[piece.parameter] || _readiness.is_started(piece.parameter);
-            if (_callers[piece.parameter] != nullptr && is_written && !_readiness.is_parameter_ready(piece.parameter)) {
+            if (_callers[piece.parameter] != nullptr && is_written(piece.parameter) && !_readiness.is_parameter_ready(piece.parameter)) {
                 if (!_pool.is_open(bucket)) {
                     open(bucket, writer);
                 }
@@ -266,34 +258,51 @@ private:
         }
     }
 
-    void open_all(std::size_t parameter, Queue writer, std::size_t overwriting_unit = nobody) {
+    /// Some unit leased the parameter's gradient, or wrote to the caller's memory and said so.
+    [[nodiscard]] bool is_written(std::size_t parameter) const {
+        return _is_begun[parameter] || (_callers[parameter] != nullptr && _readiness.is_started(parameter));
+    }
+
+    /// Memory for a parameter's gradient, cleared when it is the first of this micro-step.
+    void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
+        G* const callers = _callers[parameter];
+        if (callers == nullptr) {
+            open_all(parameter, writer);
+        }
+        if (_is_begun[parameter]) {
+            return;
+        }
+        _is_begun[parameter] = true;
+        if (!is_zeroed) {
+            return;
+        }
+        if (callers != nullptr) {
+            Backend::fill(writer, callers, _layout->parameter(parameter).elements, G{});
+        } else {
+            for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
+                Backend::fill(writer, _pool.at(bucket) + piece.bucket_begin, piece.elements, G{});
+            });
+        }
+    }
+
+    /// Leases the parameter's buckets to commands on `writer`, behind those that opened them or wrote to them.
+    void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-            if (_pool.is_open(bucket)) {
-                if (_writes[bucket].queue != writer) {
-                    Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
-                }
-            } else {
-                open(bucket, writer, overwriting_unit);
-                _writes[bucket] = {writer, Backend::record(writer)};
+            if (!_pool.is_open(bucket)) {
+                open(bucket, writer);
+            } else if (_writes[bucket].queue != writer) {
+                Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
             }
         }
     }
 
-    /// Leases a bucket and clears it, except what `overwriting_unit` promised to write itself.
-    void open(std::size_t bucket, Queue writer, std::size_t overwriting_unit = nobody) {
+    /// Leases a bucket. What it holds is of no use: who writes to it clears it, and `launch` what nobody wrote.
+    void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         if (_poison) {
             Backend::fill(writer, lease, _layout->elements(bucket), from_float<G>(std::numeric_limits<float>::quiet_NaN()));
-        } else if (overwriting_unit == nobody) {
-            Backend::fill(writer, lease, _layout->elements(bucket), G{});
-            return;
         }
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            auto const& units = _layout->parameter(piece.parameter).units;
-            if (std::find(units.begin(), units.end(), overwriting_unit) == units.end()) {
-                Backend::fill(writer, lease + piece.bucket_begin, piece.elements, G{});
-            }
-        }
+        _writes[bucket] = {writer, Backend::record(writer)};
     }
 
     void launch(std::size_t bucket) {
@@ -302,6 +311,12 @@ private:
             open(bucket, _queue);
         }
         G* const lease = _pool.at(bucket);
+        Backend::wait(_queue, _writes[bucket].event, Fence::gradients_written);
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            if (!is_written(piece.parameter)) {
+                Backend::fill(_queue, lease + piece.bucket_begin, piece.elements, G{});
+            }
+        }
         bool const is_first = _micro_steps == 0;
         if (_schedule == ReductionSchedule::every_micro_step) {
             reduce(bucket, lease, is_first, is_first && _is_last);
@@ -378,9 +393,9 @@ private:
     BucketPool<G, Backend> _pool;
     Placed<A> _sum;
     Buffer<C> _wire;
-    std::vector<Write> _writes;          ///< per bucket: who wrote to its lease last
-    std::vector<G*> _callers;            ///< per parameter: the caller's memory for its gradient, or null
-    std::vector<bool> _is_callers_clear;
+    std::vector<Write> _writes;  ///< per bucket: who wrote to its lease last
+    std::vector<G*> _callers;    ///< per parameter: the caller's memory for its gradient, or null
+    std::vector<bool> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
