@@ -213,7 +213,7 @@ void train_rank(Engine& engine, zero::LoopbackCommunicator& communicator, Config
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
-    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, Engine::stage, engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
+    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(), engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
     own.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;

@@ -19,6 +19,9 @@ struct StageRow {
     Placement reduced_gradients;   ///< what a rank holds of the gradients once they are reduced
     Placement accumulation_buffer; ///< replicated: a full buffer to accumulate in, also for sums over micro-steps before a reduction
     Placement optimizer_state;
+
+    constexpr bool shards_parameters() const noexcept { return parameters == Placement::sharded; }
+    constexpr bool shards_optimizer() const noexcept { return optimizer_state == Placement::sharded; }
 };
 
 inline constexpr std::array<StageRow, 4> stage_table{{
@@ -33,6 +36,12 @@ enum class ReductionSchedule : std::uint8_t {
     boundary,        ///< micro-steps are summed locally in a full accumulation buffer; one reduction per step
     every_micro_step ///< each micro-step is reduced and added to the accumulation buffer
 };
+
+/// @brief The schedule of a stage unless one is asked for: at the boundary where the stage has a full accumulation buffer anyway.
+constexpr ReductionSchedule default_schedule(int stage) noexcept {
+    bool const has_full_buffer = stage_table[static_cast<std::size_t>(stage)].accumulation_buffer == Placement::replicated;
+    return has_full_buffer ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
+}
 
 /// @brief The row of a stage under a schedule: summing before the reduction needs a full buffer in every stage.
 constexpr StageRow stage_row(int stage, ReductionSchedule schedule) noexcept {

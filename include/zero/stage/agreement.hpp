@@ -16,8 +16,8 @@ namespace zero::detail {
 
 /// @brief Gathers `count` values of every rank on the host. Collective, waits.
 template <class T, class Communicator>
-std::vector<T> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory, std::vector<T> const& values,
-                              char const* what) {
+std::vector<T> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                              std::vector<T> const& values, char const* what) {
     using Backend = typename Communicator::Backend;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -45,14 +45,14 @@ inline std::string describe(FlatLayout const& layout, std::size_t index) {
         units += (units.empty() ? "" : ",") + std::to_string(unit);
     }
     return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements, units " + units.substr(0, 40) + ", group "
-         + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
+           + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
 }
 
 /// @brief Compares the layouts of all ranks; names the first parameter that differs, and both sides. Collective.
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Communicator& communicator, typename Communicator::Backend::Queue queue,
-                       MemoryResource& memory) {
+void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Communicator& communicator,
+                       typename Communicator::Backend::Queue queue, MemoryResource& memory) {
     std::vector<std::uint64_t> const own{layout.hash(), options_hash, layout.parameters().size()};
     auto const heads = gather_on_host<std::uint64_t>(communicator, queue, memory, own, "layout hash");
     std::size_t other = 0;
@@ -75,8 +75,9 @@ void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Com
         ++first;
     }
     if (first == most) {
-        throw LayoutMismatch("zero: rank 0 and rank " + std::to_string(other)
-                             + " registered the same parameters but chose different bucket sizes, schedules or other options; give all ranks the same.");
+        throw LayoutMismatch(
+            "zero: rank 0 and rank " + std::to_string(other)
+            + " registered the same parameters but chose different bucket sizes, schedules or other options; give all ranks the same.");
     }
     std::string text = describe(layout, first);
     std::vector<char> padded(256, '\0');

@@ -22,7 +22,8 @@ public:
     BucketPool() = default;
 
     BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets, MemoryResource& memory, BufferKind kind)
-        : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements), _leases(leases), _lease_of(buckets, none), _free(leases) {}
+        : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements), _leases(leases), _lease_of(buckets, none),
+          _free(leases) {}
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _free; }
     [[nodiscard]] std::size_t lease_elements() const noexcept { return _lease_elements; }

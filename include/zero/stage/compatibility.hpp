@@ -5,10 +5,10 @@ namespace zero {
 /// @brief What forbids a composition, or `none`.
 enum class Conflict {
     none,
-    no_such_stage,               ///< stages are 0 to 3
-    bucket_spans_units,          ///< stage 3 gathers unit by unit
-    optimizer_needs_whole_tensor,///< a partitioner that cuts parameters gives it pieces
-    master_of_float              ///< fp32 parameters with an fp32 copy of themselves
+    no_such_stage,                ///< stages are 0 to 3
+    bucket_spans_units,           ///< stage 3 gathers unit by unit
+    optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
+    master_of_float               ///< fp32 parameters with an fp32 copy of themselves
 };
 
 /// @brief Which stage, partitioner, bucketer and optimizer go together: the one place that knows.

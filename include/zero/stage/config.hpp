@@ -8,12 +8,11 @@
 
 namespace zero::detail {
 
-/// @brief What the code of an engine depends on: types and functors. Who cuts the layout is no part of it, so that stages which differ
-/// in partitioner or bucketer share one engine.
-template <int N, class P, class G, class C, class A, class MasterType, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class BucketerOptionsType>
+/// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
+/// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
+template <class P, class G, class C, class A, class MasterType, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
+          class BucketerOptionsType>
 struct EngineConfig {
-    static constexpr int stage = N;
-
     using Parameter = P;
     using Gradient = G;
     using Communication = C;
@@ -30,18 +29,23 @@ struct EngineConfig {
 /// @brief The policies of a stage, each missing one replaced by its default.
 template <int N, class... Policies>
 struct StageConfig {
+    static constexpr int stage = N;
+
     using Parameter = typename select_t<ParametersCategory, Parameters<float>, Policies...>::Type;
     using Partitioner = select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
     using Bucketer = select_t<BucketerCategory, std::conditional_t<N == 3, UnitBucketer, SizeCappedBucketer>, Policies...>;
     using Communicator = select_t<CommunicatorCategory, LoopbackCommunicator, Policies...>;
-    using LossScaler = select_t<LossScalerCategory, std::conditional_t<std::is_same_v<Parameter, float16>, DynamicLossScaler, NoLossScaler>, Policies...>;
+    using LossScaler =
+        select_t<LossScalerCategory, std::conditional_t<std::is_same_v<Parameter, float16>, DynamicLossScaler, NoLossScaler>, Policies...>;
     using Optimizer = select_t<OptimizerCategory, AdamW, Policies...>;
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
-    using MasterPolicy = select_t<MasterWeightsCategory, std::conditional_t<std::is_same_v<Parameter, float>, NoMasterWeights, MasterWeights<float>>, Policies...>;
+    using MasterPolicy = select_t<MasterWeightsCategory,
+                                  std::conditional_t<std::is_same_v<Parameter, float>, NoMasterWeights, MasterWeights<float>>, Policies...>;
 
-    using Engine = EngineConfig<N, Parameter, typename Reduction::template GradientType<Parameter>, typename Reduction::template CommunicationType<Parameter>,
-                                typename Reduction::template AccumulationType<Parameter>, typename MasterPolicy::Type, Communicator, LossScaler, Optimizer,
-                                typename Bucketer::Options>;
+    using Engine =
+        EngineConfig<Parameter, typename Reduction::template GradientType<Parameter>,
+                     typename Reduction::template CommunicationType<Parameter>, typename Reduction::template AccumulationType<Parameter>,
+                     typename MasterPolicy::Type, Communicator, LossScaler, Optimizer, typename Bucketer::Options>;
 };
 
 } // namespace zero::detail

@@ -58,20 +58,21 @@ public:
     using Options = StageOptions<Config>;
     using Slice = OwnedSlice<Config>;
     using EngineType = Engine; ///< what handles refer to
-    static constexpr int stage = Config::stage;
 
-    /// @brief Allocates everything and takes over the values of rank 0. Collective; waits for its end.
+    /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
     /// @throws LayoutMismatch, CommunicatorError
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
-    [[gnu::noinline]] Engine(Communicator& communicator, std::span<Registration const> parameters, Options const& options, FlatLayout layout)
-        : _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)), _protocol(_layout, _rank),
-          _row(stage_row(stage, schedule_of(options))), _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
+    [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<Registration const> parameters, Options const& options,
+                             FlatLayout layout)
+        : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
+          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
+          _protocol(_layout, _rank), _row(stage_row(number, schedule_of(number, options))),
+          _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
-          _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)), _compute(options.compute_queue),
-          _decision(_layout, _rank, _queue, parameters, _options, *_memory),
-          _store(_layout, communicator, _queue, parameters, options, _totals, *_memory),
-          _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(options), options, _totals, *_memory),
+          _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
+          _compute(options.compute_queue), _decision(_layout, _rank, _queue, parameters, _options, *_memory),
+          _store(_layout, communicator, _queue, parameters, _row, options, _totals, *_memory),
+          _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(number, options), options, _totals, *_memory),
           _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
         guarded([&] {
             require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
@@ -116,7 +117,9 @@ public:
     void end_micro_step() {
         _protocol.require_micro_step("end_micro_step()");
         bool const refuses_unused = _options.unused_parameters == UnusedParameters::error;
-        constexpr bool compares = requires { requires Communicator::is_checked; };
+        constexpr bool compares = requires {
+            requires Communicator::is_checked;
+        };
         if (refuses_unused && !compares) {
             require_all_used();
         }
@@ -196,11 +199,7 @@ public:
             _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), _reducer.predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
-                if constexpr (stage == 0) {
-                    _store.set_published(bucket);
-                } else if constexpr (stage != 3) {
-                    _store.publish(bucket);
-                }
+                _store.publish(bucket);
             }
         });
         _protocol.end_step();
@@ -305,11 +304,16 @@ public:
     /// @{
 
     [[nodiscard]] FlatLayout const& layout() const noexcept { return _layout; }
+
+    /// @brief The N of `ZeroStage<N>`.
+    [[nodiscard]] int stage_number() const noexcept { return _number; }
+
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _reducer.schedule(); }
 
     /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
     [[nodiscard]] MemoryPlan memory_plan() const noexcept {
-        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()), _decision.size_bytes());
+        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()),
+                           _decision.size_bytes());
     }
 
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
@@ -328,13 +332,13 @@ private:
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
 
-    static ReductionSchedule schedule_of(Options const& options) {
-        return options.reduction.schedule.value_or(stage < 2 ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step);
+    static ReductionSchedule schedule_of(int number, Options const& options) {
+        return options.reduction.schedule.value_or(default_schedule(number));
     }
 
     /// What must agree besides the geometry.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        std::uint64_t hash = static_cast<std::uint64_t>(stage);
+        auto hash = static_cast<std::uint64_t>(_number);
         hash = hash * 31 + static_cast<std::uint64_t>(_reducer.schedule());
         hash = hash * 31 + static_cast<std::uint64_t>(_options.reduction.kind);
         hash = hash * 31 + static_cast<std::uint64_t>(_options.storage);
@@ -410,6 +414,7 @@ private:
         }
     }
 
+    int _number;
     Communicator* _communicator;
     std::size_t _rank;
     Options _options;

@@ -43,7 +43,7 @@ public:
     GradientReducer(FlatLayout const& layout, Communicator& communicator, Queue queue, std::span<Parameter<T, G> const> parameters,
                     StageRow const& row, ReductionSchedule schedule, StageOptions<Config> const& options, LayoutTotals const& totals,
                     MemoryResource& memory)
-        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())),
+        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())), _row(row),
           _schedule(schedule), _predivide(predivide_factor<C>(options.reduction, layout.world())), _poison(options.poison),
           _readiness(layout),
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, layout.trainable_buckets(), memory, BufferKind::gradient_leases),
@@ -139,7 +139,7 @@ public:
             }
         }
         Backend::wait(_queue, written, Fence::gradients_written);
-        if constexpr (Config::stage == 3) {
+        if (_row.shards_parameters()) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 if (is_trainable(bucket) && _readiness.is_complete(bucket) && !_readiness.is_launched(bucket)) {
                     launch(bucket);
@@ -169,7 +169,7 @@ public:
     /// @brief What only the end of the accumulation can launch, if the last micro-step was not announced. Collective.
     void finish_step() {
         bool const gathers_sums =
-            Config::stage == 0 && _schedule == ReductionSchedule::every_micro_step && !(_micro_steps == 1 && _is_last);
+            !_row.shards_optimizer() && _schedule == ReductionSchedule::every_micro_step && !(_micro_steps == 1 && _is_last);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             if (_schedule == ReductionSchedule::boundary && !_is_reduced) {
                 reduce(bucket, _sum.at(bucket, 0), true, true);
@@ -350,7 +350,7 @@ private:
             return;
         }
         C* const wire = to_wire(source, elements);
-        bool const is_all_reduce = Config::stage == 0 && is_whole;
+        bool const is_all_reduce = !_row.shards_optimizer() && is_whole;
         CollectiveTag const tag{"gradients of bucket", bucket};
         std::size_t const begin = is_all_reduce ? 0 : cuts[_rank];
         std::size_t const held = is_all_reduce ? elements : cuts[_rank + 1] - begin;
@@ -386,6 +386,7 @@ private:
     Communicator* _communicator;
     Queue _queue;
     std::size_t _rank;
+    StageRow _row;
     ReductionSchedule _schedule;
     float _predivide;
     bool _poison;

@@ -64,7 +64,8 @@ class Gradients {
 public:
     using G = typename Engine::GradientType;
 
-    Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
+    Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
+        : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
 
     /// @brief The gradient of a parameter of this unit, by its number of registration; empty when the parameter is frozen.
     /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
@@ -102,7 +103,8 @@ private:
 template <class Engine>
 class StepTicket {
 public:
-    StepTicket(Engine& engine, std::uint64_t serial, typename Engine::Event done) noexcept : _engine(&engine), _serial(serial), _done(std::move(done)) {}
+    StepTicket(Engine& engine, std::uint64_t serial, typename Engine::Event done) noexcept
+        : _engine(&engine), _serial(serial), _done(std::move(done)) {}
 
     /// @brief Waits on the host until the step is done, and tells what it did.
     /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the model threw

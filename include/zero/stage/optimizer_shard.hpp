@@ -49,7 +49,8 @@ public:
         for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
             Range const own = layout.extent(bucket, rank);
             bool const is_replicated = row.optimizer_state == Placement::replicated;
-            layout.for_slices(bucket, is_replicated ? Range{0, layout.elements(bucket)} : own, [&](Piece const& piece) { add_slice(layout, bucket, piece, store, reducer); });
+            layout.for_slices(bucket, is_replicated ? Range{0, layout.elements(bucket)} : own,
+                              [&](Piece const& piece) { add_slice(layout, bucket, piece, store, reducer); });
             layout.for_slices(bucket, own, [&](Piece const& piece) {
                 _inspected.push_back({reducer.reduced(bucket, piece.bucket_begin), piece.elements,
                                       static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
@@ -69,18 +70,22 @@ public:
     }
 
     void inspect(std::size_t bucket, ops::Inspection* result) const {
-        Backend::inspect(_queue, std::span(_inspected).subspan(_first_inspected[bucket], _first_inspected[bucket + 1] - _first_inspected[bucket]), result);
+        Backend::inspect(_queue,
+                         std::span(_inspected).subspan(_first_inspected[bucket], _first_inspected[bucket + 1] - _first_inspected[bucket]),
+                         result);
     }
 
     void update(std::size_t bucket, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
-        Backend::template update<Optimizer>(_queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
+        Backend::template update<Optimizer>(
+            _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
     }
 
     [[nodiscard]] std::span<Slice const> slices() const noexcept { return _slices; }
     [[nodiscard]] Origin origin(std::size_t slice) const { return _origins[slice]; }
 
 private:
-    void add_slice(FlatLayout const& layout, std::size_t bucket, Piece const& piece, ParameterStore<Config> const& store, GradientReducer<Config> const& reducer) {
+    void add_slice(FlatLayout const& layout, std::size_t bucket, Piece const& piece, ParameterStore<Config> const& store,
+                   GradientReducer<Config> const& reducer) {
         Slice slice;
         slice.gradient = reducer.reduced(bucket, piece.bucket_begin);
         if constexpr (Config::has_master) {

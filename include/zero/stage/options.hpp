@@ -38,24 +38,24 @@ template <class Config>
 struct StageOptions {
     using Backend = typename Config::Backend;
 
-    std::optional<float> gradient_clipping{};  ///< largest global norm; positive. Off unless given
-    NonFinite non_finite = NonFinite::skip;    ///< only without a loss scaler that skips overflows
+    std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
+    NonFinite non_finite = NonFinite::skip;   ///< only without a loss scaler that skips overflows
     UnusedParameters unused_parameters = UnusedParameters::zero;
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
-    std::size_t extra_leases = 0;              ///< more buckets in flight than units in order of use need
-    bool prefetch = true;                      ///< stage 3: gather the next unit of the last micro-step's order in advance
-    bool poison = false;                       ///< fill padding, reused and released memory with NaN (for tests)
+    std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
+    bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
+    bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
     typename Config::BucketerOptions bucketer{};
     typename Config::LossScaler::Options loss_scaler{};
-    typename Config::Optimizer::Options optimizer{};                 ///< of every group that is not listed in `groups`
+    typename Config::Optimizer::Options optimizer{}; ///< of every group that is not listed in `groups`
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
     GradientReductionOptions reduction{};
 
     typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue> communication_queue{}; ///< default: one of the engine's own; it must outlive the engine
-    MemoryResource* memory = nullptr;          ///< default: the backend's
+    MemoryResource* memory = nullptr;                             ///< default: the backend's
 };
 
 namespace detail {
@@ -63,12 +63,13 @@ namespace detail {
 /// Not inlined: g++ 12 then takes the value of an empty optional for read, and warns in the caller's code.
 [[gnu::noinline]] inline void validate_clipping(std::optional<float> const& largest_norm) {
     if (largest_norm && (!(*largest_norm > 0.0F) || !std::isfinite(*largest_norm))) {
-        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*largest_norm) + "; it has to be positive and finite. Leave it out to switch clipping off.");
+        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*largest_norm)
+                              + "; it has to be positive and finite. Leave it out to switch clipping off.");
     }
 }
 
 template <class Config>
-void validate_options(StageOptions<Config> const& options) {
+void validate_options(StageOptions<Config> const& options, int stage) {
     validate_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
     Config::Optimizer::validate(options.optimizer);
@@ -80,7 +81,7 @@ void validate_options(StageOptions<Config> const& options) {
                                   + "; it has to be finite and not negative.");
         }
     }
-    if (options.storage != Storage::owned && Config::stage == 3) {
+    if (options.storage != Storage::owned && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         throw InvalidArgument("zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; "
                               "use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3.");
     }

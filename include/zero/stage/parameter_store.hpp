@@ -28,23 +28,22 @@ public:
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
     using Communicator = typename Config::Communicator;
-    static constexpr bool is_sharded = Config::stage == 3;
 
     template <class G>
     ParameterStore(FlatLayout const& layout, Communicator& communicator, Queue queue, std::span<Parameter<T, G> const> parameters,
-                   StageOptions<Config> const& options, LayoutTotals const& totals, MemoryResource& memory)
-        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())),
+                   StageRow const& row, StageOptions<Config> const& options, LayoutTotals const& totals, MemoryResource& memory)
+        : _layout(&layout), _communicator(&communicator), _queue(queue), _rank(static_cast<std::size_t>(communicator.rank())), _row(row),
           _storage(options.storage), _block(options.adopted_block.data()), _poison(options.poison), _prefetch(options.prefetch),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, layout.buckets(), memory, BufferKind::parameter_leases),
           _full(layout.parameters().size(), nullptr), _published(layout.buckets()), _users(layout.buckets(), 0), _drain(queue) {
         if (_storage == Storage::owned) {
-            _placed = Placed<T>(layout, layout.buckets(), _rank, is_sharded ? Placement::sharded : Placement::replicated, memory, BufferKind::parameters);
+            _placed = Placed<T>(layout, layout.buckets(), _rank, row.parameters, memory, BufferKind::parameters);
             clear();
         }
         for (std::size_t index = 0; index < parameters.size() && _storage != Storage::owned; ++index) {
             _full[index] = parameters[index].data;
         }
-        if (!is_sharded) {
+        if (!row.shards_parameters()) {
             make_tables();
         }
         _prefetched.reserve(layout.buckets()); // nothing is allocated inside a step
@@ -53,7 +52,7 @@ public:
     /// @brief Sends the registered values of rank 0 to all. Collective; the caller waits for the queue before it lets go of the values.
     template <class G>
     void broadcast_initial(std::span<Parameter<T, G> const> parameters) {
-        if constexpr (is_sharded) {
+        if (_row.shards_parameters()) {
             for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
                 T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
                 Backend::fill(_queue, staging, _layout->elements(bucket), T{});
@@ -63,7 +62,8 @@ public:
                 _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue, CollectiveTag{"initial values of bucket", bucket});
                 Range const own = _layout->extent(bucket, _rank);
                 _layout->for_slices(bucket, own, [&](Piece const& slice) {
-                    Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin), staging + slice.bucket_begin, slice.elements * sizeof(T));
+                    Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin), staging + slice.bucket_begin,
+                                        slice.elements * sizeof(T));
                 });
                 _pool.close(bucket, Backend::record(_queue));
             }
@@ -80,8 +80,8 @@ public:
     /// @brief Makes the replicas equal again after the caller changed values: those of rank 0, or of the owners where each rank could
     /// change its shard only. Collective.
     void synchronize_changes() {
-        if constexpr (!is_sharded) {
-            if (Config::stage == 0 || _storage != Storage::owned) {
+        if (!_row.shards_parameters()) {
+            if (!_row.shards_optimizer() || _storage != Storage::owned) {
                 broadcast_full();
             } else {
                 for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
@@ -96,12 +96,12 @@ public:
 
     /// @brief A slice that this rank holds: inside its extent in stage 3, any in the others.
     [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
-        return is_sharded ? _placed.at(bucket, slice.bucket_begin) : _full[slice.parameter] + slice.parameter_begin;
+        return _row.shards_parameters() ? _placed.at(bucket, slice.bucket_begin) : _full[slice.parameter] + slice.parameter_begin;
     }
 
     /// @brief A parameter of a gathered unit in stage 3; of any unit in the others.
     [[nodiscard]] T const* gathered(std::size_t parameter) const noexcept {
-        if constexpr (is_sharded) {
+        if (_row.shards_parameters()) {
             std::size_t const bucket = _layout->parameter_buckets(parameter).front();
             for (Piece const& piece : _layout->pieces(bucket)) {
                 if (piece.parameter == parameter) {
@@ -117,7 +117,7 @@ public:
     /// @brief Makes a unit's parameters readable for commands on `reader`. Stage 3: collective, gathers what is not there yet.
     /// @throws OutOfOrder when more units are held than there are leases for; nothing was changed then.
     void acquire(std::size_t unit, Queue reader) {
-        if constexpr (is_sharded) {
+        if (_row.shards_parameters()) {
             require_leases(unit);
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 if (!_pool.is_open(bucket)) {
@@ -128,14 +128,14 @@ public:
             follow_trace(unit);
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            Backend::wait(reader, _published[bucket], is_sharded ? Fence::weights_gathered : Fence::weights_published);
+            Backend::wait(reader, _published[bucket], _row.shards_parameters() ? Fence::weights_gathered : Fence::weights_published);
         }
     }
 
     /// @brief The commands on `reader` so far were the last ones of one acquisition.
     void release(std::size_t unit, Queue reader) {
         Event const event = Backend::record(reader);
-        if constexpr (is_sharded) {
+        if (_row.shards_parameters()) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 if (--_users[bucket] != 0) {
                     Backend::wait(_queue, event, Fence::weights_read);
@@ -143,7 +143,8 @@ public:
                 }
                 if (_poison) {
                     Backend::wait(_queue, event, Fence::weights_read);
-                    Backend::fill(_queue, _pool.at(bucket), _layout->elements(bucket), from_float<T>(std::numeric_limits<float>::quiet_NaN()));
+                    Backend::fill(_queue, _pool.at(bucket), _layout->elements(bucket),
+                                  from_float<T>(std::numeric_limits<float>::quiet_NaN()));
                     _pool.close(bucket, Backend::record(_queue));
                 } else {
                     _pool.close(bucket, event);
@@ -167,32 +168,18 @@ public:
         }
     }
 
-    /// @brief All-gathers what the owners updated (stages 1 and 2). Collective.
+    /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2, where it is collective; nothing to send
+    /// in stage 0, where every rank updated all, and in stage 3, where `acquire` gathers.
     void publish(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
-        if (cuts.back() == 0) {
+        if (cuts.back() == 0 || _row.shards_parameters()) {
             return;
         }
-        CollectiveTag const tag{"parameters of bucket", bucket};
-        bool const is_copied = _storage == Storage::scattered || _layout->bucket(bucket).is_staged;
-        if (is_copied) {
-            T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
-            Range const own = _layout->extent(bucket, _rank);
-            _layout->for_slices(bucket, own, [&](Piece const& slice) {
-                Backend::copy_bytes(_queue, staging + slice.bucket_begin, this->slice(bucket, slice), slice.elements * sizeof(T));
-            });
-            _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
-            Backend::copy_from_bucket(_queue, std::span<CopySlice<T> const>(_tables[bucket]), static_cast<T const*>(staging));
-            _pool.close(bucket, Backend::record(_queue));
-        } else {
-            T* const base = _storage == Storage::owned ? _placed.at(bucket, 0) : _block + _layout->bucket(bucket).block_begin;
-            _communicator->all_gather(base + cuts[_rank], base, cuts, _queue, tag);
+        if (_row.shards_optimizer()) {
+            gather_replicas(bucket, cuts);
         }
         _published[bucket] = Backend::record(_queue);
     }
-
-    /// @brief In stage 0 the update itself publishes.
-    void set_published(std::size_t bucket) { _published[bucket] = Backend::record(_queue); }
 
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
     void restart_trace() noexcept { _position = 0; }
@@ -226,8 +213,10 @@ private:
     void clear() {
         Backend::fill(_queue, _placed.data(), _placed.size(), _poison ? from_float<T>(std::numeric_limits<float>::quiet_NaN()) : T{});
         for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-            Range const held = is_sharded ? _layout->extent(bucket, _rank) : Range{0, _layout->elements(bucket)};
-            _layout->for_slices(bucket, held, [&](Piece const& slice) { Backend::fill(_queue, _placed.at(bucket, slice.bucket_begin), slice.elements, T{}); });
+            Range const held = _row.shards_parameters() ? _layout->extent(bucket, _rank) : Range{0, _layout->elements(bucket)};
+            _layout->for_slices(bucket, held, [&](Piece const& slice) {
+                Backend::fill(_queue, _placed.at(bucket, slice.bucket_begin), slice.elements, T{});
+            });
         }
     }
 
@@ -260,8 +249,28 @@ private:
     void broadcast_full() {
         for (std::size_t index = 0; index < _full.size(); ++index) {
             if (_layout->parameter(index).elements != 0) {
-                _communicator->broadcast(_full[index], _layout->parameter(index).elements, 0, _queue, CollectiveTag{"values of parameter", index});
+                _communicator->broadcast(_full[index], _layout->parameter(index).elements, 0, _queue,
+                                         CollectiveTag{"values of parameter", index});
             }
+        }
+    }
+
+    /// All-gathers the extents of a bucket into the replicas, through a lease where these are not as contiguous as the bucket.
+    void gather_replicas(std::size_t bucket, std::span<std::size_t const> cuts) {
+        CollectiveTag const tag{"parameters of bucket", bucket};
+        bool const is_copied = _storage == Storage::scattered || _layout->bucket(bucket).is_staged;
+        if (is_copied) {
+            T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+            Range const own = _layout->extent(bucket, _rank);
+            _layout->for_slices(bucket, own, [&](Piece const& slice) {
+                Backend::copy_bytes(_queue, staging + slice.bucket_begin, this->slice(bucket, slice), slice.elements * sizeof(T));
+            });
+            _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
+            Backend::copy_from_bucket(_queue, std::span<CopySlice<T> const>(_tables[bucket]), static_cast<T const*>(staging));
+            _pool.close(bucket, Backend::record(_queue));
+        } else {
+            T* const base = _storage == Storage::owned ? _placed.at(bucket, 0) : _block + _layout->bucket(bucket).block_begin;
+            _communicator->all_gather(base + cuts[_rank], base, cuts, _queue, tag);
         }
     }
 
@@ -318,6 +327,7 @@ private:
     Communicator* _communicator;
     Queue _queue;
     std::size_t _rank;
+    StageRow _row;
     Storage _storage;
     T* _block;
     bool _poison;
@@ -326,9 +336,9 @@ private:
     Placed<T> _placed;
     std::vector<T*> _full;
     std::vector<std::vector<CopySlice<T>>> _tables;
-    std::vector<Event> _published;       ///< per bucket: its last all-gather
-    std::vector<LastReader> _readers;    ///< per queue: its last reader of replicated parameters
-    std::vector<std::size_t> _users;     ///< per bucket: acquisitions that are held
+    std::vector<Event> _published;    ///< per bucket: its last all-gather
+    std::vector<LastReader> _readers; ///< per queue: its last reader of replicated parameters
+    std::vector<std::size_t> _users;  ///< per bucket: acquisitions that are held
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;
     std::size_t _position = 0;

@@ -29,7 +29,9 @@ public:
     }
 
     /// @brief Element `index` of a bucket, which has to be held.
-    [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const noexcept { return _buffer.data() + _storage_begin[bucket] + (index - _first[bucket]); }
+    [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const noexcept {
+        return _buffer.data() + _storage_begin[bucket] + (index - _first[bucket]);
+    }
 
     [[nodiscard]] T* data() const noexcept { return _buffer.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return _buffer.size(); }

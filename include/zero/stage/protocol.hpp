@@ -56,21 +56,26 @@ public:
     /// @throws BrokenEngine
     void require_alive() const {
         if (_phase == Phase::broken) {
-            throw BrokenEngine("zero: this engine failed earlier (" + _failure + ") and can not go on; its state can be read. Make a new engine and communicator.");
+            throw BrokenEngine("zero: this engine failed earlier (" + _failure
+                               + ") and can not go on; its state can be read. Make a new engine and communicator.");
         }
     }
 
-    void require_idle(char const* call) const { require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first"); }
+    void require_idle(char const* call) const {
+        require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
+    }
     void require_step(char const* call) const { require(is_in_step(), call, " outside a step"); }
     void require_micro_step(char const* call) const { require(_phase == Phase::in_micro_step, call, " outside a micro-step"); }
 
     void require_may_begin_micro_step() const {
-        require(_phase == Phase::in_step, "begin_micro_step()", " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
+        require(_phase == Phase::in_step, "begin_micro_step()",
+                " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
         require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last; call step()");
     }
 
     void require_may_step(double learning_rate) const {
-        require(_phase == Phase::in_step, "step()", " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(_phase == Phase::in_step, "step()",
+                " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
         require(_micro_steps != 0, "step()", " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
         require_rate(learning_rate, "learning rate");
     }
@@ -81,20 +86,22 @@ public:
 
     void require_rate(double rate, char const* what) const {
         if (!(rate >= 0.0) || !std::isfinite(rate)) {
-            throw InvalidArgument(std::string("zero: the ") + what + " is " + std::to_string(rate) + "; it has to be finite and not negative.");
+            throw InvalidArgument(std::string("zero: the ") + what + " is " + std::to_string(rate)
+                                  + "; it has to be finite and not negative.");
         }
     }
 
     void require_group(std::size_t group, std::size_t groups) const {
         if (group >= groups) {
-            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(groups) + '.');
+            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(groups)
+                                  + '.');
         }
     }
 
     void require_unit(std::size_t unit) const {
         if (unit >= _layout->units()) {
-            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to " + std::to_string(_layout->units())
-                                  + " (exclusive).");
+            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to "
+                                  + std::to_string(_layout->units()) + " (exclusive).");
         }
     }
 
@@ -106,16 +113,18 @@ public:
                 return;
             }
         }
-        throw InvalidArgument("zero: parameter number " + std::to_string(parameter)
-                              + (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string()) + " is not one of unit "
-                              + std::to_string(unit) + "; ask the handle of a unit that lists it.");
+        throw InvalidArgument(
+            "zero: parameter number " + std::to_string(parameter)
+            + (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string())
+            + " is not one of unit " + std::to_string(unit) + "; ask the handle of a unit that lists it.");
     }
 
     void require_not_ready(Readiness const& readiness, std::size_t unit) const {
         require_unit(unit);
         if (readiness.is_unit_ready(unit)) {
             auto const members = _layout->unit_parameters(unit);
-            throw LateGradient("zero: gradients of unit " + std::to_string(unit) + (members.empty() ? "" : " (parameter '" + _layout->parameter(members.front()).name + "')")
+            throw LateGradient("zero: gradients of unit " + std::to_string(unit)
+                               + (members.empty() ? "" : " (parameter '" + _layout->parameter(members.front()).name + "')")
                                + " come after gradients_ready(" + std::to_string(unit) + ") in this micro-step (" + rank_text()
                                + "); call gradients_ready() only after the last gradient of the unit.");
         }
@@ -125,19 +134,22 @@ public:
     void require_current_gradient(Readiness const& readiness, std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
         require_member(unit, parameter);
         if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || readiness.is_unit_ready(unit)) {
-            throw LateGradient("zero: the gradient of parameter '" + _layout->parameter(parameter).name + "' is asked for after gradients_ready(" + std::to_string(unit)
-                               + ") or after its micro-step (" + rank_text() + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
+            throw LateGradient("zero: the gradient of parameter '" + _layout->parameter(parameter).name
+                               + "' is asked for after gradients_ready(" + std::to_string(unit) + ") or after its micro-step ("
+                               + rank_text() + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
         }
     }
 
     void require_transient_gradient(std::size_t parameter, std::size_t elements, bool is_in_callers_memory) const {
         auto const& spec = _layout->parameter(parameter);
         if (elements != spec.elements || !spec.trainable) {
-            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(elements) + " elements, but the parameter has "
-                                  + std::to_string(spec.elements) + (spec.trainable ? "." : " and is frozen.") + " (" + rank_text() + ")");
+            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(elements)
+                                  + " elements, but the parameter has " + std::to_string(spec.elements)
+                                  + (spec.trainable ? "." : " and is frozen.") + " (" + rank_text() + ")");
         }
         if (is_in_callers_memory) {
-            throw InvalidArgument("zero: the gradient of parameter '" + spec.name + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
+            throw InvalidArgument("zero: the gradient of parameter '" + spec.name
+                                  + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
         }
     }
 
@@ -158,12 +170,14 @@ public:
         std::string ranks;
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
             auto const parameter = static_cast<std::size_t>(first_unused[rank]);
-            ranks += (rank == 0 ? "rank " : ", rank ") + std::to_string(rank) + (parameter < count ? " lacks '" + _layout->parameter(parameter).name + "'" : std::string(" has all"));
+            ranks += (rank == 0 ? "rank " : ", rank ") + std::to_string(rank)
+                     + (parameter < count ? " lacks '" + _layout->parameter(parameter).name + "'" : std::string(" has all"));
             missing = missing == count ? parameter : missing;
         }
         if (missing < count) {
-            throw UnusedParameter("zero: parameter '" + _layout->parameter(missing).name + "' got no gradient in this micro-step (" + rank_text()
-                                  + (first_unused.size() > 1 ? "; " + ranks : std::string()) + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
+            throw UnusedParameter("zero: parameter '" + _layout->parameter(missing).name + "' got no gradient in this micro-step ("
+                                  + rank_text() + (first_unused.size() > 1 ? "; " + ranks : std::string())
+                                  + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
         }
     }
 

@@ -13,8 +13,8 @@ public:
     Readiness() = default;
 
     explicit Readiness(FlatLayout const& layout)
-        : _layout(&layout), _is_unit_ready(layout.units()), _units_left(layout.parameters().size()), _parameters_left(layout.trainable_buckets()),
-          _is_launched(layout.trainable_buckets()) {
+        : _layout(&layout), _is_unit_ready(layout.units()), _units_left(layout.parameters().size()),
+          _parameters_left(layout.trainable_buckets()), _is_launched(layout.trainable_buckets()) {
         reset();
     }
 
@@ -38,7 +38,9 @@ public:
     [[nodiscard]] bool is_unit_ready(std::size_t unit) const { return _is_unit_ready[unit]; }
     [[nodiscard]] bool is_parameter_ready(std::size_t parameter) const { return _units_left[parameter] == 0; }
     /// @brief Some unit of the parameter is ready.
-    [[nodiscard]] bool is_started(std::size_t parameter) const { return _units_left[parameter] < _layout->parameter(parameter).units.size(); }
+    [[nodiscard]] bool is_started(std::size_t parameter) const {
+        return _units_left[parameter] < _layout->parameter(parameter).units.size();
+    }
     [[nodiscard]] bool is_launched(std::size_t bucket) const { return _is_launched[bucket]; }
     [[nodiscard]] bool is_complete(std::size_t bucket) const { return _parameters_left[bucket] == 0; }
 

@@ -22,13 +22,13 @@ namespace zero {
 /// @tparam T type of the parameters, @tparam G type of the gradients
 template <class T, class G = T>
 struct Parameter {
-    std::string name;                  ///< unique
-    T* data = nullptr;                 ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
+    std::string name;  ///< unique
+    T* data = nullptr; ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
     std::size_t elements = 0;
     std::vector<std::size_t> units{0}; ///< who uses it, numbered in order of use from 0; several for a tied parameter
     std::size_t group = 0;             ///< parameter group
     bool trainable = true;
-    G* gradient = nullptr;             ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
+    G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`.
     std::function<void(std::size_t begin, std::span<T> values)> initialize{};
 };
@@ -79,7 +79,8 @@ void validate_memory(std::span<Parameter<T, G> const> parameters, Storage storag
                                   + " elements but its pointer is null; only owned parameters may leave it out.");
         }
         if (storage != Storage::owned && parameter.initialize) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
+            throw InvalidArgument("zero: parameter '" + parameter.name
+                                  + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
         }
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, parameter.elements, parameter.name));

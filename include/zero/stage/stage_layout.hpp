@@ -23,7 +23,8 @@ std::vector<std::size_t> offsets_in_block(std::span<Parameter<T, G> const> param
         std::size_t const offset = parameter.elements == 0 ? 0 : (begin - block_begin) / sizeof(T);
         bool const is_inside = begin >= block_begin && offset <= block.size() && parameter.elements <= block.size() - offset;
         if (parameter.elements != 0 && !is_inside) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' does not lie inside adopted_block; give the block that holds all parameters.");
+            throw InvalidArgument("zero: parameter '" + parameter.name
+                                  + "' does not lie inside adopted_block; give the block that holds all parameters.");
         }
         offsets.push_back(offset);
     }
@@ -33,22 +34,26 @@ std::vector<std::size_t> offsets_in_block(std::span<Parameter<T, G> const> param
 /// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
 template <class Stage, class T, class G>
-FlatLayout make_stage_layout(std::size_t world, std::span<Parameter<T, G> const> parameters, StageOptions<typename Stage::Engine> const& options) {
+FlatLayout make_stage_layout(std::size_t world, std::span<Parameter<T, G> const> parameters,
+                             StageOptions<typename Stage::Engine> const& options) {
     using Partitioner = typename Stage::Partitioner;
-    validate_options(options);
+    validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
     if (!(Partitioner::is_even && Partitioner::cuts_parameters) && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; use ContiguousPartitioner or Storage::scattered.");
+        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; use "
+                              "ContiguousPartitioner or Storage::scattered.");
     }
     for (auto const& parameter : parameters) {
         if (!options.groups.empty() && parameter.group >= options.groups.size()) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' is in group " + std::to_string(parameter.group) + ", but options.groups has "
-                                  + std::to_string(options.groups.size()) + " entries; list every group, or none.");
+            throw InvalidArgument("zero: parameter '" + parameter.name + "' is in group " + std::to_string(parameter.group)
+                                  + ", but options.groups has " + std::to_string(options.groups.size())
+                                  + " entries; list every group, or none.");
         }
     }
-    LayoutOptions const geometry{world, sizeof(T), Stage::Engine::stage == 3};
+    LayoutOptions const geometry{world, sizeof(T), stage_table[Stage::stage].shards_parameters()};
     if (options.storage == Storage::adopted) {
-        return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block), geometry, options.bucketer);
+        return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
+                                                             geometry, options.bucketer);
     }
     return make_layout<Partitioner, typename Stage::Bucketer>(specs_of(parameters), geometry, options.bucketer);
 }

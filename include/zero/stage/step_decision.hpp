@@ -30,9 +30,10 @@ public:
     using Group = GroupState<Optimizer>;
 
     template <class T, class G>
-    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, std::span<Parameter<T, G> const> parameters, StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(parameters, options)), _state(memory, 1, BufferKind::control),
-          _groups(memory, _group_count, BufferKind::control), _drain(queue) {
+    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, std::span<Parameter<T, G> const> parameters,
+                 StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(parameters, options)),
+          _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
         set_initial_state();
     }
 
@@ -48,7 +49,8 @@ public:
 
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
     template <class Communicator>
-    void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps, float predivide) {
+    void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps,
+                float predivide) {
         bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
         StepState<Config>* const state = _state.data();
@@ -57,12 +59,17 @@ public:
             for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
                 shard.inspect(bucket, &state->inspection);
             }
-            communicator.all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue, CollectiveTag{"gradient norm", 0});
-            communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue, CollectiveTag{"first non-finite gradient", 0});
+            communicator.all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue,
+                                             CollectiveTag{"gradient norm", 0});
+            communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
+                                             CollectiveTag{"first non-finite gradient", 0});
         }
-        double const divisor = _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
-        Backend::run(_queue, Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
-                                            _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+        double const divisor = _options->reduction.kind == ReductionKind::mean
+                                   ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps)
+                                   : 1.0;
+        Backend::run(_queue,
+                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
+                                    _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
@@ -91,8 +98,8 @@ public:
         Backend::rethrow_failure(_queue);
         StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
-            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before " + std::to_string(StepState<Config>::reports_kept)
-                             + " further steps are enqueued.");
+            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before "
+                             + std::to_string(StepState<Config>::reports_kept) + " further steps are enqueued.");
         }
         return found;
     }
@@ -109,8 +116,8 @@ public:
         }
         StepReport const last = report(_serial, done);
         if (throws && last.is_skipped) {
-            throw NonFiniteGradients("zero: " + std::to_string(last.non_finite_count) + " gradients are infinite or NaN, the first is " + locate(last.first_non_finite)
-                                     + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+            throw NonFiniteGradients("zero: " + std::to_string(last.non_finite_count) + " gradients are infinite or NaN, the first is "
+                                     + locate(last.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
         }
         if constexpr (has_minimum) {
             if (!answers_minimum || !settled().is_exhausted) {
@@ -119,8 +126,9 @@ public:
             if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
                 _options->loss_scaler.on_minimum(_options->loss_scaler.context);
             } else {
-                throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(last.loss_scale) + ", first in "
-                                         + locate(last.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+                throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(last.loss_scale)
+                                         + ", first in " + locate(last.first_non_finite) + "; the step changed nothing (rank "
+                                         + std::to_string(_rank) + ").");
             }
         }
     }

@@ -15,15 +15,15 @@ namespace zero {
 
 /// @brief What one step did.
 struct StepReport {
-    std::uint64_t serial = 0;            ///< number of this call of `step`, from 1
-    std::uint64_t step_count = 0;        ///< steps that were not skipped, this one included
-    bool is_skipped = false;             ///< parameters, master weights, moments and step count are unchanged by one bit
-    bool has_norm = false;               ///< the gradients were inspected (clipping, a loss scaler, or `non_finite` other than `step`)
-    double gradient_norm = 0.0;          ///< global, of the unscaled and averaged gradients, before clipping; infinite when one is not finite
-    float clip_coefficient = 1.0F;       ///< min(1, max_norm / (norm + 1e-6))
-    std::int64_t non_finite_count = 0;   ///< elements of the reduced gradients that are infinite or NaN
-    std::int64_t first_non_finite = -1;  ///< the first of them, counted through all parameters in registration order; -1: none
-    float loss_scale = 1.0F;             ///< the one of this step
+    std::uint64_t serial = 0;          ///< number of this call of `step`, from 1
+    std::uint64_t step_count = 0;      ///< steps that were not skipped, this one included
+    bool is_skipped = false;           ///< parameters, master weights, moments and step count are unchanged by one bit
+    bool has_norm = false;             ///< the gradients were inspected (clipping, a loss scaler, or `non_finite` other than `step`)
+    double gradient_norm = 0.0;        ///< global, of the unscaled and averaged gradients, before clipping; infinite when one is not finite
+    float clip_coefficient = 1.0F;     ///< min(1, max_norm / (norm + 1e-6))
+    std::int64_t non_finite_count = 0; ///< elements of the reduced gradients that are infinite or NaN
+    std::int64_t first_non_finite = -1; ///< the first of them, counted through all parameters in registration order; -1: none
+    float loss_scale = 1.0F;            ///< the one of this step
     float next_loss_scale = 1.0F;
 };
 
@@ -38,7 +38,7 @@ struct StepState {
     typename Config::LossScaler::State scaler{};
     float captured_scale = 1.0F;
     UpdateDecision decision{};
-    bool is_exhausted = false;       ///< the last step overflowed at the smallest loss scale
+    bool is_exhausted = false; ///< the last step overflowed at the smallest loss scale
     std::uint64_t step_count = 0;
     ops::Inspection inspection{};
     std::array<StepReport, reports_kept> reports{};
@@ -60,9 +60,9 @@ struct Decide {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor;      ///< world size times micro-steps for a mean, 1 for a sum
-    float predivide;     ///< what the payload was divided by
-    float max_norm;      ///< infinite: no clipping
+    double divisor;  ///< world size times micro-steps for a mean, 1 for a sum
+    float predivide; ///< what the payload was divided by
+    float max_norm;  ///< infinite: no clipping
     bool is_inspected;
     bool skips_non_finite;
 
@@ -80,7 +80,8 @@ struct Decide {
             report.non_finite_count = s.inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
-            report.gradient_norm = overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
+            report.gradient_norm =
+                overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
             double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = overflow && skips_non_finite;
@@ -92,7 +93,8 @@ struct Decide {
         if (!report.is_skipped) {
             ++s.step_count;
             for (std::size_t group = 0; group < group_count; ++group) {
-                groups[group].hyper = Config::Optimizer::hyper(groups[group].options, learning_rate * groups[group].learning_rate_factor, s.step_count);
+                groups[group].hyper =
+                    Config::Optimizer::hyper(groups[group].options, learning_rate * groups[group].learning_rate_factor, s.step_count);
             }
         }
         report.step_count = s.step_count;

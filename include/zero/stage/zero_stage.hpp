@@ -42,8 +42,9 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::bucket_spans_units,
                       "zero::ZeroStage: in stage 3 a bucket must not span units, because units are gathered and freed one by one; "
                       "use zero::UnitBucketer or zero::SizeCappedBucketer.");
-        static_assert(conflict != Conflict::optimizer_needs_whole_tensor,
-                      "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.");
+        static_assert(
+            conflict != Conflict::optimizer_needs_whole_tensor,
+            "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.");
         static_assert(conflict != Conflict::master_of_float,
                       "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
         return conflict == Conflict::none;
@@ -59,11 +60,13 @@ public:
     using typename Base::Communicator;
     using typename Base::Options;
     using typename Base::Registration;
+    static constexpr int stage = Stage::stage;
 
     /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
-        : Base(communicator, parameters, options, make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
+        : Base(stage, communicator, parameters, options,
+               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
 
     AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
         : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
@@ -127,7 +130,8 @@ using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Polici
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;
-    static_assert(detail::diagnose_stage<N, Policies...>(), "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
+    static_assert(detail::diagnose_stage<N, Policies...>(),
+                  "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
 
 public:
     using Base::Base;
