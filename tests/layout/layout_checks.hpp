@@ -65,6 +65,15 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, 
     if (rules.has_whole_parameters && layout.elements(bucket) != expected) {
         return "has " + std::to_string(layout.elements(bucket)) + " elements with padding, not " + std::to_string(expected);
     }
+    std::size_t padding = 0;
+    bool touches_a_piece = false;
+    layout.for_padding(bucket, [&](Range const& gap) {
+        padding += gap.size();
+        touches_a_piece = touches_a_piece || gap.is_empty() || gap.end > layout.elements(bucket) || layout.content(bucket, gap) != 0;
+    });
+    if (touches_a_piece || padding + layout.content(bucket, {0, layout.elements(bucket)}) != layout.elements(bucket)) {
+        return "has padding that is not the complement of its parameters";
+    }
     return layout.pieces(bucket).empty() ? "is empty" : "";
 }
 

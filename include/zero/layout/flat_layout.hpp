@@ -25,11 +25,11 @@ struct Piece {
 
 /// @brief How a bucket is laid out, before the layout indexes it: what the functions in `make_layout.hpp` produce.
 struct BucketPlan {
-    std::vector<Piece> pieces;        ///< sorted by bucket_begin, disjoint
-    std::vector<std::size_t> cuts;    ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
+    std::vector<Piece> pieces;     ///< sorted by bucket_begin, disjoint
+    std::vector<std::size_t> cuts; ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
     bool trainable = true;
-    bool is_staged = false;           ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
-    std::size_t block_begin = 0;      ///< where it lies in an adopted block, when it is not staged
+    bool is_staged = false;      ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
+    std::size_t block_begin = 0; ///< where it lies in an adopted block, when it is not staged
 };
 
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
@@ -88,6 +88,22 @@ public:
                 visit(Piece{piece.parameter, piece.parameter_begin + (common.begin - piece.bucket_begin), common.begin, common.size()});
             }
         }
+    }
+
+    /// @brief The padding of a bucket: `visit(Range)` for each gap, in ascending order.
+    template <class Visitor>
+    void for_padding(std::size_t bucket, Visitor&& visit) const {
+        std::size_t end = 0;
+        auto const visit_gap = [&](std::size_t next) {
+            if (end < next) {
+                visit(Range{end, next});
+            }
+        };
+        for (Piece const& piece : _buckets[bucket].pieces) {
+            visit_gap(piece.bucket_begin);
+            end = piece.bucket_begin + piece.elements;
+        }
+        visit_gap(elements(bucket));
     }
 
     /// @brief Elements of parameters, without padding, inside `extent` of a bucket.

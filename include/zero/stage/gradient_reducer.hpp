@@ -296,11 +296,13 @@ private:
         }
     }
 
-    /// Leases a bucket. What it holds is of no use: who writes to it clears it, and `launch` what nobody wrote.
+    /// Leases a bucket and clears its padding. Who writes to a parameter clears that, and `launch` what nobody wrote.
     void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         if (_poison) {
             Backend::fill(writer, lease, _layout->elements(bucket), from_float<G>(std::numeric_limits<float>::quiet_NaN()));
+        } else {
+            _layout->for_padding(bucket, [&](Range const& gap) { Backend::fill(writer, lease + gap.begin, gap.size(), G{}); });
         }
         _writes[bucket] = {writer, Backend::record(writer)};
     }

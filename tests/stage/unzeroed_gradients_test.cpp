@@ -1,0 +1,91 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <atomic>
+#include <vector>
+
+// A backward pass that writes every element itself asks for no zeros. Leases are used again and again, so what another unit or another step
+// left in them must reach nobody.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+constexpr std::size_t silent_unit = 2;
+
+/// Its communication queue does not clear what is as long as the one trainable parameter of `silent_unit`.
+struct Forgetful : HostBackend {
+    inline static std::atomic<bool> forgets = false;
+
+    template <class T>
+    static void fill(Queue queue, T* out, std::size_t elements, T value) {
+        if (elements != 129 || !forgets || queue == default_compute_queue()) {
+            HostBackend::fill(queue, out, elements, value);
+        }
+    }
+};
+
+/// Two steps of all units, then one in which `silent_unit` gets no gradient, and reports that or does not.
+template <class Stage>
+std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_reports, bool poison, ReductionSchedule schedule,
+                                              bool forgets = false) {
+    return on_ranks<std::vector<std::uint32_t>, typename Stage::Communicator>(world, [&](typename Stage::Communicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        Stage engine(communicator, registration<float>(toy_specs()), {.poison = poison, .reduction = {.schedule = schedule}});
+        (void)run_step(engine, rank, 0, 2);
+        (void)run_step(engine, rank, 1, 2);
+        Forgetful::forgets = forgets;
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            std::vector<bool> is_written(engine.layout().parameters().size(), false);
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                if (unit != silent_unit) {
+                    auto const gradients = engine.gradients(unit, {}, is_zeroed);
+                    for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                        for (std::size_t i = 0; i < gradients[parameter].size(); ++i) {
+                            float const before = is_zeroed || is_written[parameter] ? gradients[parameter][i] : 0.0F;
+                            gradients[parameter][i] = before + noise(7 + rank + unit, parameter, i, micro_step);
+                        }
+                        is_written[parameter] = true;
+                    }
+                }
+                if (unit != silent_unit || silent_unit_reports) {
+                    engine.gradients_ready(unit);
+                }
+            }
+        }
+        (void)engine.step(0.01);
+        return snapshot(engine);
+    });
+}
+
+} // namespace
+
+TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds to zeros") {
+    for (int const stage : {0, 1, 2, 3}) {
+        INFO("stage " << stage);
+        with_stage(stage, []<int N>() {
+            for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+                auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
+                for (bool const reports : {false, true}) {
+                    for (bool const poison : {false, true}) {
+                        INFO("the silent unit reports: " << reports << ", poison: " << poison);
+                        CHECK((train<ZeroStage<N>>(false, reports, poison, schedule) == expected));
+                    }
+                }
+            }
+        });
+    }
+}
+
+TEST_CASE("A silent unit whose gradient nobody clears is noticed") { // the control of the test above
+    using Stage = ZeroStage<2, Loopback<Forgetful>>;
+    auto const expected = train<Stage>(false, true, false, ReductionSchedule::every_micro_step);
+    CHECK((train<Stage>(false, true, false, ReductionSchedule::every_micro_step, true) != expected));
+}
