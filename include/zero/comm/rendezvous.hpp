@@ -95,7 +95,9 @@ private:
     static constexpr Duration grace{1000};
     static constexpr Duration longest = std::chrono::hours(24 * 365); // a deadline has to be representable
 
-    static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept { return counter.load(std::memory_order_acquire) != from; }
+    static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept {
+        return counter.load(std::memory_order_acquire) != from;
+    }
 
     static bool spin(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept {
         for (int turn = 0; turn < 8; ++turn) {
@@ -135,8 +137,8 @@ private:
                 missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
             }
         }
-        _cause = "rank " + std::to_string(rank) + " waited " + std::to_string(_time_out.count()) + " ms for rank " + missing + " in the collective '" + what + ' '
-               + std::to_string(index) + "'";
+        _cause = "rank " + std::to_string(rank) + " waited " + std::to_string(_time_out.count()) + " ms for rank " + missing
+                 + " in the collective '" + what + ' ' + std::to_string(index) + "'";
         _is_aborted = true;
         _changed.notify_all();
         throw TimedOut("zero: " + _cause + "; every rank has to call the same collectives, or raise the time-out.");
@@ -156,7 +158,7 @@ private:
     std::atomic<std::uint64_t> _passing{0};
     std::atomic<std::size_t> _passed{0};
     std::size_t _arrived = 0;
-    std::vector<bool> _is_here;
+    std::vector<char> _is_here;
     bool _is_aborted = false;
     bool _is_provisional = false;
     std::chrono::steady_clock::time_point _grace_end{};

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "make_layout.hpp"
+#include "order_by.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,8 +48,9 @@ struct AdoptedBlock {
     }
 
     void add_leftovers(std::span<std::size_t const> run, Range part) {
-        std::vector<Piece> const added = pieces(run, part);
-        leftovers.insert(leftovers.end(), added.begin(), added.end());
+        for (Piece const& piece : pieces(run, part)) {
+            leftovers.push_back(piece);
+        }
     }
 
     /// @brief Cuts one run of adjacent trainable parameters: what lies between multiples of W * granularity directly, the rest staged.
@@ -94,13 +97,9 @@ FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<
                               + " parameters of an adopted block; give one each.");
     }
     detail::AdoptedBlock block{parameters, offsets, options.world, {}, {}};
-    std::vector<std::size_t> order;
-    for (std::size_t index = 0; index < parameters.size(); ++index) {
-        if (parameters[index].elements != 0) {
-            order.push_back(index);
-        }
-    }
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return offsets[a] > offsets[b]; });
+    std::vector<std::size_t> order = detail::order_by(std::vector<std::uint64_t>(offsets.begin(), offsets.end()));
+    std::erase_if(order, [&](std::size_t index) { return parameters[index].elements == 0; });
+    std::reverse(order.begin(), order.end()); // gradient-ready order is backwards
     std::vector<std::size_t> run;
     auto const finish = [&] {
         if (!run.empty()) {

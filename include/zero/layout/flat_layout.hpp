@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/error.hpp"
+#include "../core/hash.hpp"
 #include "parameter_spec.hpp"
 #include "partitioner.hpp"
 #include "range.hpp"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,43 +117,34 @@ public:
 
     /// @brief A hash over everything that must agree between ranks.
     [[nodiscard]] std::uint64_t hash() const {
-        std::uint64_t state = mix(seed, _world);
+        Hash hash;
+        hash.add(_world);
         for (std::size_t index = 0; index < _parameters.size(); ++index) {
-            state = mix(state, parameter_hash(index));
+            hash.add(parameter_hash(index));
         }
         for (auto const& bucket : _buckets) {
             for (std::size_t const cut : bucket.cuts) {
-                state = mix(state, cut);
+                hash.add(cut);
             }
             for (Piece const& piece : bucket.pieces) {
-                state = mix(mix(mix(state, piece.parameter), piece.parameter_begin), piece.bucket_begin);
+                hash.add(piece.parameter).add(piece.parameter_begin).add(piece.bucket_begin);
             }
         }
-        return state;
+        return hash.value();
     }
 
     /// @brief A hash of one parameter: name, size, units, group, trainability.
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
         ParameterSpec const& spec = _parameters[index];
-        std::uint64_t state = mix(mix(mix(mix(seed, spec.elements), spec.group), spec.trainable ? 1 : 0), spec.name.size());
-        for (char const letter : spec.name) {
-            state = mix(state, static_cast<unsigned char>(letter));
-        }
+        Hash hash;
+        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(std::string_view(spec.name));
         for (std::size_t const unit : spec.units) {
-            state = mix(state, unit);
+            hash.add(unit);
         }
-        return state;
+        return hash.value();
     }
 
 private:
-    static constexpr std::uint64_t seed = 0x9e3779b97f4a7c15U;
-
-    static constexpr std::uint64_t mix(std::uint64_t state, std::uint64_t value) noexcept {
-        state ^= value + seed + (state << 6U) + (state >> 2U);
-        state *= 0xff51afd7ed558ccdU;
-        return state ^ (state >> 32U);
-    }
-
     void index_parameters() {
         std::size_t next = 0;
         for (std::size_t index = 0; index < _parameters.size(); ++index) {

@@ -22,7 +22,7 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
             }
         }
     }
-    std::vector<bool> is_open(buckets, false);
+    std::vector<char> is_open(buckets, false);
     std::size_t open = 0;
     std::size_t most = 0;
     std::size_t next = 0;

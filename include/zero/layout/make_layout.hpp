@@ -1,14 +1,18 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "bucketer.hpp"
 #include "flat_layout.hpp"
+#include "order_by.hpp"
 #include "partitioner.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +20,7 @@ namespace zero {
 
 struct LayoutOptions {
     std::size_t world = 1;
-    std::size_t element_bytes = 4;  ///< of the parameter type; a bucketer's cap is in bytes
+    std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
     bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
 };
 
@@ -28,7 +32,7 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     if (options.element_bytes == 0) {
         throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
     }
-    std::vector<std::pair<std::string const*, std::size_t>> names;
+    std::vector<std::uint64_t> names; // their hashes
     std::size_t total = 0;
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         ParameterSpec const& spec = parameters[index];
@@ -51,12 +55,16 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
             throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
         }
         total += spec.elements;
-        names.emplace_back(&spec.name, index);
+        names.push_back(Hash().add(std::string_view(spec.name)).value());
     }
-    std::sort(names.begin(), names.end(), [](auto const& a, auto const& b) { return *a.first < *b.first; });
-    auto const twice = std::adjacent_find(names.begin(), names.end(), [](auto const& a, auto const& b) { return *a.first == *b.first; });
-    if (twice != names.end()) {
-        throw InvalidArgument("zero: two parameters are named '" + *twice->first + "'; names are unique. For a tied parameter register it once and list all its units.");
+    std::vector<std::size_t> const order = detail::order_by(names);
+    for (std::size_t first = 0; first < order.size(); ++first) {
+        for (std::size_t second = first + 1; second < order.size() && names[order[first]] == names[order[second]]; ++second) {
+            if (parameters[order[first]].name == parameters[order[second]].name) {
+                throw InvalidArgument("zero: two parameters are named '" + parameters[order[first]].name
+                                      + "'; names are unique. For a tied parameter register it once and list all its units.");
+            }
+        }
     }
 }
 
@@ -73,7 +81,8 @@ void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t
     for (std::size_t begin = 0; begin < run.size();) {
         std::size_t const taken = Bucketer::take(std::span<BucketItem const>(items).subspan(begin), bucketing, element_bytes);
         if (taken == 0 || taken > run.size() - begin) {
-            throw InvalidArgument("zero: the bucketer took " + std::to_string(taken) + " of " + std::to_string(run.size() - begin) + " parameters; it has to take at least one and at most all.");
+            throw InvalidArgument("zero: the bucketer took " + std::to_string(taken) + " of " + std::to_string(run.size() - begin)
+                                  + " parameters; it has to take at least one and at most all.");
         }
         visit(run.subspan(begin, taken));
         begin += taken;
@@ -126,8 +135,8 @@ inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> param
 
 /// @brief Buckets of whole parameters for everything that is trainable, or for everything that is frozen.
 template <class Partitioner, class Bucketer>
-void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable, LayoutOptions const& options,
-                    typename Bucketer::Options bucketing, std::size_t& turn) {
+void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable,
+                    LayoutOptions const& options, typename Bucketer::Options bucketing, std::size_t& turn) {
     std::vector<std::size_t> const order = ready_order(parameters, trainable);
     for_runs(parameters, order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
         for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> group) {
@@ -147,7 +156,8 @@ void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec co
 /// @param bucketing by value: g++ 12 takes a reference to options without members for a use of uninitialised memory
 /// @throws InvalidArgument, see `validate`.
 template <class Partitioner, class Bucketer>
-FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options, typename Bucketer::Options bucketing = typename Bucketer::Options()) {
+FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options,
+                       typename Bucketer::Options bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include "../core/policy_category.hpp"
+#include "order_by.hpp"
 #include "range.hpp"
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace zero {
 
@@ -49,6 +51,27 @@ consteval bool diagnose_partitioner() {
     return Partitioner<P>;
 }
 
+namespace detail {
+
+/// @brief Orders the items by owner, so that what a rank owns is one extent of the bucket, and cuts there.
+inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64_t const> owners, std::span<std::size_t> cuts) {
+    std::vector<PartitionItem> const unordered(items.begin(), items.end());
+    std::vector<std::size_t> const order = order_by(owners);
+    std::size_t end = 0;
+    std::size_t placed = 0;
+    cuts[0] = 0;
+    for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+        for (; placed < order.size() && owners[order[placed]] == rank; ++placed) {
+            items[placed] = unordered[order[placed]];
+            items[placed].offset = end;
+            end += round_up(items[placed].elements, granularity);
+        }
+        cuts[rank + 1] = end;
+    }
+}
+
+} // namespace detail
+
 struct ContiguousPartitionerOptions {};
 
 /// @brief Every bucket is cut into W equal contiguous shards, so that native reduce-scatter and all-gather serve, in place. O(items).
@@ -89,23 +112,11 @@ struct RoundRobinPartitioner {
 
     static void partition(std::span<PartitionItem> items, std::size_t& turn, std::span<std::size_t> cuts) {
         std::size_t const world = cuts.size() - 1;
-        for (auto& item : items) {
-            item.offset = turn++ % world; // the owner, until the offsets are known
+        std::vector<std::uint64_t> owners;
+        for (std::size_t index = 0; index < items.size(); ++index) {
+            owners.push_back(turn++ % world);
         }
-        std::stable_sort(items.begin(), items.end(), [](PartitionItem const& a, PartitionItem const& b) { return a.offset < b.offset; });
-        std::size_t end = 0;
-        std::size_t rank = 0;
-        cuts[0] = 0;
-        for (auto& item : items) {
-            for (; rank < item.offset; ++rank) {
-                cuts[rank + 1] = end;
-            }
-            item.offset = end;
-            end += round_up(item.elements, granularity);
-        }
-        for (; rank < world; ++rank) {
-            cuts[rank + 1] = end;
-        }
+        detail::place_by_owner(items, owners, cuts);
     }
 };
 static_assert(Partitioner<RoundRobinPartitioner>);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/error.hpp"
+#include "../core/hash.hpp"
 #include "../layout/flat_layout.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
@@ -14,8 +15,6 @@
 #include "step_decision.hpp"
 
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -338,17 +337,11 @@ private:
 
     /// What must agree besides the geometry.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        auto hash = static_cast<std::uint64_t>(_number);
-        hash = hash * 31 + static_cast<std::uint64_t>(_reducer.schedule());
-        hash = hash * 31 + static_cast<std::uint64_t>(_options.reduction.kind);
-        hash = hash * 31 + static_cast<std::uint64_t>(_options.storage);
-        hash = hash * 31 + (_options.prefetch ? 1U : 0U);
-        hash = hash * 31 + static_cast<std::uint64_t>(_options.unused_parameters);
-        hash = hash * 31 + static_cast<std::uint64_t>(_options.non_finite);
-        hash = hash * 31 + _options.extra_leases;
-        hash = hash * 31 + std::bit_cast<std::uint32_t>(_options.gradient_clipping.value_or(0.0F));
-        hash = hash * 31 + std::bit_cast<std::uint32_t>(_reducer.predivide());
-        return hash;
+        Hash hash;
+        hash.add(_number).add(_reducer.schedule()).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
+        hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
+        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(_reducer.predivide()));
+        return hash.value();
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {

@@ -398,7 +398,7 @@ private:
     Buffer<C> _wire;
     std::vector<Write> _writes;  ///< per bucket: who wrote to its lease last
     std::vector<G*> _callers;    ///< per parameter: the caller's memory for its gradient, or null
-    std::vector<bool> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
+    std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

@@ -70,10 +70,10 @@ public:
 
 private:
     FlatLayout const* _layout = nullptr;
-    std::vector<bool> _is_unit_ready;
+    std::vector<char> _is_unit_ready;
     std::vector<std::size_t> _units_left;
     std::vector<std::size_t> _parameters_left;
-    std::vector<bool> _is_launched;
+    std::vector<char> _is_launched;
     std::size_t _next = 0;
 };
 

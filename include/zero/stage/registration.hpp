@@ -2,9 +2,9 @@
 
 #include "../core/error.hpp"
 #include "../layout/memory_plan.hpp"
+#include "../layout/order_by.hpp"
 #include "../layout/parameter_spec.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -51,11 +51,17 @@ struct Claim {
     std::string const* name;
 };
 
-inline void refuse_overlaps(std::vector<Claim>& claims, char const* what) {
-    std::sort(claims.begin(), claims.end(), [](Claim const& a, Claim const& b) { return a.begin < b.begin; });
-    for (std::size_t index = 1; index < claims.size(); ++index) {
-        if (claims[index].begin < claims[index - 1].end) {
-            throw InvalidArgument("zero: parameters '" + *claims[index - 1].name + "' and '" + *claims[index].name + "' share " + what
+inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) {
+    std::vector<std::uint64_t> begins;
+    for (Claim const& claim : claims) {
+        begins.push_back(claim.begin);
+    }
+    std::vector<std::size_t> const order = order_by(begins);
+    for (std::size_t index = 1; index < order.size(); ++index) {
+        Claim const& before = claims[order[index - 1]];
+        Claim const& after = claims[order[index]];
+        if (after.begin < before.end) {
+            throw InvalidArgument("zero: parameters '" + *before.name + "' and '" + *after.name + "' share " + what
                                   + " memory; register a tied parameter once and list all its units.");
         }
     }

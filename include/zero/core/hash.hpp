@@ -1,0 +1,42 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace zero {
+
+/// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for adversaries.
+class Hash {
+public:
+    constexpr Hash& add(std::uint64_t value) noexcept {
+        _state ^= value + seed + (_state << 6U) + (_state >> 2U);
+        _state *= 0xff51afd7ed558ccdU;
+        _state ^= _state >> 32U;
+        return *this;
+    }
+
+    constexpr Hash& add(double value) noexcept { return add(std::bit_cast<std::uint64_t>(value)); }
+
+    template <class T>
+        requires(std::is_integral_v<T> || std::is_enum_v<T>)
+    constexpr Hash& add(T value) noexcept { return add(static_cast<std::uint64_t>(value)); }
+
+    constexpr Hash& add(std::string_view text) noexcept {
+        add(std::uint64_t{text.size()});
+        for (char const letter : text) {
+            add(static_cast<unsigned char>(letter));
+        }
+        return *this;
+    }
+
+    [[nodiscard]] constexpr std::uint64_t value() const noexcept { return _state; }
+
+private:
+    static constexpr std::uint64_t seed = 0x9e3779b97f4a7c15U;
+
+    std::uint64_t _state = seed;
+};
+
+} // namespace zero
