@@ -22,6 +22,7 @@ struct LayoutOptions {
     std::size_t world = 1;
     std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
     bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
+    std::vector<std::size_t> further_element_bytes{}; ///< of the second parameter type, the third, ...
 };
 
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.

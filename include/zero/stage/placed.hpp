@@ -9,7 +9,8 @@
 
 namespace zero::detail {
 
-/// @brief Memory for one number per element of the first `buckets` buckets: of all elements (replicated) or of this rank's extents.
+/// @brief Memory for one number per element of those of the first `buckets` buckets that hold parameters of a type: of all elements
+/// (replicated) or of this rank's extents.
 ///
 /// Parameters, accumulation buffer, master weights and moments are all of this kind; stages differ only in which collective runs.
 template <class T>
@@ -17,10 +18,14 @@ class Placed {
 public:
     Placed() = default;
 
-    Placed(FlatLayout const& layout, std::size_t buckets, std::size_t rank, Placement placement, MemoryResource& memory, BufferKind kind) {
+    Placed(FlatLayout const& layout, std::size_t buckets, std::size_t type, std::size_t rank, Placement placement, MemoryResource& memory,
+           BufferKind kind) {
         std::size_t elements = 0;
         for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-            Range const held = placement == Placement::replicated ? Range{0, layout.elements(bucket)} : layout.extent(bucket, rank);
+            Range held{};
+            if (layout.bucket(bucket).type == type) {
+                held = placement == Placement::replicated ? Range{0, layout.elements(bucket)} : layout.extent(bucket, rank);
+            }
             _first.push_back(held.begin);
             _storage_begin.push_back(elements);
             elements += held.size();

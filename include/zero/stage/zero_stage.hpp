@@ -17,7 +17,7 @@ template <int N, class... Policies>
 consteval Conflict conflict_in() {
     using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
     return conflict_of(N, Config::Partitioner::cuts_parameters, Config::Bucketer::may_span_units, Config::Optimizer::whole_tensor,
-                       std::is_same_v<typename Config::Parameter, float> && Config::Engine::has_master);
+                       Config::has_redundant_master);
 }
 
 template <int N, class... Policies>
@@ -65,11 +65,17 @@ public:
     /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
-        : Base(stage, communicator, parameters, options,
-               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
+        : AcceptedStage(communicator, register_parameters<typename Stage::Engine>(parameters), options, Registered()) {}
 
     AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
         : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+
+private:
+    struct Registered {};
+
+    AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters, Options const& options, Registered)
+        : Base(stage, communicator, parameters, options,
+               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
 };
 
 template <class... Policies>
