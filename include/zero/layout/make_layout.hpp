@@ -3,6 +3,7 @@
 #include "../core/hash.hpp"
 #include "bucketer.hpp"
 #include "flat_layout.hpp"
+#include "least_padding.hpp"
 #include "order_by.hpp"
 #include "partitioner.hpp"
 
@@ -107,14 +108,14 @@ void for_runs(std::span<ParameterSpec const> parameters, std::span<std::size_t c
 
 /// @brief Lets the partitioner place the pieces of one bucket.
 template <class Partitioner>
-BucketPlan place(std::vector<Piece> pieces, std::size_t world, std::size_t& turn) {
+BucketPlan place(std::vector<Piece> pieces, std::size_t world, typename Partitioner::State& state) {
     std::vector<PartitionItem> items;
     for (std::size_t index = 0; index < pieces.size(); ++index) {
         items.push_back({index, pieces[index].elements, 0});
     }
     BucketPlan bucket;
     bucket.cuts.resize(world + 1);
-    Partitioner::partition(items, turn, bucket.cuts);
+    Partitioner::partition(items, state, bucket.cuts);
     for (PartitionItem const& item : items) {
         bucket.pieces.push_back(pieces[item.index]);
         bucket.pieces.back().bucket_begin = item.offset;
@@ -133,18 +134,61 @@ inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> param
     return order;
 }
 
-/// @brief Buckets of whole parameters for everything that is trainable, or for everything that is frozen.
+/// @brief `values[positions[0]], values[positions[1]], ...`
+inline std::vector<std::size_t> permuted(std::span<std::size_t const> values, std::span<std::size_t const> positions) {
+    std::vector<std::size_t> result;
+    std::vector<char> is_taken(values.size(), false);
+    for (std::size_t const position : positions) {
+        if (position < values.size() && !is_taken[position]) {
+            is_taken[position] = true;
+            result.push_back(values[position]);
+        }
+    }
+    if (result.size() != values.size() || positions.size() != values.size()) {
+        throw InvalidArgument("zero: the partitioner's order of " + std::to_string(values.size()) + " parameters lists "
+                              + std::to_string(positions.size()) + " numbers, " + std::to_string(result.size())
+                              + " of them valid and for the first time; it has to list each number below " + std::to_string(values.size())
+                              + " once.");
+    }
+    return result;
+}
+
+/// @brief All trainable or all frozen parameters before they are put into buckets.
+template <class Partitioner>
+struct PartitionGroup {
+    std::vector<std::size_t> order; ///< in which buckets are filled
+    typename Partitioner::State state;
+};
+
+template <class Partitioner>
+PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, bool trainable, std::size_t world) {
+    std::vector<std::size_t> order = ready_order(parameters, trainable);
+    auto const sizes = [&] {
+        std::vector<std::size_t> elements;
+        for (std::size_t const index : order) {
+            elements.push_back(parameters[index].elements);
+        }
+        return elements;
+    };
+    if constexpr (OrderingPartitioner<Partitioner>) {
+        order = permuted(order, Partitioner::order(sizes(), world));
+    }
+    auto state = Partitioner::begin(sizes(), world);
+    return {std::move(order), std::move(state)};
+}
+
+/// @brief Buckets of whole parameters for one group.
 template <class Partitioner, class Bucketer>
 void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable,
-                    LayoutOptions const& options, typename Bucketer::Options bucketing, std::size_t& turn) {
-    std::vector<std::size_t> const order = ready_order(parameters, trainable);
-    for_runs(parameters, order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
-        for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> group) {
+                    LayoutOptions const& options, typename Bucketer::Options bucketing, PartitionGroup<Partitioner> const& group) {
+    auto state = group.state;
+    for_runs(parameters, group.order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
+        for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> members) {
             std::vector<Piece> pieces;
-            for (std::size_t const index : group) {
+            for (std::size_t const index : members) {
                 pieces.push_back({index, 0, 0, parameters[index].elements});
             }
-            buckets.push_back(place<Partitioner>(std::move(pieces), options.world, turn));
+            buckets.push_back(place<Partitioner>(std::move(pieces), options.world, state));
             buckets.back().trainable = trainable;
         });
     });
@@ -160,10 +204,14 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
                        typename Bucketer::Options bucketing = typename Bucketer::Options()) {
     validate(parameters, options);
     Bucketer::validate(bucketing);
-    std::vector<BucketPlan> buckets;
-    std::size_t turn = 0;
-    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, true, options, bucketing, turn);
-    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, false, options, bucketing, turn);
+    auto const trainable = detail::begin_group<Partitioner>(parameters, true, options.world);
+    auto const frozen = detail::begin_group<Partitioner>(parameters, false, options.world);
+    std::vector<BucketPlan> buckets = detail::plan_buckets<Bucketer>(bucketing, options.element_bytes, [&](typename Bucketer::Options tried) {
+        std::vector<BucketPlan> plans;
+        detail::append_buckets<Partitioner, Bucketer>(plans, parameters, true, options, tried, trainable);
+        detail::append_buckets<Partitioner, Bucketer>(plans, parameters, false, options, tried, frozen);
+        return plans;
+    });
     return {std::move(parameters), options.world, std::move(buckets)};
 }
 

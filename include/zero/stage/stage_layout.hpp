@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace zero::detail {
@@ -39,8 +40,8 @@ FlatLayout make_stage_layout(std::size_t world, std::span<Parameter<T, G> const>
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
-    if (!(Partitioner::is_even && Partitioner::cuts_parameters) && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; use "
+    if (!std::is_same_v<Partitioner, ContiguousPartitioner> && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
     }
     for (auto const& parameter : parameters) {
