@@ -38,7 +38,8 @@ struct BucketPlan {
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
 /// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
 ///
-/// Buckets are numbered in gradient-ready order (reverse registration order); those of frozen parameters come last.
+/// Buckets are numbered in gradient-ready order (reverse registration order) unless the partitioner orders otherwise; those of frozen
+/// parameters come last.
 class FlatLayout {
 public:
     FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets)

@@ -65,6 +65,26 @@ struct MakeEngineConfig<Communicator, LossScaler, Optimizer, BucketerOptions, Re
     using type = EngineConfig<Communicator, LossScaler, Optimizer, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
+/// @brief The bucketer unless one is given: the partitioner's own, if it brings one.
+template <int N, class Partitioner>
+struct DefaultBucketer {
+    using type = std::conditional_t<N == 3, UnitBucketer, SizeCappedBucketer>;
+};
+
+template <int N, class Partitioner>
+    requires requires { typename Partitioner::RequiredBucketer; }
+struct DefaultBucketer<N, Partitioner> {
+    using type = typename Partitioner::RequiredBucketer;
+};
+
+/// @brief Does the partitioner bring no bucketer, or this one?
+template <class Partitioner, class Bucketer>
+inline constexpr bool accepts_bucketer = true;
+
+template <class Partitioner, class Bucketer>
+    requires requires { typename Partitioner::RequiredBucketer; }
+inline constexpr bool accepts_bucketer<Partitioner, Bucketer> = std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
+
 /// @brief The policies of a stage, each missing one replaced by its default.
 template <int N, class... Policies>
 struct StageConfig {
@@ -72,7 +92,7 @@ struct StageConfig {
 
     using ParameterTypes = select_t<ParametersCategory, Parameters<float>, Policies...>;
     using Partitioner = select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
-    using Bucketer = select_t<BucketerCategory, std::conditional_t<N == 3, UnitBucketer, SizeCappedBucketer>, Policies...>;
+    using Bucketer = select_t<BucketerCategory, typename DefaultBucketer<N, Partitioner>::type, Policies...>;
     using Communicator = select_t<CommunicatorCategory, LoopbackCommunicator, Policies...>;
     using LossScaler = select_t<LossScalerCategory,
                                 std::conditional_t<ParameterTypes::template contains<float16>, DynamicLossScaler, NoLossScaler>, Policies...>;

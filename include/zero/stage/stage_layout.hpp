@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,8 +78,8 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
-    if (!(Partitioner::is_even && Partitioner::cuts_parameters) && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; use "
+    if (!std::is_same_v<Partitioner, ContiguousPartitioner> && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
     }
     for (auto const& parameter : parameters) {
