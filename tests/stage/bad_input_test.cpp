@@ -77,7 +77,7 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = std::numeric_limits<double>::quiet_NaN()}})), contains_text("weight_decay"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = -1.0}}})), contains_text("learning_rate_factor of group 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
-    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = 3.0F}})), contains_text("predivide is 3"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = -3.0F}})), contains_text("predivide is -3"));
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));
     CHECK_THROWS_AS(run_ranks(0, [](LoopbackCommunicator&) {}), InvalidArgument);
 }

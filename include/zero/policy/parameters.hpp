@@ -29,8 +29,8 @@ inline constexpr bool are_parameter_types = false;
 /// At least one type, each storable, none twice.
 template <class... T>
 inline constexpr bool are_parameter_types<Parameters<T...>> =
-    sizeof...(T) != 0 && (StorageType<T> && ...) && (((std::same_as<T, float> ? 1 : 0) + ...) <= 1)
-    && (((std::same_as<T, bfloat16> ? 1 : 0) + ...) <= 1) && (((std::same_as<T, float16> ? 1 : 0) + ...) <= 1);
+    sizeof...(T) != 0 && (StorageType<T> && ...) && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1) && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
 
 } // namespace detail
 
