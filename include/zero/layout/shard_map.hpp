@@ -52,6 +52,22 @@ struct ShardElement {
 ///
 /// Trainable buckets come first, so the offsets are also those of states that have none for frozen parameters. Memory O(pieces + buckets * W).
 class ShardMap {
+    struct Place {
+        Piece piece;
+        std::size_t bucket;
+    };
+
+    struct Itself {
+        std::size_t operator()(std::size_t value) const noexcept { return value; }
+    };
+
+    /// @brief The last of the sorted `list` whose key is at most `value`, or the end if there is none.
+    template <class List, class Key = Itself>
+    static auto last_at_most(List const& list, std::size_t value, Key key = {}) {
+        auto const after = std::upper_bound(list.begin(), list.end(), value, [&](std::size_t a, auto const& b) { return a < key(b); });
+        return after == list.begin() ? list.end() : after - 1;
+    }
+
 public:
     /// O(pieces * log(pieces) + buckets * W).
     explicit ShardMap(FlatLayout const& layout) : _layout(&layout), _places(layout.parameters().size()) {
@@ -117,22 +133,6 @@ public:
     }
 
 private:
-    struct Place {
-        Piece piece;
-        std::size_t bucket;
-    };
-
-    struct Itself {
-        std::size_t operator()(std::size_t value) const noexcept { return value; }
-    };
-
-    /// @brief The last of the sorted `list` whose key is at most `value`, or the end if there is none.
-    template <class List, class Key = Itself>
-    static auto last_at_most(List const& list, std::size_t value, Key key = {}) -> decltype(list.begin()) {
-        auto const after = std::upper_bound(list.begin(), list.end(), value, [&](std::size_t a, auto const& b) { return a < key(b); });
-        return after == list.begin() ? list.end() : after - 1;
-    }
-
     [[nodiscard]] std::vector<std::size_t> const& begins(std::size_t rank, std::size_t type) const {
         if (rank >= _layout->world() || type >= _types) {
             throw InvalidArgument("zero: there is no rank " + std::to_string(rank) + " with parameters of type number " + std::to_string(type)

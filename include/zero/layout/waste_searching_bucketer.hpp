@@ -51,7 +51,7 @@ struct WasteSearchingBucketer {
     }
 
     static std::optional<Options> next(Options const& given, Options const& tried, std::size_t fullest_bytes) {
-        std::size_t const step = std::max<std::size_t>((given.largest_bytes - given.smallest_bytes) / 1024, 1);
+        std::size_t const step = (given.largest_bytes - given.smallest_bytes) / 1024 + 1;
         std::size_t const room = tried.largest_bytes - given.smallest_bytes;
         if (fullest_bytes <= given.smallest_bytes || room < step) {
             return std::nullopt;
