@@ -1,0 +1,27 @@
+#pragma once
+
+#include "../number.hpp"
+
+/// Lines that several optimizers have in common. They are inlined by force: a pack's own functions may be inlined only into code for its
+/// instruction set, so a helper that stayed a function of its own would call each of them.
+namespace zero::detail {
+
+/// The moving average after `value`: fma(rate, value, fma(-rate, average, average)).
+///
+/// The average decays by 1 - rate instead of a rounded decay: 0.9 is farther from a float than 0.1 is, and the difference would grow with
+/// every step. An infinite average becomes NaN in the next step.
+template <ops::Number F>
+[[gnu::always_inline]] ZERO_HOST_DEVICE inline F moved_towards(F const& average, F const& value, float rate) noexcept {
+    return ops::fma(rate, value, ops::fma(-rate, average, average));
+}
+
+/// The parameter after a step with decoupled weight decay: sub(parameter, fma(step_size, direction, mul(decay, parameter))).
+///
+/// @param decay the learning rate times the weight decay
+template <ops::Number F>
+[[gnu::always_inline]] ZERO_HOST_DEVICE inline F decayed_step(F const& parameter, float step_size, F const& direction,
+                                                              float decay) noexcept {
+    return ops::sub(parameter, ops::fma(step_size, direction, ops::mul(decay, parameter)));
+}
+
+} // namespace zero::detail
