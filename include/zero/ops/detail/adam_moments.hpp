@@ -39,7 +39,7 @@ ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double lea
 
 /// Updates the moments; the first over the root of the second, corrected but for the factor `step_size`.
 template <ops::Number F>
-[[gnu::always_inline]] ZERO_HOST_DEVICE inline F adam_direction(F const& gradient, F (&moments)[2], AdamConstants const& constants) noexcept {
+ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2], AdamConstants const& constants) noexcept {
     F& first = moments[0];
     F& second = moments[1];
     first = moved_towards(first, gradient, constants.rate1);
