@@ -27,7 +27,8 @@ TEST_CASE("Each optimizer says how many numbers it keeps per element", "[ops]") 
     STATIC_REQUIRE_FALSE(Adam::whole_tensor || AdamW::whole_tensor || Lion::whole_tensor || Adagrad::whole_tensor || Sgd::whole_tensor);
 }
 
-TEMPLATE_TEST_CASE("The first step has the length of the learning rate, whatever the size of the gradient", "[ops]", Adam, AdamW, Lion, Adagrad) {
+TEMPLATE_TEST_CASE("The first step has the length of the learning rate, whatever the size of the gradient", "[ops]", Adam, AdamW, Lion,
+                   Adagrad) {
     for (float const gradient : {1e-3F, -1.0F, 1e6F}) {
         typename TestType::Options options;
         options.weight_decay = 0.0;

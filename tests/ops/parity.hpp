@@ -73,8 +73,8 @@ Error worst_error(typename Fixture::Optimizer::Options const& truth, double lear
             expected = Fixture::reference(truth, gradient, before, reference_state, learning_rate, step + 1);
             moved += std::fabs(expected - before);
             roundings += 0x1p-24 * std::fabs(expected);
-            auto const hyper = Optimizer::hyper(run.options, learning_rate * run.learning_rate_factor,
-                                                run.first_step + static_cast<std::uint64_t>(step));
+            auto const hyper =
+                Optimizer::hyper(run.options, learning_rate * run.learning_rate_factor, run.first_step + static_cast<std::uint64_t>(step));
             float const recorded = data.gradient(step, (i + run.shift) % Recorded::elements);
             Optimizer{}(ops::mul(recorded, static_cast<float>(run.factor)), parameter, state, hyper);
         }

@@ -11,7 +11,8 @@ struct AdagradFixture {
     using Options = AdagradOptions;
     static constexpr char const* name = "Adagrad";
     static constexpr std::array<Field<Options>, 0> rates{};
-    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon}, Field<Options>{"weight_decay", &Options::weight_decay}};
+    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon},
+                                        Field<Options>{"weight_decay", &Options::weight_decay}};
 
     static Options with_decay(double weight_decay) { return {.weight_decay = weight_decay}; }
     static std::vector<Run<Options>> mistakes() {

@@ -11,7 +11,8 @@ struct AdamFixture {
     using Options = AdamOptions;
     static constexpr char const* name = "Adam";
     static constexpr std::array rates{Field<Options>{"beta1", &Options::beta1}, Field<Options>{"beta2", &Options::beta2}};
-    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon}, Field<Options>{"weight_decay", &Options::weight_decay}};
+    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon},
+                                        Field<Options>{"weight_decay", &Options::weight_decay}};
 
     static Options with_decay(double weight_decay) { return {.weight_decay = weight_decay}; }
     static std::vector<Run<Options>> mistakes() {

@@ -22,8 +22,9 @@ struct SgdFixture {
     }
 
     static Options odd() { return {.momentum = 0.8, .weight_decay = 0.3, .nesterov = nesterov}; }
-    static constexpr std::array<double, 4> trajectory = nesterov ? std::array{0.464000000000, 0.528672000000, 0.520453456000, 0.556170441488}
-                                                                 : std::array{0.480000000000, 0.506800000000, 0.514388000000, 0.537742580000};
+    static constexpr std::array<double, 4> trajectory = nesterov
+                                                            ? std::array{0.464000000000, 0.528672000000, 0.520453456000, 0.556170441488}
+                                                            : std::array{0.480000000000, 0.506800000000, 0.514388000000, 0.537742580000};
 
     static double reference(Options const& options, double g, double p, double (&state)[1], double learning_rate, int t) {
         double const d = g + options.weight_decay * p;
