@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../layout/flat_layout.hpp"
@@ -11,8 +12,10 @@
 #include "optimizer_shard.hpp"
 #include "options.hpp"
 #include "parameter_store.hpp"
+#include "part_context.hpp"
 #include "protocol.hpp"
 #include "step_decision.hpp"
+#include "type_list.hpp"
 
 #include <array>
 #include <cstddef>
@@ -23,20 +26,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace zero {
-
-/// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
-template <class Config>
-struct OwnedSlice {
-    std::size_t parameter = 0;
-    std::size_t begin = 0; ///< first element, counted inside the parameter
-    std::span<typename Config::Parameter> values;
-    std::span<typename Config::Master> master;
-    std::array<std::span<float>, Config::Optimizer::states> states;
-};
 
 namespace detail {
 
@@ -53,26 +47,24 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
-    using Registration = zero::Parameter<ParameterType, GradientType>;
     using Options = StageOptions<Config>;
-    using Slice = OwnedSlice<Config>;
+    static constexpr std::size_t parameter_types = Config::types;
+    /// What a parameter is registered as: of the one type, or of any when there are several.
+    using Registration = std::conditional_t<parameter_types == 1, zero::Parameter<ParameterType, GradientType>, AnyParameter>;
     using EngineType = Engine; ///< what handles refer to
 
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
     /// @throws LayoutMismatch, CommunicatorError
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
-    [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<Registration const> parameters, Options const& options,
+    [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters, Options const& options,
                              FlatLayout layout)
         : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
           _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
-          _protocol(_layout, _rank), _row(stage_row(number, schedule_of(number, options))),
-          _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
+          _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
-          _compute(options.compute_queue), _decision(_layout, _rank, _queue, parameters, _options, *_memory),
-          _store(_layout, communicator, _queue, parameters, _row, options, _totals, *_memory),
-          _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(number, options), options, _totals, *_memory),
-          _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
+          _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
+          _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
         guarded([&] {
             require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
@@ -161,9 +153,16 @@ public:
 
     /// @brief Adds a transient gradient of one parameter; its memory is free for commands after the returned event.
     /// @throws InvalidArgument when the span is not as long as the parameter; LateGradient
-    Event hand_over(std::size_t unit, std::size_t parameter, std::span<GradientType const> gradient, std::optional<Queue> writer = {}) {
+    template <class G = GradientType>
+    Event hand_over(std::size_t unit, std::size_t parameter, std::type_identity_t<std::span<G const>> gradient,
+                    std::optional<Queue> writer = {}) {
         _protocol.require_micro_step("hand_over()");
         _protocol.require_member(unit, parameter);
+        with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
+            if constexpr (!std::is_same_v<typename Types::Gradient, G>) {
+                _protocol.refuse_type(parameter, "gradient", name_of(dtype_of<typename Types::Gradient>()), name_of(dtype_of<G>()));
+            }
+        });
         _protocol.require_not_ready(_reducer.readiness(), unit);
         _protocol.require_transient_gradient(parameter, gradient.size(), _reducer.is_in_callers_memory(parameter));
         Event done;
@@ -195,7 +194,7 @@ public:
             _reducer.finish_step();
             _store.wait_for_readers();
             _store.drop_prefetched();
-            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), _reducer.predivide());
+            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
                 _store.publish(bucket);
@@ -235,7 +234,8 @@ public:
             auto const weights = acquire(unit);
             Backend::synchronize(Backend::record(_compute));
             guarded([&] { Backend::synchronize(Backend::record(_queue)); });
-            visit(parameter, weights[parameter]);
+            with_types(_layout.parameter(parameter).type,
+                       [&]<class Types>(Types) { visit(parameter, weights.template get<typename Types::Parameter>(parameter)); });
         }
     }
 
@@ -244,21 +244,11 @@ public:
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit) {
         Backend::synchronize(Backend::record(_queue));
-        for (std::size_t index = 0; index < _shard.slices().size(); ++index) {
-            auto const& slice = _shard.slices()[index];
-            auto const origin = _shard.origin(index);
-            Slice owned{origin.parameter, origin.parameter_begin, {}, {}, {}};
-            if constexpr (Config::has_master) {
-                owned.values = {slice.parameter, slice.elements};
-                owned.master = {slice.master, slice.elements};
-            } else {
-                owned.values = {slice.master, slice.elements};
+        _shard.for_each_type([&](auto const& memory) {
+            for (std::size_t index = 0; index < memory.slices().size(); ++index) {
+                visit(memory.owned(index));
             }
-            for (std::size_t state = 0; state < Config::Optimizer::states; ++state) {
-                owned.states[state] = {slice.states[state], slice.elements};
-            }
-            visit(owned);
-        }
+        });
     }
 
     /// @brief After the caller changed parameters between two steps: makes the replicas equal and refreshes the master weights. Collective, waits.
@@ -307,20 +297,28 @@ public:
     /// @brief The N of `ZeroStage<N>`.
     [[nodiscard]] int stage_number() const noexcept { return _number; }
 
-    [[nodiscard]] ReductionSchedule schedule() const noexcept { return _reducer.schedule(); }
+    [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
     /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
-    [[nodiscard]] MemoryPlan memory_plan() const noexcept {
-        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()),
-                           _decision.size_bytes());
+    [[nodiscard]] MemoryPlan memory_plan() const {
+        MemoryPlan plan;
+        auto const all = context({});
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            with_types(type, [&]<class Types>(Types) {
+                plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, has_wire<Types>(_schedule), 0);
+            });
+        }
+        plan[BufferKind::control].content_bytes = _decision.size_bytes();
+        return plan;
     }
 
+    template <class Types = typename Config::template TypesAt<0>>
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
-        return {sizeof(ParameterType),
-                sizeof(GradientType),
-                sizeof(typename Config::Communication),
-                sizeof(typename Config::Accumulation),
-                Config::has_master ? sizeof(typename Config::Master) : 0,
+        return {sizeof(typename Types::Parameter),
+                sizeof(typename Types::Gradient),
+                sizeof(typename Types::Communication),
+                sizeof(typename Types::Accumulation),
+                Types::has_master ? sizeof(typename Types::Master) : 0,
                 sizeof(float) * Config::Optimizer::states};
     }
 
@@ -331,16 +329,26 @@ private:
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
 
-    static ReductionSchedule schedule_of(int number, Options const& options) {
-        return options.reduction.schedule.value_or(default_schedule(number));
+    [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
+        return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide()};
+    }
+
+    /// One divisor for all payloads, whatever their type: a power of two unless the caller chose another.
+    [[nodiscard]] float predivide() const { return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16); }
+
+    /// Calls `visit` with the type set of that number.
+    template <class Visitor>
+    static void with_types(std::size_t type, Visitor&& visit) {
+        typename Config::TypeSetTuple sets;
+        visit_at(sets, type, visit);
     }
 
     /// What must agree besides the geometry.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         Hash hash;
-        hash.add(_number).add(_reducer.schedule()).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
+        hash.add(_number).add(_schedule).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
         hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
-        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(_reducer.predivide()));
+        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(predivide()));
         return hash.value();
     }
 
@@ -350,15 +358,30 @@ private:
         return _decision.report(serial, done);
     }
 
-    [[nodiscard]] std::span<ParameterType const> weights_of(std::size_t unit, std::size_t parameter) const {
+    template <class T>
+    [[nodiscard]] std::span<T const> weights_of(std::size_t unit, std::size_t parameter) const {
         _protocol.require_member(unit, parameter);
-        return {_store.gathered(parameter), _layout.parameter(parameter).elements};
+        require_type<T>(parameter);
+        return {_store.template memory<typename Config::template TypesOf<T>>().whole(parameter), _layout.parameter(parameter).elements};
     }
 
-    [[nodiscard]] std::span<GradientType> gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+    template <class T>
+    [[nodiscard]] auto gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+        using Types = typename Config::template TypesOf<T>;
         _protocol.require_current_gradient(_reducer.readiness(), unit, parameter, micro_step);
+        require_type<T>(parameter);
         auto const& spec = _layout.parameter(parameter);
-        return {_reducer.gradient(parameter), spec.trainable ? spec.elements : 0};
+        return std::span<typename Types::Gradient>(_reducer.template gradient<Types>(parameter), spec.trainable ? spec.elements : 0);
+    }
+
+    template <class T>
+    void require_type(std::size_t parameter) const {
+        static_assert(Config::template index_of<T>() < Config::types, "zero: this is none of the model's parameter types.");
+        if (std::size_t const type = _layout.parameter(parameter).type; type != Config::template index_of<T>()) {
+            with_types(type, [&]<class Types>(Types) {
+                _protocol.refuse_type(parameter, "type", name_of(dtype_of<typename Types::Parameter>()), name_of(dtype_of<T>()));
+            });
+        }
     }
 
     void release(std::size_t unit, Queue reader) noexcept {
@@ -414,8 +437,7 @@ private:
     MemoryResource* _memory;
     FlatLayout _layout;
     Protocol _protocol;
-    StageRow _row;
-    LayoutTotals _totals;
+    ReductionSchedule _schedule;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;

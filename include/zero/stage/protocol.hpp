@@ -153,6 +153,12 @@ public:
         }
     }
 
+    /// @throws InvalidArgument: a parameter is asked for as another type than it has
+    [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has, char const* asked) const {
+        throw InvalidArgument("zero: parameter '" + _layout->parameter(parameter).name + "' has the " + what + ' ' + has + ", not " + asked
+                              + "; ask for it as that (" + rank_text() + ").");
+    }
+
     /// @brief Number of the first parameter without a gradient in this micro-step; the number of parameters when there is none.
     [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const {
         std::size_t parameter = 0;

@@ -6,7 +6,6 @@
 #include "drain.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
-#include "registration.hpp"
 #include "step_state.hpp"
 
 #include <cstddef>
@@ -29,10 +28,8 @@ public:
     using Optimizer = typename Config::Optimizer;
     using Group = GroupState<Optimizer>;
 
-    template <class T, class G>
-    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, std::span<Parameter<T, G> const> parameters,
-                 StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(parameters, options)),
+    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(layout, options)),
           _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
         set_initial_state();
     }
@@ -136,10 +133,9 @@ public:
 private:
     static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
-    template <class T, class G>
-    static std::size_t count_groups(std::span<Parameter<T, G> const> parameters, StageOptions<Config> const& options) {
+    static std::size_t count_groups(FlatLayout const& layout, StageOptions<Config> const& options) {
         std::size_t count = options.groups.size();
-        for (auto const& parameter : parameters) {
+        for (auto const& parameter : layout.parameters()) {
             count = parameter.group >= count ? parameter.group + 1 : count;
         }
         return count == 0 ? 1 : count;
