@@ -11,5 +11,6 @@
 #include "layout/traffic.hpp"
 #include "ops/adamw.hpp"
 #include "ops/sgd.hpp"
+#include "policy/loss_scaler_presets.hpp"
 #include "stage/with_stage.hpp"
 #include "stage/zero_stage.hpp"

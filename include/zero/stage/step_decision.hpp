@@ -2,7 +2,7 @@
 
 #include "../comm/communicator.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../policy/loss_scaler.hpp"
+#include "../policy/dynamic_loss_scaler.hpp"
 #include "drain.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
