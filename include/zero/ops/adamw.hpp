@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/check_option.hpp"
 #include "integer_power.hpp"
@@ -82,6 +83,11 @@ struct AdamW {
                              "a finite float of at least 0");
         detail::check_option(detail::is_non_negative_float(options.weight_decay), "AdamW", "weight_decay", options.weight_decay,
                              "a finite float of at least 0");
+    }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
     }
 
     template <class F>

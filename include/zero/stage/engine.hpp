@@ -3,6 +3,7 @@
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../layout/flat_layout.hpp"
+#include "../policy/options_hash.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
@@ -23,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,7 +76,7 @@ public:
           _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(number, options), options, _totals, *_memory),
           _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
         guarded([&] {
-            require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
+            require_agreement(_layout, named_options(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -298,6 +300,25 @@ public:
     /// @brief The loss scaler's trackers. Waits.
     [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return _decision.settled().scaler; }
 
+    /// @brief Goes on from another state of the loss scaler, all trackers of it, from the next `begin_step` on. On every rank the same.
+    /// @throws InvalidArgument when its scale is not positive and finite, is below 2^-126, or outside the scaler's bounds (without a scaler: is not 1)
+    void set_loss_scaler_state(typename Config::LossScaler::State const& state) {
+        _protocol.require_idle("set_loss_scaler_state()");
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
+    /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on. On every rank the same. Waits.
+    /// @throws InvalidArgument as `set_loss_scaler_state`
+    template <class Scaler = typename Config::LossScaler> // checked where it is called, not where an engine is instantiated explicitly
+    void set_loss_scale(float scale) {
+        static_assert(!std::is_same_v<Scaler, NoLossScaler>,
+                      "zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.");
+        _protocol.require_idle("set_loss_scale()");
+        typename Scaler::State state = loss_scaler_state();
+        state.scale = scale;
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
     /// @}
     /// @name What it is made of
     /// @{
@@ -336,12 +357,23 @@ private:
     }
 
     /// What must agree besides the geometry.
-    [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(_number).add(_reducer.schedule()).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
-        hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
-        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(_reducer.predivide()));
-        return hash.value();
+    [[nodiscard]] std::vector<NamedOption> named_options() const {
+        auto const hash_of = [](auto value) { return Hash().add(value).value(); };
+        Hash groups;
+        for (auto const& group : _options.groups) {
+            groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
+        }
+        return {{"stage", hash_of(_number)},
+                {"reduction", Hash().add(_reducer.schedule()).add(_options.reduction.kind).add(double{_reducer.predivide()}).value()},
+                {"storage", hash_of(_options.storage)},
+                {"prefetch", hash_of(_options.prefetch)},
+                {"extra_leases", hash_of(_options.extra_leases)},
+                {"unused_parameters", hash_of(_options.unused_parameters)},
+                {"non_finite", hash_of(_options.non_finite)},
+                {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
+                {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
+                {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
+                {"groups", groups.value()}};
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {

@@ -86,6 +86,15 @@ public:
         Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; });
     }
 
+    /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
+    void set_scaler_state(typename Config::LossScaler::State const& scaler) {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
+        Backend::run(_queue, [state = _state.data(), scaler] { state->scaler = scaler; });
+    }
+
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
         Backend::synchronize(Backend::record(_queue));
