@@ -7,6 +7,7 @@
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
+#include "gradient_norms.hpp"
 #include "gradient_reducer.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
@@ -183,6 +184,24 @@ public:
         if (!_reducer.readiness().is_unit_ready(unit)) {
             guarded([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
         }
+    }
+
+    /// @brief Norms of the gradients that `step` will apply: reduced over the ranks, unscaled and averaged, before clipping. For logging: it waits
+    /// and allocates. Collective, between the last `end_micro_step` and `step`, which it does not change by one bit; no micro-step may follow.
+    ///
+    /// Elements count once, however many units or ranks share them. The same bits in every stage; `l2` over `global` is `StepReport::gradient_norm`.
+    /// @return one norm, or one for each group or parameter (0 when it is frozen); infinite where a gradient is not finite
+    /// @throws OutOfOrder elsewhere
+    [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
+        _protocol.require_accumulated("gradient_norms()");
+        std::vector<double> norms;
+        guarded([&] {
+            _reducer.finish_step();
+            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope)
+                        .measure(kind, _decision.gradient_factor(_protocol.micro_steps(), _reducer.predivide()), _reducer, *_communicator, _queue, *_memory);
+        });
+        _protocol.end_accumulation();
+        return norms;
     }
 
     /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.

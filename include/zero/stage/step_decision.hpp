@@ -64,12 +64,14 @@ public:
             communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
                                              CollectiveTag{"first non-finite gradient", 0});
         }
-        double const divisor = _options->reduction.kind == ReductionKind::mean
-                                   ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps)
-                                   : 1.0;
         Backend::run(_queue,
-                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
+                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor(micro_steps), predivide,
                                     _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+    }
+
+    /// @brief What a reduced gradient of this step is multiplied by. Waits for the capture of the loss scale.
+    [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
+        return unscale_factor(predivide, divisor(micro_steps), loss_scale());
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
@@ -143,6 +145,10 @@ public:
     }
 
 private:
+    [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
+        return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
+    }
+
     static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
     template <class T, class G>
