@@ -19,5 +19,6 @@
 #include "ops/adamw.hpp"
 #include "ops/lion.hpp"
 #include "ops/sgd.hpp"
+#include "policy/loss_scaler_presets.hpp"
 #include "stage/with_stage.hpp"
 #include "stage/zero_stage.hpp"

@@ -82,6 +82,18 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_AS(run_ranks(0, [](LoopbackCommunicator&) {}), InvalidArgument);
 }
 
+TEST_CASE("Options that would be ignored are refused with the remedy") {
+    for (auto const non_finite : {NonFinite::step, NonFinite::throw_error}) {
+        CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("non_finite would be ignored"));
+        CHECK_THROWS_WITH((construct<1, StaticLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("use NoLossScaler"));
+        CHECK_NOTHROW((construct<2, NoLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})));
+    }
+    CHECK_NOTHROW((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = NonFinite::skip})));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = 0.5}, .groups = {{}}})), contains_text("'optimizer' would be ignored, because 'groups' lists"));
+    CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.optimizer = {.weight_decay = 0.5}}}})));
+    CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.on_minimum = [](void*) {}}})), contains_text("on_minimum and context would be ignored"));
+}
+
 TEST_CASE("Calls out of the protocol are refused and change nothing") {
     using Engine = ZeroStage<2>;
     auto const idle = [](Engine&) {};

@@ -4,9 +4,11 @@
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../layout/flat_layout.hpp"
+#include "../policy/options_hash.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
+#include "gradient_norms.hpp"
 #include "gradient_reducer.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
@@ -66,7 +68,7 @@ public:
           _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
         guarded([&] {
-            require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
+            require_agreement(_layout, named_options(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -182,6 +184,24 @@ public:
         }
     }
 
+    /// @brief Norms of the gradients that `step` will apply: reduced over the ranks, unscaled and averaged, before clipping. For logging: it waits
+    /// and allocates. Collective, between the last `end_micro_step` and `step`, which it does not change by one bit; no micro-step may follow.
+    ///
+    /// Elements count once, however many units or ranks share them. The same bits in every stage; `l2` over `global` is `StepReport::gradient_norm`.
+    /// @return one norm, or one for each group or parameter (0 when it is frozen); infinite where a gradient is not finite
+    /// @throws OutOfOrder elsewhere
+    [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
+        _protocol.require_accumulated("gradient_norms()");
+        std::vector<double> norms;
+        guarded([&] {
+            _reducer.finish_step();
+            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope)
+                        .measure(kind, _decision.gradient_factor(_protocol.micro_steps(), predivide()), _reducer, *_communicator, _queue, *_memory);
+        });
+        _protocol.end_accumulation();
+        return norms;
+    }
+
     /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
@@ -288,6 +308,25 @@ public:
     /// @brief The loss scaler's trackers. Waits.
     [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return _decision.settled().scaler; }
 
+    /// @brief Goes on from another state of the loss scaler, all trackers of it, from the next `begin_step` on. On every rank the same.
+    /// @throws InvalidArgument when its scale is not positive and finite, is below 2^-126, or outside the scaler's bounds (without a scaler: is not 1)
+    void set_loss_scaler_state(typename Config::LossScaler::State const& state) {
+        _protocol.require_idle("set_loss_scaler_state()");
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
+    /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on. On every rank the same. Waits.
+    /// @throws InvalidArgument as `set_loss_scaler_state`
+    template <class Scaler = typename Config::LossScaler> // checked where it is called, not where an engine is instantiated explicitly
+    void set_loss_scale(float scale) {
+        static_assert(!std::is_same_v<Scaler, NoLossScaler>,
+                      "zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.");
+        _protocol.require_idle("set_loss_scale()");
+        typename Scaler::State state = loss_scaler_state();
+        state.scale = scale;
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
     /// @}
     /// @name What it is made of
     /// @{
@@ -344,12 +383,23 @@ private:
     }
 
     /// What must agree besides the geometry.
-    [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(_number).add(_schedule).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
-        hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
-        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(predivide()));
-        return hash.value();
+    [[nodiscard]] std::vector<NamedOption> named_options() const {
+        auto const hash_of = [](auto value) { return Hash().add(value).value(); };
+        Hash groups;
+        for (auto const& group : _options.groups) {
+            groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
+        }
+        return {{"stage", hash_of(_number)},
+                {"reduction", Hash().add(_schedule).add(_options.reduction.kind).add(double{predivide()}).value()},
+                {"storage", hash_of(_options.storage)},
+                {"prefetch", hash_of(_options.prefetch)},
+                {"extra_leases", hash_of(_options.extra_leases)},
+                {"unused_parameters", hash_of(_options.unused_parameters)},
+                {"non_finite", hash_of(_options.non_finite)},
+                {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
+                {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
+                {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
+                {"groups", groups.value()}};
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {

@@ -40,6 +40,9 @@ public:
     explicit GradientMemory(TypedContext<Config> const& context)
         : GradientMemory(context, context.totals(context.type), context.layout->trainable_buckets()) {}
 
+    /// @brief Number of the parameter type.
+    [[nodiscard]] std::size_t type() const noexcept { return _type; }
+
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
@@ -109,7 +112,7 @@ public:
 
 private:
     GradientMemory(TypedContext<Config> const& context, LayoutTotals const& totals, std::size_t buckets)
-        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
+        : _type(context.type), _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
           _poison(context.options->poison),
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, buckets, *context.memory, BufferKind::gradient_leases),
@@ -173,6 +176,7 @@ private:
         }
     }
 
+    std::size_t _type;
     FlatLayout const* _layout;
     Communicator* _communicator;
     Queue _queue;

@@ -36,6 +36,7 @@ public:
     void begin_step() noexcept {
         _micro_steps = 0;
         _is_reduced = false;
+        _is_finished = false;
     }
 
     void begin_micro_step(bool is_last) {
@@ -144,8 +145,11 @@ public:
         ++_micro_steps;
     }
 
-    /// @brief What only the end of the accumulation can launch, if the last micro-step was not announced. Collective.
+    /// @brief What only the end of the accumulation can launch, if the last micro-step was not announced. Again in a step: nothing. Collective.
     void finish_step() {
+        if (std::exchange(_is_finished, true)) {
+            return;
+        }
         bool const is_boundary = _schedule == ReductionSchedule::boundary;
         bool const gathers_sums = _is_replicated && !is_boundary && !(_micro_steps == 1 && _is_last);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
@@ -323,6 +327,7 @@ private:
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
+    bool _is_finished = false;
 };
 
 } // namespace zero::detail

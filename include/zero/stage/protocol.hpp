@@ -43,6 +43,9 @@ public:
         _phase = Phase::in_step;
     }
 
+    /// @brief No micro-step may follow in this step.
+    void end_accumulation() noexcept { _is_announced = true; }
+
     void end_step() noexcept { _phase = Phase::idle; }
 
     void break_down(char const* cause) noexcept {
@@ -70,13 +73,17 @@ public:
     void require_may_begin_micro_step() const {
         require(_phase == Phase::in_step, "begin_micro_step()",
                 " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
-        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last; call step()");
+        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last, or after gradient_norms(); call step()");
+    }
+
+    /// @brief Between the last micro-step of a step and its end.
+    void require_accumulated(char const* call) const {
+        require(_phase == Phase::in_step, call, " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(_micro_steps != 0, call, " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
     }
 
     void require_may_step(double learning_rate) const {
-        require(_phase == Phase::in_step, "step()",
-                " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
-        require(_micro_steps != 0, "step()", " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
+        require_accumulated("step()");
         require_rate(learning_rate, "learning rate");
     }
 

@@ -2,7 +2,7 @@
 
 #include "../comm/communicator.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../policy/loss_scaler.hpp"
+#include "../policy/dynamic_loss_scaler.hpp"
 #include "drain.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
@@ -61,12 +61,14 @@ public:
             communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
                                              CollectiveTag{"first non-finite gradient", 0});
         }
-        double const divisor = _options->reduction.kind == ReductionKind::mean
-                                   ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps)
-                                   : 1.0;
         Backend::run(_queue,
-                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
+                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor(micro_steps), predivide,
                                     _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+    }
+
+    /// @brief What a reduced gradient of this step is multiplied by. Waits for the capture of the loss scale.
+    [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
+        return unscale_factor(predivide, divisor(micro_steps), loss_scale());
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
@@ -81,6 +83,15 @@ public:
 
     void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
         Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; });
+    }
+
+    /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
+    void set_scaler_state(typename Config::LossScaler::State const& scaler) {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
+        Backend::run(_queue, [state = _state.data(), scaler] { state->scaler = scaler; });
     }
 
     /// @brief The state after everything that was enqueued. Waits.
@@ -131,6 +142,10 @@ public:
     }
 
 private:
+    [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
+        return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
+    }
+
     static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
     static std::size_t count_groups(FlatLayout const& layout, StageOptions<Config> const& options) {

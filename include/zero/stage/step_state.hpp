@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../ops/exact_sum.hpp"
+#include "../ops/host_device.hpp"
 #include "../ops/number.hpp"
 #include "options.hpp"
 
@@ -44,6 +45,13 @@ struct StepState {
     std::array<StepReport, reports_kept> reports{};
 };
 
+/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in double, rounded once where it is applied.
+/// @param divisor world size times micro-steps for a mean, 1 for a sum
+/// @param predivide what the payload was divided by
+ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor, float loss_scale) noexcept {
+    return static_cast<double>(predivide) / (divisor * static_cast<double>(loss_scale));
+}
+
 /// @brief One parameter group in the backend's memory.
 template <class Optimizer>
 struct GroupState {
@@ -73,8 +81,7 @@ struct Decide {
         report.serial = serial;
         report.has_norm = is_inspected;
         report.loss_scale = s.captured_scale;
-        // Everything that scales a gradient is one factor: computed in double, rounded once.
-        double const base = static_cast<double>(predivide) / (divisor * static_cast<double>(s.captured_scale));
+        double const base = unscale_factor(predivide, divisor, s.captured_scale);
         double coefficient = 1.0;
         if (is_inspected) {
             report.non_finite_count = s.inspection.non_finite_count();
