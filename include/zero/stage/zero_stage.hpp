@@ -17,7 +17,7 @@ template <int N, class... Policies>
 consteval Conflict conflict_in() {
     using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
     return conflict_of(N, Config::Partitioner::cuts_parameters, Config::Bucketer::may_span_units, Config::Optimizer::whole_tensor,
-                       std::is_same_v<typename Config::Parameter, float> && Config::Engine::has_master);
+                       master_conflict<typename Config::Parameter, typename Config::MasterPolicy>());
 }
 
 template <int N, class... Policies>
@@ -45,8 +45,14 @@ consteval bool diagnose_stage() {
         static_assert(
             conflict != Conflict::optimizer_needs_whole_tensor,
             "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.");
-        static_assert(conflict != Conflict::master_of_float,
+        static_assert(conflict != Conflict::master_of_itself || !std::is_same_v<typename StageConfig<0, Policies...>::Parameter, float>,
                       "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
+        static_assert(conflict != Conflict::master_of_itself || std::is_same_v<typename StageConfig<0, Policies...>::Parameter, float>,
+                      "zero::ZeroStage: master weights of the parameters' own 16-bit type are copies that keep nothing more; use "
+                      "zero::MasterWeights<float>, or zero::NoMasterWeights for none.");
+        static_assert(conflict != Conflict::master_loses_bits,
+                      "zero::ZeroStage: the type of the master weights would lose bits of the parameters; use zero::MasterWeights<float> "
+                      "(for float parameters: leave it out, they are their own master weights).");
         return conflict == Conflict::none;
     }
 }
