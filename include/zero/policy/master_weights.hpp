@@ -11,8 +11,9 @@ namespace zero {
 
 /// @brief How the weights that the optimizer updates are kept.
 enum class MasterForm : std::uint8_t {
-    own,   ///< the parameter is its own master
-    copied ///< a master weight of another type beside the parameter
+    own,    ///< the parameter is its own master
+    copied, ///< a master weight of another type beside the parameter
+    split   ///< what is missing to a float master beside the bfloat16 parameter
 };
 
 struct MasterWeightsOptions {};
@@ -36,6 +37,18 @@ struct NoMasterWeights {
     using Options = MasterWeightsOptions;
     using Type = void;
     static constexpr MasterForm form = MasterForm::own;
+};
+
+/// @brief A float master of which the bfloat16 parameter is the upper half: bit for bit `MasterWeights<float>`, at 2.125 instead of 4 bytes.
+///
+/// Beside the parameter lie the lower 16 bits and, eight elements to a byte, whether the parameter was rounded up; `SplitFloat` counts why
+/// one bit beside the 16 is needed. (A chain through the remainders of the few elements that need it would take even less, but then an
+/// element could not be read without its neighbours.)
+struct SplitMasterWeights {
+    using policy_category = MasterWeightsCategory;
+    using Options = MasterWeightsOptions;
+    using Type = void;
+    static constexpr MasterForm form = MasterForm::split;
 };
 
 namespace detail {

@@ -13,7 +13,8 @@ enum class Conflict {
     bucket_spans_units,           ///< stage 3 gathers unit by unit
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
     master_of_itself,             ///< parameters with a copy of themselves
-    master_loses_bits             ///< a copy of a narrower type than the parameter's
+    master_loses_bits,            ///< a copy of a narrower type than the parameter's
+    split_of_other                ///< a float is split into a bfloat16 and the rest only
 };
 
 /// @brief What forbids a policy of master weights for parameters of one type, or `none`.
@@ -24,6 +25,8 @@ constexpr Conflict master_conflict() noexcept {
         constexpr int kept = digits(typename Policy::Type{});
         constexpr int needed = digits(Parameter{});
         return kept < needed ? Conflict::master_loses_bits : kept == needed ? Conflict::master_of_itself : Conflict::none;
+    } else if constexpr (Policy::form == MasterForm::split) {
+        return std::is_same_v<Parameter, bfloat16> ? Conflict::none : Conflict::split_of_other;
     } else {
         return Conflict::none;
     }

@@ -10,15 +10,16 @@ namespace zero::detail {
 
 /// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
 /// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
-template <class P, class G, class C, class A, class MasterType, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
+template <class P, class G, class C, class A, class MasterWeightsPolicy, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
           class BucketerOptionsType>
 struct EngineConfig {
     using Parameter = P;
     using Gradient = G;
     using Communication = C;
     using Accumulation = A;
-    static constexpr bool has_master = !std::is_void_v<MasterType>;
-    using Master = std::conditional_t<has_master, MasterType, Parameter>;
+    static constexpr MasterForm master_form = MasterWeightsPolicy::form;
+    static constexpr bool has_master = master_form == MasterForm::copied; ///< in arrays of their own
+    using Master = std::conditional_t<has_master, typename MasterWeightsPolicy::Type, Parameter>;
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
     using LossScaler = LossScalerPolicy;
@@ -45,7 +46,7 @@ struct StageConfig {
     using Engine =
         EngineConfig<Parameter, typename Reduction::template GradientType<Parameter>,
                      typename Reduction::template CommunicationType<Parameter>, typename Reduction::template AccumulationType<Parameter>,
-                     typename MasterPolicy::Type, Communicator, LossScaler, Optimizer, typename Bucketer::Options>;
+                     MasterPolicy, Communicator, LossScaler, Optimizer, typename Bucketer::Options>;
 };
 
 } // namespace zero::detail

@@ -28,16 +28,6 @@
 
 namespace zero {
 
-/// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
-template <class Config>
-struct OwnedSlice {
-    std::size_t parameter = 0;
-    std::size_t begin = 0; ///< first element, counted inside the parameter
-    std::span<typename Config::Parameter> values;
-    std::span<typename Config::Master> master;
-    std::array<std::span<float>, Config::Optimizer::states> states;
-};
-
 namespace detail {
 
 /// @brief The one engine behind every stage: the protocol, its checks, and the order of the pipeline.
@@ -244,19 +234,8 @@ public:
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit) {
         Backend::synchronize(Backend::record(_queue));
-        for (std::size_t index = 0; index < _shard.slices().size(); ++index) {
-            auto const& slice = _shard.slices()[index];
-            auto const origin = _shard.origin(index);
-            Slice owned{origin.parameter, origin.parameter_begin, {}, {}, {}};
-            if constexpr (Config::has_master) {
-                owned.values = {slice.parameter, slice.elements};
-                owned.master = {slice.master, slice.elements};
-            } else {
-                owned.values = {slice.master, slice.elements};
-            }
-            for (std::size_t state = 0; state < Config::Optimizer::states; ++state) {
-                owned.states[state] = {slice.states[state], slice.elements};
-            }
+        for (std::size_t index = 0; index < _shard.slices(); ++index) {
+            auto owned = _shard.owned_slice(index);
             visit(owned);
         }
     }
@@ -320,8 +299,10 @@ public:
                 sizeof(GradientType),
                 sizeof(typename Config::Communication),
                 sizeof(typename Config::Accumulation),
-                Config::has_master ? sizeof(typename Config::Master) : 0,
-                sizeof(float) * Config::Optimizer::states};
+                MasterStore<Config>::bytes,
+                sizeof(float) * Config::Optimizer::states,
+                MasterStore<Config>::bytes_per_block,
+                0};
     }
 
     /// @}

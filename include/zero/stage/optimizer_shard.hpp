@@ -3,6 +3,8 @@
 #include "../backend/tables.hpp"
 #include "drain.hpp"
 #include "gradient_reducer.hpp"
+#include "master_store.hpp"
+#include "owned_slice.hpp"
 #include "parameter_store.hpp"
 #include "step_state.hpp"
 
@@ -22,26 +24,16 @@ class OptimizerShard {
 public:
     using P = typename Config::Parameter;
     using A = typename Config::Accumulation;
-    using M = typename Config::Master;
     using Optimizer = typename Config::Optimizer;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Slice = UpdateSlice<Optimizer::states, A, M, P>;
-
-    /// @brief Where a slice of the table stands in the model.
-    struct Origin {
-        std::size_t parameter;
-        std::size_t parameter_begin;
-    };
+    using Masters = MasterStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, StatePointers<Optimizer::states, float>>;
 
     OptimizerShard(FlatLayout const& layout, std::size_t rank, Queue queue, StageRow const& row, ParameterStore<Config> const& store,
                    GradientReducer<Config> const& reducer, MemoryResource& memory, bool poison)
-        : _queue(queue), _first_slice{0}, _first_inspected{0}, _drain(queue) {
+        : _queue(queue), _master(layout, rank, row.optimizer_state, queue, memory, poison), _first_slice{0}, _first_inspected{0}, _drain(queue) {
         std::size_t const buckets = layout.trainable_buckets();
-        if constexpr (Config::has_master) {
-            _master = Placed<M>(layout, buckets, rank, row.optimizer_state, memory, BufferKind::master_weights);
-            Backend::fill(_queue, _master.data(), _master.size(), poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
-        }
         for (auto& state : _states) {
             state = Placed<float>(layout, buckets, rank, row.optimizer_state, memory, BufferKind::optimizer_state);
             Backend::fill(_queue, state.data(), state.size(), poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
@@ -62,10 +54,8 @@ public:
 
     /// @brief Master weights become the parameters as they are now.
     void copy_parameters_to_master() {
-        if constexpr (Config::has_master) {
-            for (Slice const& slice : _slices) {
-                Backend::convert(_queue, slice.master, slice.parameter, slice.elements, 1.0F);
-            }
+        for (Slice const& slice : _slices) {
+            Masters::take_over(_queue, slice.weights(), slice.elements);
         }
     }
 
@@ -80,21 +70,33 @@ public:
             _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
     }
 
-    [[nodiscard]] std::span<Slice const> slices() const noexcept { return _slices; }
-    [[nodiscard]] Origin origin(std::size_t slice) const { return _origins[slice]; }
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
+
+    /// @brief A slice of the table as its owner may read and change it.
+    [[nodiscard]] OwnedSlice<Config> owned_slice(std::size_t index) const {
+        Slice const& slice = _slices[index];
+        OwnedSlice<Config> owned;
+        owned.parameter = _origins[index].parameter;
+        owned.begin = _origins[index].parameter_begin;
+        Masters::show(slice.weights(), slice.elements, owned);
+        for (std::size_t state = 0; state < Optimizer::states; ++state) {
+            owned.states[state] = {slice.states[state], slice.elements};
+        }
+        return owned;
+    }
 
 private:
+    /// Where a slice of the table stands in the model.
+    struct Origin {
+        std::size_t parameter;
+        std::size_t parameter_begin;
+    };
+
     void add_slice(FlatLayout const& layout, std::size_t bucket, Piece const& piece, ParameterStore<Config> const& store,
                    GradientReducer<Config> const& reducer) {
         Slice slice;
         slice.gradient = reducer.reduced(bucket, piece.bucket_begin);
-        if constexpr (Config::has_master) {
-            slice.master = _master.at(bucket, piece.bucket_begin);
-            slice.parameter = store.slice(bucket, piece);
-            Backend::fill(_queue, slice.master, piece.elements, M{});
-        } else {
-            slice.master = store.slice(bucket, piece);
-        }
+        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, store.slice(bucket, piece));
         for (std::size_t state = 0; state < Optimizer::states; ++state) {
             slice.states[state] = _states[state].at(bucket, piece.bucket_begin);
             Backend::fill(_queue, slice.states[state], piece.elements, 0.0F);
@@ -106,7 +108,7 @@ private:
     }
 
     Queue _queue;
-    Placed<M> _master;
+    Masters _master;
     std::array<Placed<float>, Optimizer::states> _states;
     std::vector<Slice> _slices;
     std::vector<Origin> _origins;

@@ -53,6 +53,9 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::master_loses_bits,
                       "zero::ZeroStage: the type of the master weights would lose bits of the parameters; use zero::MasterWeights<float> "
                       "(for float parameters: leave it out, they are their own master weights).");
+        static_assert(conflict != Conflict::split_of_other,
+                      "zero::ZeroStage: SplitMasterWeights completes bfloat16 parameters to floats; write zero::Parameters<zero::bfloat16>, "
+                      "or use zero::MasterWeights<float> for float16 parameters (and nothing for float ones).");
         return conflict == Conflict::none;
     }
 }
