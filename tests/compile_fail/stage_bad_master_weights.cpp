@@ -1,4 +1,4 @@
-// expect: zero: master weights are float; write zero::MasterWeights<float> or zero::NoMasterWeights.
+// expect: zero: master weights are float or float16; write zero::MasterWeights<float> or zero::NoMasterWeights.
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::MasterWeights<double>>;

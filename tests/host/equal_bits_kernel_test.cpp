@@ -206,6 +206,7 @@ TEST_CASE("The fused update gives the bits of the functor applied to one element
     CHECK(update<AdamW, float, float, float>(true) == 0);
     CHECK(update<AdamW, bfloat16, float, float16>(false) == 0);
     CHECK(update<AdamW, float, float16, float16>(false) == 0);
+    CHECK(update<AdamW, float, float16, bfloat16>(false) == 0);
     CHECK(update<AdamW, float16, bfloat16, bfloat16>(true) == 0);
     CHECK(update<Sgd, float, float, bfloat16>(false) == 0);
     CHECK(update<Sgd, bfloat16, float, float>(true) == 0);

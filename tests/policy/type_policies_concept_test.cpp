@@ -22,6 +22,16 @@ struct Named {
     using Type = T;
 };
 
+template <MasterForm f>
+struct Form {
+    static constexpr MasterForm form = f;
+};
+using Copied = Form<MasterForm::copied>;
+using Own = Form<MasterForm::own>;
+struct FormAsNumber {
+    static constexpr int form = 1;
+};
+
 struct ReductionOptions {
     using Options = GradientReductionOptions;
 };
@@ -72,20 +82,26 @@ TEST_CASE("a parameter policy lists storage types, at least one and none twice")
 
 TEST_CASE("the shipped policies of master weights model their concept") {
     STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float>>);
+    STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float16>>);
     STATIC_REQUIRE(MasterWeightsPolicy<NoMasterWeights>);
+    STATIC_REQUIRE(MasterWeightsPolicy<SplitMasterWeights>);
     STATIC_REQUIRE(diagnose_master_weights<MasterWeights<float>>());
     STATIC_REQUIRE(diagnose_master_weights<NoMasterWeights>());
 }
 
-TEST_CASE("a policy of master weights is its category, options and float or void") {
-    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<float>>>);
-    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<void>>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<AnyOptions, Named<float>>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, Named<float>>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float>>>);
+TEST_CASE("a policy of master weights is its category, options, a form, and a storage type exactly for a copy") {
+    using Master = Category<MasterWeightsCategory>;
+    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied, Named<float>>>);
+    STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Own, Named<void>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<AnyOptions, Copied, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, Copied, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, FormAsNumber, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied, Named<void>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Own, Named<float>>>);
+    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<double>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<bfloat16>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<float>);
 }
 

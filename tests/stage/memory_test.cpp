@@ -131,6 +131,15 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
     }
 }
 
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weights in parts", "", ((int N), N), 0, 1, 2, 3) {
+    check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::owned);
+    check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::owned);
+    if constexpr (N < 3) {
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::adopted);
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::scattered);
+    }
+}
+
 TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for bfloat16 parameters, gradients and accumulation", "", ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);

@@ -23,8 +23,8 @@ std::vector<std::uint32_t> snapshot(Engine& engine) {
         for (auto const value : slice.values) {
             bits.push_back(std::bit_cast<std::uint32_t>(to_float(value)));
         }
-        for (auto const value : slice.master) {
-            bits.push_back(std::bit_cast<std::uint32_t>(to_float(value)));
+        for (std::size_t i = 0; i < slice.values.size(); ++i) {
+            bits.push_back(std::bit_cast<std::uint32_t>(slice.master_weight(i)));
         }
         for (auto const& state : slice.states) {
             for (float const value : state) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../core/float16.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +23,37 @@ struct NormSlice {
     std::size_t norm = 0;
 };
 
-/// @brief Part of one parameter inside one rank's extent, as the update reads and writes it.
-template <std::size_t States, class A, class M, class P>
-struct UpdateSlice {
-    A const* gradient = nullptr;
+/// @brief Weights that the update reads and writes in one type and rounds to the parameter's.
+template <class M, class P>
+struct MasterPointers {
     M* master = nullptr;
-    P* parameter = nullptr;               ///< null: the parameter is its own master
-    std::array<float*, States> states{};
+    P* parameter = nullptr; ///< null: the parameter is its own master
+};
+
+/// @brief Weights in parts, as `SplitFloat` describes: the parameter is one of them.
+struct SplitPointers {
+    bfloat16* parameter = nullptr;
+    std::uint16_t* remainder = nullptr;
+    std::uint8_t* rounded_up = nullptr; ///< eight elements to a byte, the first in the lowest bit
+};
+
+/// @brief The states of an optimizer, one array each.
+template <std::size_t States, class S>
+struct StatePointers {
+    std::array<S*, States> states{};
+};
+
+/// @brief Part of one parameter inside one rank's extent, as the update reads and writes it.
+/// @tparam Weights where the weights are: `MasterPointers`, `SplitPointers`
+/// @tparam States where the optimizer's states are: `StatePointers`
+template <class A, class Weights, class States>
+struct UpdateSlice : Weights, States {
+    A const* gradient = nullptr;
     std::size_t elements = 0;
     std::size_t group = 0;
+
+    [[nodiscard]] constexpr Weights const& weights() const noexcept { return *this; }
+    [[nodiscard]] constexpr States const& all_states() const noexcept { return *this; }
 };
 
 /// @brief A part of a tensor and where it stands in a bucket, for flatten and unflatten.

@@ -12,7 +12,7 @@ namespace zero {
 enum class BufferKind : std::uint8_t {
     parameters,        ///< parameter storage (replicated or the own shard)
     gradients,         ///< the accumulation buffer (full or the own shard)
-    master_weights,    ///< fp32 copy of the parameters
+    master_weights,    ///< what is kept beside the parameters for the update: copies, or the rest of a float
     optimizer_state,   ///< moments
     gradient_leases,   ///< buckets of the micro-step in flight
     parameter_leases,  ///< gathered units of stage 3, staging of scattered and adopted parameters

@@ -137,7 +137,8 @@ struct HostBackend {
                 return;
             }
             for (auto const& slice : slices) {
-                host::update<Optimizer>(slice.gradient, slice.master, slice.parameter, slice.states, slice.elements, decision->factor, groups[slice.group].hyper);
+                host::update<Optimizer>(slice.gradient, slice.weights(), slice.all_states(), slice.elements, decision->factor,
+                                        groups[slice.group].hyper);
             }
         });
     }

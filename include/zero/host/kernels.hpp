@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../backend/tables.hpp"
 #include "detail/cast_loops.hpp"
 #include "detail/inspect_loop.hpp"
 #include "detail/norm_loops.hpp"
@@ -91,22 +92,40 @@ void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t fir
 ///
 /// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and the states; then the master weight
 /// becomes M(result) and, unless `parameter` is null, the parameter becomes P(result): each is rounded once, from the same float.
+/// If there is no `parameter`, the parameter is its own master; then P must be M.
+template <class Optimizer, StorageType A, StorageType M, StorageType P, StorageType S>
+void update(A const* gradient, MasterPointers<M, P> const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n,
+            float factor, typename Optimizer::Hyper const& hyper) noexcept {
+    using detail::MasterAccess;
+    using detail::ParameterStore;
+    auto const run = [&]<class Weights>(Weights const& access) {
+        detail::run(detail::UpdateLoop<Optimizer, A, Weights, S>{gradient, access, states.states, n, factor, hyper});
+    };
+    constexpr std::size_t element_bytes = sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(S);
+    if (weights.parameter == nullptr) {
+        if constexpr (std::is_same_v<M, P>) {
+            run(MasterAccess<M, P, ParameterStore::none>{weights});
+        }
+    } else if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
+        run(MasterAccess<M, P, ParameterStore::streamed>{weights});
+    } else {
+        run(MasterAccess<M, P, ParameterStore::cached>{weights});
+    }
+}
+
+/// @brief `update` of weights that are stored in parts: bit for bit the same as with a float master and a bfloat16 parameter.
+template <class Optimizer, StorageType A, StorageType S>
+void update(A const* gradient, SplitPointers const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n, float factor,
+            typename Optimizer::Hyper const& hyper) noexcept {
+    detail::run(detail::UpdateLoop<Optimizer, A, detail::SplitAccess, S>{gradient, {weights}, states.states, n, factor, hyper});
+}
+
+/// @brief `update` of plain arrays.
 /// @param parameter null if the parameter is its own master; then P must be M.
 template <class Optimizer, StorageType A, StorageType M, StorageType P>
 void update(A const* gradient, M* master, P* parameter, std::array<float*, Optimizer::states> const& states, std::size_t n, float factor,
             typename Optimizer::Hyper const& hyper) noexcept {
-    using detail::ParameterStore;
-    constexpr std::size_t element_bytes = sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(float);
-    if (parameter == nullptr) {
-        if constexpr (std::is_same_v<M, P>) {
-            detail::run(detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::none>{gradient, master, nullptr, states, n, factor, hyper});
-        }
-    } else if (detail::is_worth_streaming(parameter, n * element_bytes)) {
-        detail::run(
-            detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::streamed>{gradient, master, parameter, states, n, factor, hyper});
-    } else {
-        detail::run(detail::UpdateLoop<Optimizer, A, M, P, ParameterStore::cached>{gradient, master, parameter, states, n, factor, hyper});
-    }
+    update<Optimizer>(gradient, MasterPointers<M, P>{master, parameter}, StatePointers<Optimizer::states, float>{states}, n, factor, hyper);
 }
 
 } // namespace zero::host

@@ -37,6 +37,8 @@ struct LayoutTotals {
     std::size_t own_padded = 0;
     std::size_t own_trainable_content = 0;
     std::size_t own_trainable_padded = 0;
+    std::size_t trainable_blocks = 0; ///< of 64 elements, counted from the start of each slice of a parameter, the last one of a slice may be short
+    std::size_t own_trainable_blocks = 0;
     std::size_t largest_trainable_bucket = 0;
     std::size_t largest_gathered_bucket = 0; ///< stage 3: of all; else: of the staged ones
     std::size_t gradient_leases = 0;
@@ -49,9 +51,20 @@ struct ElementSizes {
     std::size_t gradient = 4;
     std::size_t communication = 4;
     std::size_t accumulation = 4;
-    std::size_t master = 0;          ///< 0: the parameter is its own master
+    std::size_t master = 0;          ///< beside the parameter; 0: it is its own master
     std::size_t optimizer_state = 8; ///< of all moments together
+    std::size_t master_per_block = 0; ///< what belongs to a block of 64 elements: bytes per started block of a slice
+    std::size_t optimizer_state_per_block = 0;
 };
+
+inline constexpr std::size_t block_elements = 64;
+
+/// @brief Blocks that the slices of parameters inside `extent` of a bucket start.
+inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, Range extent) {
+    std::size_t sum = 0;
+    layout.for_slices(bucket, extent, [&](Piece const& slice) { sum += (slice.elements + block_elements - 1) / block_elements; });
+    return sum;
+}
 
 /// @brief Bytes per rank of every buffer, known before anything is allocated. What an allocator hands out equals it.
 struct MemoryPlan {
@@ -94,9 +107,12 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     auto const held = [](std::size_t content, std::size_t padded, std::size_t bytes) {
         return MemoryRow{content * bytes, (padded - content) * bytes, false};
     };
-    auto const trainable = [&](Placement placement, std::size_t bytes) {
-        return placement == Placement::replicated ? held(totals.trainable_content, totals.trainable_padded, bytes)
-                                                  : held(totals.own_trainable_content, totals.own_trainable_padded, bytes);
+    auto const trainable = [&](Placement placement, std::size_t bytes, std::size_t bytes_per_block = 0) {
+        bool const is_whole = placement == Placement::replicated;
+        MemoryRow result = is_whole ? held(totals.trainable_content, totals.trainable_padded, bytes)
+                                    : held(totals.own_trainable_content, totals.own_trainable_padded, bytes);
+        result.content_bytes += bytes_per_block * (is_whole ? totals.trainable_blocks : totals.own_trainable_blocks);
+        return result;
     };
     MemoryPlan plan;
     if (storage != Storage::owned) {
@@ -107,8 +123,8 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
         plan[BufferKind::parameters] = held(totals.own_content, totals.own_padded, sizes.parameter);
     }
     plan[BufferKind::gradients] = trainable(row.accumulation_buffer, sizes.accumulation);
-    plan[BufferKind::master_weights] = trainable(row.optimizer_state, sizes.master);
-    plan[BufferKind::optimizer_state] = trainable(row.optimizer_state, sizes.optimizer_state);
+    plan[BufferKind::master_weights] = trainable(row.optimizer_state, sizes.master, sizes.master_per_block);
+    plan[BufferKind::optimizer_state] = trainable(row.optimizer_state, sizes.optimizer_state, sizes.optimizer_state_per_block);
     plan[BufferKind::gradient_leases] = {totals.gradient_leases * totals.largest_trainable_bucket * sizes.gradient, 0, false};
     plan[BufferKind::parameter_leases] = {totals.parameter_leases * totals.largest_gathered_bucket * sizes.parameter, 0, false};
     plan[BufferKind::wire] = {has_wire ? totals.largest_trainable_bucket * sizes.communication : 0, 0, false};
@@ -141,6 +157,8 @@ inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, Sta
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
             totals.own_trainable_padded += own.size();
+            totals.trainable_blocks += count_blocks(layout, bucket, {0, layout.elements(bucket)});
+            totals.own_trainable_blocks += count_blocks(layout, bucket, own);
         }
         bool const is_copied =
             is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;

@@ -4,18 +4,31 @@
 #include "../core/policy_category.hpp"
 
 #include <concepts>
+#include <cstdint>
 #include <type_traits>
 
 namespace zero {
 
+/// @brief How the weights that the optimizer updates are kept.
+enum class MasterForm : std::uint8_t {
+    own,    ///< the parameter is its own master
+    copied, ///< a master weight of another type beside the parameter
+    split   ///< what is missing to a float master beside the bfloat16 parameter
+};
+
 struct MasterWeightsOptions {};
 
-/// @brief The optimizer updates a copy of the weights in this type; the parameter is its value rounded once.
+/// @brief The optimizer updates a copy of the weights in this type; copy and parameter are its result, each rounded once.
+///
+/// The type has to keep more bits of a number than the parameter: float for 16-bit parameters (the default), float16 for bfloat16 ones. A
+/// float16 master has 11 significant bits instead of 8, at half the memory of a float one, but it ends at 65504: a weight beyond that
+/// becomes infinite, and one below 2^-25 becomes zero.
 template <class T>
 struct MasterWeights {
     using policy_category = MasterWeightsCategory;
     using Options = MasterWeightsOptions;
     using Type = T;
+    static constexpr MasterForm form = MasterForm::copied;
 };
 
 /// @brief The parameter is its own master: no copy. For 16-bit parameters small updates are then rounded away.
@@ -23,21 +36,45 @@ struct NoMasterWeights {
     using policy_category = MasterWeightsCategory;
     using Options = MasterWeightsOptions;
     using Type = void;
+    static constexpr MasterForm form = MasterForm::own;
 };
 
-/// @brief A policy that names the type of the master weights, or void for none.
+/// @brief A float master of which the bfloat16 parameter is the upper half: bit for bit `MasterWeights<float>`, at 2.125 instead of 4 bytes.
+///
+/// Beside the parameter lie the lower 16 bits and, eight elements to a byte, whether the parameter was rounded up; `SplitFloat` counts why
+/// one bit beside the 16 is needed. (A chain through the remainders of the few elements that need it would take even less, but then an
+/// element could not be read without its neighbours.)
+struct SplitMasterWeights {
+    using policy_category = MasterWeightsCategory;
+    using Options = MasterWeightsOptions;
+    using Type = void;
+    static constexpr MasterForm form = MasterForm::split;
+};
+
+namespace detail {
+
+/// @brief A copy names its type, and only a copy.
+template <class P>
+concept MasterTypeFitsForm = (P::form == MasterForm::copied && StorageType<typename P::Type>)
+                          || (P::form != MasterForm::copied && std::is_void_v<typename P::Type>);
+
+} // namespace detail
+
+/// @brief A policy that says how the weights are kept that the optimizer updates, and names the type of a copy, or void for none.
 template <class P>
 concept MasterWeightsPolicy = std::same_as<typename P::policy_category, MasterWeightsCategory> && requires { typename P::Options; }
-                           && (std::is_void_v<typename P::Type> || std::is_same_v<typename P::Type, float>);
+                           && std::same_as<decltype(P::form), MasterForm const> && detail::MasterTypeFitsForm<P>;
 
 /// @brief Reports each reason why `P` is not a `MasterWeightsPolicy` as one error.
 template <class P>
 consteval bool diagnose_master_weights() {
     static_assert(requires { typename P::Options; }, "zero: a MasterWeights policy needs a member type 'Options' (an empty struct if it has none).");
     static_assert(requires { typename P::Type; }, "zero: a MasterWeights policy needs a member type 'Type' (void for none).");
-    if constexpr (requires { typename P::Type; }) {
-        static_assert(std::is_void_v<typename P::Type> || std::is_same_v<typename P::Type, float>,
-                      "zero: master weights are float; write zero::MasterWeights<float> or zero::NoMasterWeights.");
+    static_assert(requires { requires std::same_as<decltype(P::form), MasterForm const>; },
+                  "zero: a MasterWeights policy needs 'static constexpr MasterForm form' (how the weights are kept).");
+    if constexpr (requires { typename P::Type; requires std::same_as<decltype(P::form), MasterForm const>; }) {
+        static_assert(detail::MasterTypeFitsForm<P>,
+                      "zero: master weights are float or float16; write zero::MasterWeights<float> or zero::NoMasterWeights.");
     }
     return MasterWeightsPolicy<P>;
 }

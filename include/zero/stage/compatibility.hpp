@@ -1,5 +1,9 @@
 #pragma once
 
+#include "../policy/master_weights.hpp"
+
+#include <type_traits>
+
 namespace zero {
 
 /// @brief What forbids a composition, or `none`.
@@ -10,8 +14,37 @@ enum class Conflict {
     units_on_few_ranks,           ///< stage 3 with shards of the whole group: few ranks would send all of a unit
     bucketer_not_the_partitioners, ///< a partitioner that brings its bucketer, and another one
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
-    master_of_float               ///< fp32 parameters with an fp32 copy of themselves
+    master_of_itself,             ///< parameters with a copy of themselves
+    master_loses_bits,            ///< a copy of a narrower type than the parameter's
+    split_of_other                ///< a float is split into a bfloat16 and the rest only
 };
+
+/// @brief What forbids a policy of master weights for parameters of one type, or `none`.
+template <StorageType Parameter, MasterWeightsPolicy Policy>
+constexpr Conflict master_conflict() noexcept {
+    if constexpr (Policy::form == MasterForm::copied) {
+        constexpr auto digits = []<class T>(T) { return std::is_same_v<T, float> ? 24 : std::is_same_v<T, float16> ? 11 : 8; };
+        constexpr int kept = digits(typename Policy::Type{});
+        constexpr int needed = digits(Parameter{});
+        return kept < needed ? Conflict::master_loses_bits : kept == needed ? Conflict::master_of_itself : Conflict::none;
+    } else if constexpr (Policy::form == MasterForm::split) {
+        return std::is_same_v<Parameter, bfloat16> ? Conflict::none : Conflict::split_of_other;
+    } else {
+        return Conflict::none;
+    }
+}
+
+/// @brief The same for a model. Float parameters beside 16-bit ones are their own master weights, whatever the policy.
+template <MasterWeightsPolicy Policy, StorageType... Parameter>
+constexpr Conflict master_conflict_of_all() noexcept {
+    if constexpr ((std::is_same_v<Parameter, float> && ...)) {
+        return master_conflict<float, Policy>();
+    } else {
+        Conflict first = Conflict::none;
+        ((first = first == Conflict::none && !std::is_same_v<Parameter, float> ? master_conflict<Parameter, Policy>() : first), ...);
+        return first;
+    }
+}
 
 /// @brief What counts when policies that are valid each by itself are put together.
 struct Composition {
@@ -21,7 +54,7 @@ struct Composition {
     bool partitioner_brings_other_bucketer = false;
     bool bucketer_may_span_units = false;
     bool optimizer_is_whole_tensor = false;
-    bool has_redundant_master = false;
+    Conflict master = Conflict::none; ///< what `master_conflict_of_all` says
 };
 
 /// @brief Which stage, partitioner, bucketer and optimizer go together: the one place that knows.
@@ -41,7 +74,7 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     if (composition.stage != 0 && composition.optimizer_is_whole_tensor && composition.partitioner_cuts_parameters) {
         return Conflict::optimizer_needs_whole_tensor;
     }
-    return composition.has_redundant_master ? Conflict::master_of_float : Conflict::none;
+    return composition.master;
 }
 
 } // namespace zero

@@ -3,6 +3,7 @@
 #include "../comm/loopback.hpp"
 #include "../ops/adamw.hpp"
 #include "../policy/policy_list.hpp"
+#include "compatibility.hpp"
 #include "type_list.hpp"
 
 #include <cstddef>
@@ -49,9 +50,17 @@ struct EngineConfig {
     using ForTypes = std::tuple<Part<EngineConfig, TypeSets>...>;
 };
 
-/// @brief The master weights of one parameter type: those of the policy, but none for what is its own master.
+/// @brief The master weights of one parameter type: those of the policy, but none for floats, which are their own.
 template <class MasterPolicy, class P>
-using master_t = std::conditional_t<std::is_same_v<typename MasterPolicy::Type, P>, void, typename MasterPolicy::Type>;
+using master_t = std::conditional_t<std::is_same_v<P, float>, NoMasterWeights, MasterPolicy>;
+
+template <class MasterPolicy, class ParameterTypes>
+struct MasterConflict;
+
+template <class MasterPolicy, class... P>
+struct MasterConflict<MasterPolicy, Parameters<P...>> {
+    static constexpr Conflict value = master_conflict_of_all<MasterPolicy, P...>();
+};
 
 template <class Reduction, class MasterPolicy, class P>
 using type_set_t = TypeSet<P, typename Reduction::template GradientType<P>, typename Reduction::template CommunicationType<P>,
@@ -103,9 +112,9 @@ struct StageConfig {
     using Engine = typename MakeEngineConfig<Communicator, LossScaler, Optimizer, typename Bucketer::Options, Reduction, MasterPolicy,
                                              ParameterTypes>::type;
 
-    /// Master weights are asked for, but every parameter type is its own master.
-    static constexpr bool has_redundant_master =
-        (is_in<MasterWeightsCategory, Policies>() || ...) && ParameterTypes::template contains_only<typename MasterPolicy::Type>;
+    /// Master weights that are not asked for are none where parameters are their own.
+    static constexpr Conflict master_conflict =
+        (is_in<MasterWeightsCategory, Policies>() || ...) ? MasterConflict<MasterPolicy, ParameterTypes>::value : Conflict::none;
 };
 
 } // namespace zero::detail

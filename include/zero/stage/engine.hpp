@@ -265,8 +265,9 @@ public:
     void for_each_owned_slice(Visitor&& visit) {
         Backend::synchronize(Backend::record(_queue));
         _shard.for_each_type([&](auto const& memory) {
-            for (std::size_t index = 0; index < memory.slices().size(); ++index) {
-                visit(memory.owned(index));
+            for (std::size_t index = 0; index < memory.slices(); ++index) {
+                auto owned = memory.owned_slice(index);
+                visit(owned);
             }
         });
     }
@@ -357,8 +358,10 @@ public:
                 sizeof(typename Types::Gradient),
                 sizeof(typename Types::Communication),
                 sizeof(typename Types::Accumulation),
-                Types::has_master ? sizeof(typename Types::Master) : 0,
-                sizeof(float) * Config::Optimizer::states};
+                MasterStore<Config, Types>::bytes,
+                sizeof(float) * Config::Optimizer::states,
+                MasterStore<Config, Types>::bytes_per_block,
+                0};
     }
 
     /// @}

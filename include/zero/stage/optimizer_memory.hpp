@@ -3,6 +3,7 @@
 #include "../backend/tables.hpp"
 #include "drain.hpp"
 #include "gradient_memory.hpp"
+#include "master_store.hpp"
 #include "owned_slice.hpp"
 #include "parameter_memory.hpp"
 #include "step_state.hpp"
@@ -28,32 +29,20 @@ struct OptimizerContext : TypedContext<Config> {
 template <class Config, class Types>
 class OptimizerMemory {
 public:
-    using P = typename Types::Parameter;
     using A = typename Types::Accumulation;
-    using M = typename Types::Master;
     using Optimizer = typename Config::Optimizer;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Slice = UpdateSlice<Optimizer::states, A, M, P>;
-
-    /// @brief Where a slice of the table stands in the model.
-    struct Origin {
-        std::size_t parameter;
-        std::size_t parameter_begin;
-    };
+    using Masters = MasterStore<Config, Types>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, StatePointers<Optimizer::states, float>>;
 
     explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
-        : _queue(context.queue), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
+        : _queue(context.queue), _master(context), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
-        bool const poison = context.options->poison;
-        if constexpr (Types::has_master) {
-            _master = placed<M>(context, BufferKind::master_weights);
-            Backend::fill(_queue, _master.data(), _master.size(), poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
-        }
         for (auto& state : _states) {
-            state = placed<float>(context, BufferKind::optimizer_state);
-            Backend::fill(_queue, state.data(), state.size(), poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
+            state = placed_for_optimizer<float>(context, BufferKind::optimizer_state);
+            Backend::fill(_queue, state.data(), state.size(), context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
         }
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
@@ -72,10 +61,8 @@ public:
 
     /// @brief Master weights become the parameters as they are now.
     void copy_parameters_to_master() {
-        if constexpr (Types::has_master) {
-            for (Slice const& slice : _slices) {
-                Backend::convert(_queue, slice.master, slice.parameter, slice.elements, 1.0F);
-            }
+        for (Slice const& slice : _slices) {
+            Masters::take_over(_queue, slice.weights(), slice.elements);
         }
     }
 
@@ -90,18 +77,15 @@ public:
             _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
     }
 
-    [[nodiscard]] std::span<Slice const> slices() const noexcept { return _slices; }
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
 
-    /// @brief Slice number `index` for the caller.
-    [[nodiscard]] OwnedSlice<Types, Optimizer::states> owned(std::size_t index) const {
+    /// @brief A slice of the table as its owner may read and change it.
+    [[nodiscard]] OwnedSlice<Types, Optimizer::states> owned_slice(std::size_t index) const {
         Slice const& slice = _slices[index];
-        OwnedSlice<Types, Optimizer::states> owned{_origins[index].parameter, _origins[index].parameter_begin, {}, {}, {}};
-        if constexpr (Types::has_master) {
-            owned.values = {slice.parameter, slice.elements};
-            owned.master = {slice.master, slice.elements};
-        } else {
-            owned.values = {slice.master, slice.elements};
-        }
+        OwnedSlice<Types, Optimizer::states> owned;
+        owned.parameter = _origins[index].parameter;
+        owned.begin = _origins[index].parameter_begin;
+        Masters::show(slice.weights(), slice.elements, owned);
         for (std::size_t state = 0; state < Optimizer::states; ++state) {
             owned.states[state] = {slice.states[state], slice.elements};
         }
@@ -109,22 +93,16 @@ public:
     }
 
 private:
-    template <class T>
-    static Placed<T> placed(TypedContext<Config> const& context, BufferKind kind) {
-        FlatLayout const& layout = *context.layout;
-        return {layout, layout.trainable_buckets(), context.type, context.rank(), context.row.optimizer_state, *context.memory, kind};
-    }
+    /// Where a slice of the table stands in the model.
+    struct Origin {
+        std::size_t parameter;
+        std::size_t parameter_begin;
+    };
 
     void add_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
         Slice slice;
         slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
-        if constexpr (Types::has_master) {
-            slice.master = _master.at(bucket, piece.bucket_begin);
-            slice.parameter = context.parameters->slice(bucket, piece);
-            Backend::fill(_queue, slice.master, piece.elements, M{});
-        } else {
-            slice.master = context.parameters->slice(bucket, piece);
-        }
+        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
         for (std::size_t state = 0; state < Optimizer::states; ++state) {
             slice.states[state] = _states[state].at(bucket, piece.bucket_begin);
             Backend::fill(_queue, slice.states[state], piece.elements, 0.0F);
@@ -136,7 +114,7 @@ private:
     }
 
     Queue _queue;
-    Placed<M> _master;
+    Masters _master;
     std::array<Placed<float>, Optimizer::states> _states;
     std::vector<Slice> _slices;
     std::vector<Origin> _origins;

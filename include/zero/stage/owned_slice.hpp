@@ -1,12 +1,18 @@
 #pragma once
 
+#include "../core/split_float.hpp"
+#include "../policy/master_weights.hpp"
+
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace zero {
 
 /// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
+///
+/// The spans are what is stored, bit for bit; `master_weight` and `state` are what it means whatever the policy. On a device they are device memory.
 template <class Types, std::size_t States>
 struct OwnedSlice {
     std::size_t parameter = 0;
@@ -14,6 +20,22 @@ struct OwnedSlice {
     std::span<typename Types::Parameter> values;
     std::span<typename Types::Master> master;
     std::array<std::span<float>, States> states;
+    std::span<std::uint16_t> remainder; ///< SplitMasterWeights: the lower bits of the master weights
+    std::span<std::uint8_t> rounded_up; ///< SplitMasterWeights: eight elements to a byte, the first in the lowest bit
+
+    /// @brief The weight that the next step starts from. @param i less than `values.size()`
+    [[nodiscard]] float master_weight(std::size_t i) const {
+        if constexpr (Types::master_form == MasterForm::split) {
+            return join({values[i], remainder[i], (rounded_up[i / 8] >> i % 8 & 1U) != 0});
+        } else if constexpr (Types::has_master) {
+            return to_float(master[i]);
+        } else {
+            return to_float(values[i]);
+        }
+    }
+
+    /// @brief A state of the optimizer as the functor reads it.
+    [[nodiscard]] float state(std::size_t index, std::size_t i) const { return states[index][i]; }
 };
 
 } // namespace zero

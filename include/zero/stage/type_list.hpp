@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../policy/master_weights.hpp"
+
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -8,14 +10,15 @@
 namespace zero::detail {
 
 /// @brief The types that parameters of one kind have on their way: a model has one such set for each of its parameter types.
-template <class P, class G, class C, class A, class MasterType>
+template <class P, class G, class C, class A, class MasterPolicy>
 struct TypeSet {
     using Parameter = P;
     using Gradient = G;
     using Communication = C;
     using Accumulation = A;
-    static constexpr bool has_master = !std::is_void_v<MasterType>;
-    using Master = std::conditional_t<has_master, MasterType, Parameter>;
+    static constexpr MasterForm master_form = MasterPolicy::form;
+    static constexpr bool has_master = master_form == MasterForm::copied; ///< in arrays of their own
+    using Master = std::conditional_t<has_master, typename MasterPolicy::Type, Parameter>;
 };
 
 /// @brief Calls `visit` with the element of a tuple that is chosen at run time.

@@ -22,7 +22,7 @@ consteval Conflict conflict_in() {
                         .partitioner_brings_other_bucketer = !accepts_bucketer<typename Config::Partitioner, typename Config::Bucketer>,
                         .bucketer_may_span_units = Config::Bucketer::may_span_units,
                         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
-                        .has_redundant_master = Config::has_redundant_master});
+                        .master = Config::master_conflict});
 }
 
 template <int N, class... Policies>
@@ -57,8 +57,17 @@ consteval bool diagnose_stage() {
             conflict != Conflict::optimizer_needs_whole_tensor,
             "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or "
             "zero::RoundRobinPartitioner.");
-        static_assert(conflict != Conflict::master_of_float,
+        static_assert(conflict != Conflict::master_of_itself || !std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
                       "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
+        static_assert(conflict != Conflict::master_of_itself || std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
+                      "zero::ZeroStage: master weights of the parameters' own 16-bit type are copies that keep nothing more; use "
+                      "zero::MasterWeights<float>, or zero::NoMasterWeights for none.");
+        static_assert(conflict != Conflict::master_loses_bits,
+                      "zero::ZeroStage: the type of the master weights would lose bits of the parameters; use zero::MasterWeights<float> "
+                      "(for float parameters: leave it out, they are their own master weights).");
+        static_assert(conflict != Conflict::split_of_other,
+                      "zero::ZeroStage: SplitMasterWeights completes bfloat16 parameters to floats; write zero::Parameters<zero::bfloat16>, "
+                      "or use zero::MasterWeights<float> for float16 parameters (and nothing for float ones).");
         return conflict == Conflict::none;
     }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/float16.hpp"
+#include "../../core/split_float.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/number.hpp"
 #include "../instruction_set.hpp"
@@ -59,6 +60,23 @@ struct Lanes {
         store(to);
     }
     static void finish_streams() noexcept {}
+
+    /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
+    static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders, unsigned rounded_up) noexcept {
+        return each([&](std::size_t i) { return zero::join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0}); });
+    }
+
+    /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
+    unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
+        unsigned rounded_up = 0;
+        for (std::size_t i = 0; i < size; ++i) {
+            SplitFloat const parts = zero::split(_lane[i]);
+            halves[i] = parts.half;
+            remainders[i] = parts.remainder;
+            rounded_up |= (parts.is_rounded_up ? 1U : 0U) << i;
+        }
+        return rounded_up;
+    }
 
     Lanes with_canonical_nan() const noexcept {
         return each([&](std::size_t i) { return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i]; });

@@ -134,6 +134,28 @@ struct Lanes<InstructionSet::avx2> {
         __builtin_ia32_sfence();
     }
 
+    /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
+    ZERO_HOST_AVX2 static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders, unsigned rounded_up) noexcept {
+        Lanes const upper = load(halves);
+        Lanes const lower = load(reinterpret_cast<bfloat16 const*>(remainders)); // in its upper half, to be shifted down
+        Bits8 const bit = Bits8{1, 2, 4, 8, 16, 32, 64, 128};
+        Int8 const is_up = (Int8)(((Bits8{} + rounded_up) & bit) == bit); // -1 where it was rounded up
+        Lanes result;
+        result._value = (Float8)(((Bits8)upper._value | (Bits8)lower._value >> 16) + ((Bits8)is_up << 16));
+        return result;
+    }
+
+    /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
+    ZERO_HOST_AVX2 unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
+        Bits8 const bits = (Bits8)_value;
+        Bits8 const rounded = bits + ((bits >> 16 & 1U) + 0x7fffU);
+        Half8 const half = __builtin_convertvector(rounded >> 16, Half8);
+        Half8 const remainder = __builtin_convertvector(bits & 0xffffU, Half8);
+        __builtin_memcpy(static_cast<void*>(halves), &half, sizeof half);
+        __builtin_memcpy(remainders, &remainder, sizeof remainder);
+        return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((rounded ^ bits) << 15))); // the last bit of the half, to the sign
+    }
+
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
         Lanes result;

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "../../backend/tables.hpp"
+#include "cast_loops.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+/// How an update reads and writes its weights: packs at an index, and a `Rest` for the elements that do not fill a pack. `begin` is where a
+/// pack or the rest starts and is a multiple of the size of a pack.
+namespace zero::host::detail {
+
+/// How an update writes the parameter beside its master weight.
+enum class ParameterStore { none, cached, streamed };
+
+template <StorageType M, StorageType P, ParameterStore parameter_store>
+struct MasterAccess {
+    static constexpr bool writes_parameter = parameter_store != ParameterStore::none;
+    static constexpr bool streams = parameter_store == ParameterStore::streamed;
+
+    MasterPointers<M, P> at;
+
+    template <class F>
+    [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
+        return F::load(at.master + begin);
+    }
+
+    template <bool past_caches, class F>
+    [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
+        value.store_number(at.master + begin);
+        if constexpr (writes_parameter) {
+            put<past_caches>(value, at.parameter + begin);
+        }
+    }
+
+    template <std::size_t size>
+    struct Rest {
+        M master[size] = {};
+        P parameter[size];
+
+        Rest(MasterAccess const& from, std::size_t begin, std::size_t count) noexcept { copy_elements(master, from.at.master + begin, count); }
+
+        MasterAccess access() noexcept { return {{master, parameter}}; }
+
+        void write_to(MasterAccess const& to, std::size_t begin, std::size_t count) const noexcept {
+            copy_elements(to.at.master + begin, master, count);
+            if constexpr (writes_parameter) {
+                copy_elements(to.at.parameter + begin, parameter, count);
+            }
+        }
+    };
+};
+
+struct SplitAccess {
+    static constexpr bool streams = false; // the parameter is read, too
+
+    SplitPointers at;
+
+    template <class F>
+    [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
+        return F::join(at.parameter + begin, at.remainder + begin, static_cast<unsigned>(at.rounded_up[begin / 8]) >> shift<F>(begin));
+    }
+
+    template <bool, class F>
+    [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
+        constexpr unsigned lanes = (1U << F::size) - 1U;
+        unsigned const bits = value.split(at.parameter + begin, at.remainder + begin);
+        unsigned const others = at.rounded_up[begin / 8] & ~(lanes << shift<F>(begin)) & 0xffU; // none where a pack fills a byte
+        at.rounded_up[begin / 8] = static_cast<std::uint8_t>(others | bits << shift<F>(begin));
+    }
+
+    template <std::size_t size>
+    struct Rest {
+        bfloat16 parameter[size] = {};
+        std::uint16_t remainder[size] = {};
+        std::uint8_t rounded_up = 0;
+
+        Rest(SplitAccess const& from, std::size_t begin, std::size_t count) noexcept {
+            copy_elements(parameter, from.at.parameter + begin, count);
+            copy_elements(remainder, from.at.remainder + begin, count);
+            rounded_up = static_cast<std::uint8_t>(from.at.rounded_up[begin / 8] >> begin % 8);
+        }
+
+        SplitAccess access() noexcept { return {{parameter, remainder, &rounded_up}}; }
+
+        void write_to(SplitAccess const& to, std::size_t begin, std::size_t count) const noexcept {
+            copy_elements(to.at.parameter + begin, parameter, count);
+            copy_elements(to.at.remainder + begin, remainder, count);
+            unsigned const lanes = ((1U << count) - 1U) << begin % 8;
+            unsigned const others = to.at.rounded_up[begin / 8] & ~lanes;
+            to.at.rounded_up[begin / 8] = static_cast<std::uint8_t>(others | (static_cast<unsigned>(rounded_up) << begin % 8 & lanes));
+        }
+    };
+
+private:
+    /// The first lane's bit in its byte. Written so that it is the constant 0 for packs of 8.
+    template <class F>
+    static constexpr unsigned shift(std::size_t begin) noexcept {
+        static_assert(8 % F::size == 0);
+        return static_cast<unsigned>(begin / F::size % (8 / F::size) * F::size);
+    }
+};
+
+} // namespace zero::host::detail

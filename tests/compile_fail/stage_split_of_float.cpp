@@ -1,0 +1,6 @@
+// expect: zero::ZeroStage: SplitMasterWeights completes bfloat16 parameters to floats; write zero::Parameters<zero::bfloat16>
+#include "stage.hpp"
+
+using Stage = zero::ZeroStage<2, zero::SplitMasterWeights>;
+
+int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }

@@ -1,0 +1,71 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include <zero/stage/zero_stage.hpp>
+
+#include <vector>
+
+// bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more than the parameter.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+
+template <int N, class Master>
+std::vector<std::vector<float>> train(double learning_rate) {
+    return on_ranks<std::vector<std::vector<float>>>(world, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<N, Parameters<bfloat16>, Master> engine(communicator, registration<bfloat16>(toy_specs()));
+        for (std::uint64_t step = 0; step < 5; ++step) {
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate);
+        }
+        return full_parameters(engine);
+    })[0];
+}
+
+double distance(std::vector<std::vector<float>> const& a, std::vector<std::vector<float>> const& b) {
+    double sum = 0.0;
+    for (std::size_t parameter = 0; parameter < a.size(); ++parameter) {
+        for (std::size_t i = 0; i < a[parameter].size(); ++i) {
+            double const difference = static_cast<double>(a[parameter][i]) - static_cast<double>(b[parameter][i]);
+            sum += difference * difference;
+        }
+    }
+    return sum;
+}
+
+} // namespace
+
+TEST_CASE("float16 master weights give the same bits in every stage and take two bytes an element") {
+    auto const bits = []<int N>() {
+        return on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N, Parameters<bfloat16>, MasterWeights<float16>> engine(communicator, registration<bfloat16>(toy_specs()));
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
+            std::vector<float> seen;
+            for (auto const& parameter : full_parameters(engine)) {
+                seen.insert(seen.end(), parameter.begin(), parameter.end());
+            }
+            seen.push_back(static_cast<float>(engine.memory_plan()[BufferKind::master_weights].content_bytes));
+            return seen;
+        })[0];
+    };
+    auto const stage0 = bits.operator()<0>();
+    CHECK(stage0.back() == 2.0F * (300 + 500 + 7 + 129 + 64 + 1)); // of the trainable parameters
+    auto expected = stage0;
+    expected.pop_back();
+    for (auto other : {bits.operator()<1>(), bits.operator()<2>(), bits.operator()<3>()}) {
+        other.pop_back();
+        CHECK((other == expected));
+    }
+}
+
+TEST_CASE("Small updates survive better in float16 master weights than in bfloat16 parameters alone, and not as well as in float") {
+    auto const exact = train<2, MasterWeights<float>>(2e-3);
+    double const half = distance(train<2, MasterWeights<float16>>(2e-3), exact);
+    double const none = distance(train<2, NoMasterWeights>(2e-3), exact);
+    CHECK(half > 0.0);
+    CHECK(4.0 * half < none);
+}
