@@ -20,5 +20,6 @@
 #include "ops/lion.hpp"
 #include "ops/sgd.hpp"
 #include "policy/loss_scaler_presets.hpp"
+#include "stage/describe.hpp"
 #include "stage/with_stage.hpp"
 #include "stage/zero_stage.hpp"

@@ -15,7 +15,11 @@
 namespace zero {
 
 /// @brief What the gradients of ranks and micro-steps are combined to.
-enum class ReductionKind : std::uint8_t { mean, sum };
+enum class ReductionKind : std::uint8_t {
+    mean,         ///< over ranks and micro-steps
+    sum,
+    weighted_mean ///< the sum divided by the weights of all ranks, which are given to `step`: tokens or samples, when ranks have not equally many
+};
 
 struct GradientReductionOptions {
     ReductionKind kind = ReductionKind::mean;

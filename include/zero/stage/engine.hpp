@@ -188,6 +188,7 @@ public:
     /// and allocates. Collective, between the last `end_micro_step` and `step`, which it does not change by one bit; no micro-step may follow.
     ///
     /// Elements count once, however many units or ranks share them. The same bits in every stage; `l2` over `global` is `StepReport::gradient_norm`.
+    /// With a weighted mean they are norms of the sum, since the weights come with `step`.
     /// @return one norm, or one for each group or parameter (0 when it is frozen); infinite where a gradient is not finite
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
@@ -206,24 +207,40 @@ public:
     ///
     /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
     /// @param learning_rate finite, not negative; times each group's factor
+    /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
+    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped.
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
-    StepTicket<Engine> step(double learning_rate) {
-        _protocol.require_may_step(learning_rate);
-        _protocol.require_nothing_held(_store.is_held(), "step()");
+    StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {}) {
+        decide(learning_rate, weight);
         guarded([&] {
-            _reducer.finish_step();
-            _store.wait_for_readers();
-            _store.drop_prefetched();
-            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
                 _store.publish(bucket);
             }
         });
-        _protocol.end_step();
-        Event const done = Backend::record(_queue);
-        _decision.answer_overflow(done);
-        return {*this, _decision.serial(), done};
+        return end_step();
+    }
+
+    /// @brief Ends the step with an update of the caller's own: calls `update(slice)` with a `SliceUpdate` for every part of a parameter that
+    /// this rank updates. Collective, waits for the decision and for `update`.
+    ///
+    /// `update` writes `slice.weights()` and may use the states. The engine rounds master weights to the parameters and publishes them. A
+    /// skipped step does not call it.
+    template <class Update>
+        requires(!std::is_convertible_v<Update, std::optional<std::int64_t>>)
+    StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
+        decide(learning_rate, weight);
+        guarded([&] {
+            Backend::synchronize(Backend::record(_queue));
+            Backend::rethrow_failure(_queue);
+            if (UpdateDecision const decision = Backend::load(_decision.decision()); !decision.skip) {
+                _shard.for_each_type([&](auto const& memory) { memory.update_by(update, decision.factor, learning_rate); });
+            }
+            for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+                _store.publish(bucket);
+            }
+        });
+        return end_step();
     }
 
     /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank,
@@ -403,6 +420,26 @@ private:
                 {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
                 {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
                 {"groups", groups.value()}};
+    }
+
+    /// The part of a step that comes before any update. Collective.
+    void decide(double learning_rate, std::optional<std::int64_t> weight) {
+        _protocol.require_may_step(learning_rate);
+        _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
+        _protocol.require_nothing_held(_store.is_held(), "step()");
+        guarded([&] {
+            _reducer.finish_step();
+            _store.wait_for_readers();
+            _store.drop_prefetched();
+            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), weight, predivide());
+        });
+    }
+
+    StepTicket<Engine> end_step() {
+        _protocol.end_step();
+        Event const done = Backend::record(_queue);
+        _decision.answer_overflow(done);
+        return {*this, _decision.serial(), done};
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {

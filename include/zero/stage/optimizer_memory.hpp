@@ -77,6 +77,20 @@ public:
             _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
     }
 
+    /// @brief Calls `update(SliceUpdate)` for every slice and rounds the master weights that it wrote to the parameters.
+    template <class Update>
+    void update_by(Update& update, float factor, double learning_rate) const {
+        static_assert(Types::master_form != MasterForm::split, "zero: a caller's own update can not write master weights that are stored in "
+                                                               "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        for (std::size_t index = 0; index < _slices.size(); ++index) {
+            Slice const& slice = _slices[index];
+            update(SliceUpdate<Types, Optimizer::states>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            if constexpr (Types::has_master) {
+                Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
+            }
+        }
+    }
+
     [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
 
     /// @brief A slice of the table as its owner may read and change it.

@@ -38,4 +38,23 @@ struct OwnedSlice {
     [[nodiscard]] float state(std::size_t index, std::size_t i) const { return states[index][i]; }
 };
 
+/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
+/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
+template <class Types, std::size_t States>
+struct SliceUpdate : OwnedSlice<Types, States> {
+    std::span<typename Types::Accumulation const> gradient;
+    float factor = 1.0F;
+    double learning_rate = 0.0; ///< as given to `step`
+    std::size_t group = 0;      ///< parameter group
+
+    /// @brief What the update writes: the master weights if there are some, otherwise the values.
+    [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {
+        if constexpr (Types::has_master) {
+            return this->master;
+        } else {
+            return this->values;
+        }
+    }
+};
+
 } // namespace zero

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -85,6 +86,17 @@ public:
     void require_may_step(double learning_rate) const {
         require_accumulated("step()");
         require_rate(learning_rate, "learning rate");
+    }
+
+    /// @brief A weight is given exactly if the reduction is a weighted mean. @throws InvalidArgument
+    void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const {
+        if (weight.has_value() != is_weighted) {
+            throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's gradients: reduction.kind is weighted_mean."
+                                              : "zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.");
+        }
+        if (weight.value_or(0) < 0) {
+            throw InvalidArgument("zero: the weight of a step is " + std::to_string(*weight) + "; it has to be at least 0.");
+        }
     }
 
     void require_nothing_held(bool is_held, char const* call) const {

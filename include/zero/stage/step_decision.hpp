@@ -47,10 +47,14 @@ public:
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
     template <class Communicator>
     void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps,
-                float predivide) {
+                std::optional<std::int64_t> weight, float predivide) {
         bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
         StepState<Config>* const state = _state.data();
+        if (weight) {
+            Backend::run(_queue, [state, own = *weight] { state->weight = own; });
+            communicator.all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue, CollectiveTag{"weight of the step", 0});
+        }
         if (is_inspected) {
             Backend::run(_queue, [state] { state->inspection.clear(); });
             for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
@@ -62,7 +66,7 @@ public:
                                              CollectiveTag{"first non-finite gradient", 0});
         }
         Backend::run(_queue,
-                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor(micro_steps), predivide,
+                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, weight ? 0.0 : divisor(micro_steps), predivide,
                                     _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
     }
 

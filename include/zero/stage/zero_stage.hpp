@@ -81,6 +81,7 @@ public:
     using typename Base::Communicator;
     using typename Base::Options;
     using typename Base::Registration;
+    using Composition = Stage; ///< every policy, defaults included
     static constexpr int stage = Stage::stage;
 
     /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
@@ -101,6 +102,22 @@ private:
 
 template <class... Policies>
 struct PolicyPack {};
+
+/// @brief The policies of a list that are not of a category, and one more.
+template <class Replacement, class Kept, class... Policies>
+struct Exchange;
+
+template <class Replacement, class... Kept>
+struct Exchange<Replacement, PolicyPack<Kept...>> {
+    template <template <int, class...> class Stage, int N>
+    using in = Stage<N, Kept..., Replacement>;
+};
+
+template <class Replacement, class... Kept, class First, class... Rest>
+struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
+    : Exchange<Replacement,
+               std::conditional_t<is_in<typename Replacement::policy_category, First>(), PolicyPack<Kept...>, PolicyPack<Kept..., First>>,
+               Rest...> {};
 
 /// @brief What a rejected stage would be without the policies that are none.
 template <int N, class Valid, class... Rest>
@@ -162,6 +179,14 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 
 public:
     using Base::Base;
+
+    /// @brief The same composition with one policy exchanged, or added.
+    template <class Policy>
+    using with = typename detail::Exchange<Policy, detail::PolicyPack<>, Policies...>::template in<zero::ZeroStage, N>;
+
+    /// @brief The same policies under another stage.
+    template <int M>
+    using at_stage = ZeroStage<M, Policies...>;
 };
 
 } // namespace zero

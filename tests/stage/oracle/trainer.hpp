@@ -399,7 +399,7 @@ private:
         for (std::size_t parameter = 0; parameter < _owned.size(); ++parameter) {
             _owned[parameter].assign(_c.shapes[parameter].elements, 0);
         }
-        _engine.for_each_owned_slice([&](typename Stage::Slice const& slice) {
+        _engine.for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
             _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
             if (_c.types().has_master) {
