@@ -57,7 +57,7 @@ struct DealtGroupPartitionerOptions {};
 ///
 /// Neighbours in the backward pass then lie on different ranks (DeepSpeed's round_robin_gradients: ranks copy their shares at the same
 /// time). The price: a bucket holds tensors from all over the model, so most buckets stay open until the backward pass ends, and the
-/// pool of gradient leases is about as large as the gradients.
+/// pool of gradient leases is about as large as the gradients. With at least as many ranks as tensors the order stays as it was.
 struct DealtGroupPartitioner : WholeGroupPartitioner {
     using Options = DealtGroupPartitionerOptions;
 

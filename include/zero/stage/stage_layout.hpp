@@ -3,13 +3,13 @@
 #include "../core/error.hpp"
 #include "../layout/adopted_layout.hpp"
 #include "../layout/make_layout.hpp"
+#include "config.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
 #include <cstddef>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 namespace zero::detail {
@@ -40,7 +40,7 @@ FlatLayout make_stage_layout(std::size_t world, std::span<Parameter<T, G> const>
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
-    if (!std::is_same_v<Partitioner, ContiguousPartitioner> && options.storage == Storage::adopted) {
+    if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
         throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
     }
