@@ -206,7 +206,7 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
     Bucketer::validate(bucketing);
     auto const trainable = detail::begin_group<Partitioner>(parameters, true, options.world);
     auto const frozen = detail::begin_group<Partitioner>(parameters, false, options.world);
-    std::vector<BucketPlan> buckets = detail::plan_buckets<Bucketer>(bucketing, options.element_bytes, [&](typename Bucketer::Options tried) {
+    auto buckets = detail::plan_buckets<Bucketer>(bucketing, options.element_bytes, [&](typename Bucketer::Options tried) {
         std::vector<BucketPlan> plans;
         detail::append_buckets<Partitioner, Bucketer>(plans, parameters, true, options, tried, trainable);
         detail::append_buckets<Partitioner, Bucketer>(plans, parameters, false, options, tried, frozen);

@@ -40,7 +40,8 @@ struct ShardElement {
 
 /// @brief Which rank owns an element and where in its shard it lies, and back. Pure; it reads the layout, which has to outlive it.
 ///
-/// Trainable buckets come first, so the offsets are also those of states that have none for frozen parameters. Memory O(pieces + buckets * W).
+/// Trainable buckets come first, so the offsets are also those of states that have none for frozen parameters. Memory
+/// O(pieces + buckets * W).
 class ShardMap {
     struct Place {
         Piece piece;
@@ -70,7 +71,8 @@ public:
             }
         }
         for (auto& places : _places) {
-            std::sort(places.begin(), places.end(), [](Place const& a, Place const& b) { return a.piece.parameter_begin < b.piece.parameter_begin; });
+            std::sort(places.begin(), places.end(),
+                      [](Place const& a, Place const& b) { return a.piece.parameter_begin < b.piece.parameter_begin; });
         }
     }
     explicit ShardMap(FlatLayout&&) = delete;
@@ -97,7 +99,8 @@ public:
         Place const& place = *last_at_most(places, where.element, [](Place const& p) { return p.piece.parameter_begin; });
         std::size_t const index = place.piece.bucket_begin + (where.element - place.piece.parameter_begin);
         auto const cuts = _layout->cuts(place.bucket);
-        auto const rank = static_cast<std::size_t>(last_at_most(cuts, index) - cuts.begin()); // of equal cuts the last: the extent is not empty
+        // Of equal cuts the last: the extent that begins there is not empty.
+        auto const rank = static_cast<std::size_t>(last_at_most(cuts, index) - cuts.begin());
         return ShardElement{rank, _begins[rank][place.bucket] + (index - cuts[rank])};
     }
 
@@ -105,8 +108,8 @@ public:
     /// @throws InvalidArgument when the rank owns no such offset
     [[nodiscard]] std::optional<ModelElement> element(ShardElement where) const {
         if (where.offset >= elements(where.rank)) {
-            throw InvalidArgument("zero: rank " + std::to_string(where.rank) + " has no offset " + std::to_string(where.offset) + "; it owns "
-                                  + std::to_string(elements(where.rank)) + " elements.");
+            throw InvalidArgument("zero: rank " + std::to_string(where.rank) + " has no offset " + std::to_string(where.offset)
+                                  + "; it owns " + std::to_string(elements(where.rank)) + " elements.");
         }
         auto const& begins = _begins[where.rank];
         auto const bucket = static_cast<std::size_t>(last_at_most(begins, where.offset) - begins.begin());
@@ -122,7 +125,8 @@ public:
 private:
     [[nodiscard]] std::size_t checked_rank(std::size_t rank) const {
         if (rank >= _begins.size()) {
-            throw InvalidArgument("zero: there is no rank " + std::to_string(rank) + "; the layout is for " + std::to_string(_begins.size()) + ".");
+            throw InvalidArgument("zero: there is no rank " + std::to_string(rank) + "; the layout is for " + std::to_string(_begins.size())
+                                  + ".");
         }
         return rank;
     }

@@ -11,7 +11,8 @@ namespace zero {
 
 struct WholeGroupPartitionerOptions {};
 
-/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards, whatever the buckets. O(items + W) a bucket.
+/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards, whatever the buckets.
+/// O(items + W) a bucket.
 ///
 /// The classical cut of stages 1 and 2 (ZeRO, section 5, as DeepSpeed has it): a rank holds one contiguous part of the model, and the group
 /// is padded once, in its last bucket. A bucket then covers unequal shares of a few owners, so it takes the grouped collectives, in which

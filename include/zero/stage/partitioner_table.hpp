@@ -7,6 +7,7 @@
 #include "config.hpp"
 
 #include <array>
+#include <cstddef>
 
 namespace zero {
 
@@ -27,7 +28,8 @@ constexpr PartitionerRow row_of(char const* name) noexcept {
     PartitionerRow row{name, P::is_even, !P::cuts_parameters, !accepts_bucketer<P, void>, serves_adopted_block<P>, {}};
     for (int stage = 0; stage < 4; ++stage) {
         row.stages[static_cast<std::size_t>(stage)] =
-            conflict_of({.stage = stage, .partitioner_cuts_parameters = P::cuts_parameters, .partitioner_cuts_group = P::cuts_group}) == Conflict::none;
+            conflict_of({.stage = stage, .partitioner_cuts_parameters = P::cuts_parameters, .partitioner_cuts_group = P::cuts_group})
+            == Conflict::none;
     }
     return row;
 }
