@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include "zero/layout/adopted_layout.hpp"
 #include "zero/layout/balanced_partitioner.hpp"
 #include "zero/layout/make_layout.hpp"
 #include "zero/layout/whole_group_partitioner.hpp"
@@ -84,6 +85,14 @@ TEST_CASE("with a partitioner that pads no bucket the waste-searching bucketer t
     // The contiguous partitioner has something to choose.
     CHECK(capped(model, options, largest).padded_elements() == test::gpt2_elements + 94'976);
     CHECK(searched(model, options, 1, largest).padded_elements() == test::gpt2_elements + 29'440);
+}
+
+TEST_CASE("in an adopted block, whose buckets have no padding, the waste-searching bucketer takes the largest cap") {
+    auto const model = test::model_of_sizes({64, 64, 64, 64});
+    std::vector<std::size_t> const offsets{0, 64, 128, 192};
+    auto const found = make_adopted_layout<WasteSearchingBucketer>(model, offsets, {1, 4, false}, {piece_bytes, 3 * piece_bytes});
+    CHECK(found.buckets() == 2);
+    CHECK(found.hash() == make_adopted_layout<SizeCappedBucketer>(model, offsets, {1, 4, false}, {3 * piece_bytes}).hash());
 }
 
 TEST_CASE("the waste-searching bucketer tries at most 1025 caps and stops at the smallest") {

@@ -2,6 +2,8 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -64,7 +66,12 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
                       contains_text("parameter 'a' does not lie inside adopted_block"));
     CHECK_THROWS_WITH((construct<3>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::scattered})), contains_text("stage 3 frees parameters"));
     CHECK_THROWS_WITH((construct<2, RoundRobinPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered"));
+    CHECK_THROWS_WITH((construct<2, WholeGroupPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
                       contains_text("use ContiguousPartitioner"));
+    CHECK_THROWS_WITH((construct<1, PerTensorPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("use ContiguousPartitioner"));
+    CHECK_THROWS_WITH((construct<2, WasteSearchingBucketer>({{.name = "a", .elements = 3}}, {.bucketer = {5, 4}})), contains_text("smallest_bytes is 5, but largest_bytes is 4"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}}, {.groups = {{}}})), contains_text("parameter 'a' is in group 1"));
 }
 

@@ -57,7 +57,8 @@ consteval bool diagnose_partitioner() {
     static_assert(requires { requires std::same_as<decltype(P::cuts_parameters), bool const>; },
                   "zero: a Partitioner needs 'static constexpr bool cuts_parameters' (may a parameter lie on several ranks?).");
     static_assert(requires { requires std::same_as<decltype(P::cuts_group), bool const>; },
-                  "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut from the whole group, not bucket by bucket?).");
+                  "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut from the whole group, "
+                  "not bucket by bucket?).");
     static_assert(requires { requires std::same_as<decltype(P::is_even), bool const>; },
                   "zero: a Partitioner needs 'static constexpr bool is_even' (are all extents of a bucket equally long?).");
     static_assert(requires { requires std::copy_constructible<typename P::State>; },
@@ -134,7 +135,9 @@ struct ContiguousPartitioner {
     static constexpr bool is_even = true;
 
     static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
-    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) { detail::cut_evenly(items, cuts); }
+    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
+        detail::cut_evenly(items, cuts);
+    }
 };
 static_assert(Partitioner<ContiguousPartitioner>);
 

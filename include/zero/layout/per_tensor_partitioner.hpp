@@ -24,7 +24,9 @@ struct PerTensorPartitioner {
     static constexpr bool is_even = true;
 
     static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
-    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) { detail::cut_evenly(items, cuts); }
+    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
+        detail::cut_evenly(items, cuts);
+    }
 };
 static_assert(Partitioner<PerTensorPartitioner>);
 

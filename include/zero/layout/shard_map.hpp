@@ -50,7 +50,8 @@ struct ShardElement {
 
 /// @brief Which rank owns an element and where in its shard it lies, and back. Pure; it reads the layout, which has to outlive it.
 ///
-/// Trainable buckets come first, so the offsets are also those of states that have none for frozen parameters. Memory O(pieces + buckets * W).
+/// Trainable buckets come first, so the offsets are also those of states that have none for frozen parameters. Memory
+/// O(pieces + buckets * W).
 class ShardMap {
     struct Place {
         Piece piece;
@@ -83,7 +84,8 @@ public:
             }
         }
         for (auto& places : _places) {
-            std::sort(places.begin(), places.end(), [](Place const& a, Place const& b) { return a.piece.parameter_begin < b.piece.parameter_begin; });
+            std::sort(places.begin(), places.end(),
+                      [](Place const& a, Place const& b) { return a.piece.parameter_begin < b.piece.parameter_begin; });
         }
     }
     explicit ShardMap(FlatLayout&&) = delete;

@@ -16,21 +16,23 @@ namespace zero {
 /// The layout tries the options as they were given, then whatever `next(given, tried, fullest_bytes)` returns, until that is nothing.
 /// `fullest_bytes`: of the fullest bucket that holds several parameters under the options tried last, 0 when none does.
 template <class B>
-concept SearchingBucketer = Bucketer<B> && requires(typename B::Options const& given, typename B::Options const& tried, std::size_t fullest_bytes) {
-    { B::next(given, tried, fullest_bytes) } -> std::same_as<std::optional<typename B::Options>>;
-};
+concept SearchingBucketer =
+    Bucketer<B> && requires(typename B::Options const& given, typename B::Options const& tried, std::size_t fullest_bytes) {
+        { B::next(given, tried, fullest_bytes) } -> std::same_as<std::optional<typename B::Options>>;
+    };
 
 struct WasteSearchingBucketerOptions {
     std::size_t smallest_bytes = std::size_t{12} << 20U; ///< the least cap to try, in bytes of the parameter type, at least 1
     std::size_t largest_bytes = std::size_t{25} << 20U;  ///< the largest cap to try, at least `smallest_bytes`
 };
 
-/// @brief Fills buckets like `SizeCappedBucketer`, under the cap between two bounds that wastes the least padding on this model, these ranks
-/// and this partitioner; the largest of equal ones.
+/// @brief Fills buckets like `SizeCappedBucketer`, under the cap between two bounds that wastes the least padding on this model, these
+/// ranks and this partitioner; the largest of equal ones.
 ///
 /// Going down from the largest cap, the grouping stays until the cap falls below the fullest bucket, so each step goes there: every
-/// grouping is tried, but of those that are less than 1/1024 of the range apart. At most 1025 layouts are made, each O(parameters + buckets * W).
-/// It has nothing to choose, and takes the largest cap, for partitioners that do not pad buckets and in adopted blocks.
+/// grouping is tried, but of those that are less than 1/1024 of the range apart. At most 1025 layouts are made, each
+/// O(parameters + buckets * W). It has nothing to choose, and takes the largest cap, for partitioners that do not pad buckets and in
+/// adopted blocks.
 struct WasteSearchingBucketer {
     using policy_category = BucketerCategory;
     using Options = WasteSearchingBucketerOptions;
@@ -42,7 +44,8 @@ struct WasteSearchingBucketer {
         }
         if (options.smallest_bytes > options.largest_bytes) {
             throw InvalidArgument("zero: smallest_bytes is " + std::to_string(options.smallest_bytes) + ", but largest_bytes is "
-                                  + std::to_string(options.largest_bytes) + "; the caps are searched from the largest down to the smallest.");
+                                  + std::to_string(options.largest_bytes)
+                                  + "; the caps are searched from the largest down to the smallest.");
         }
     }
 

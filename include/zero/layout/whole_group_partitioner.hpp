@@ -11,7 +11,8 @@ namespace zero {
 
 struct WholeGroupPartitionerOptions {};
 
-/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards, whatever the buckets. O(items + W) a bucket.
+/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards, whatever the buckets.
+/// O(items + W) a bucket.
 ///
 /// The classical cut of stages 1 and 2 (ZeRO, section 5, as DeepSpeed has it): a rank holds one contiguous part of the model, and the group
 /// is padded once, in its last bucket. A bucket then covers unequal shares of a few owners, so it takes the grouped collectives, in which
@@ -57,7 +58,7 @@ struct DealtGroupPartitionerOptions {};
 ///
 /// Neighbours in the backward pass then lie on different ranks (DeepSpeed's round_robin_gradients: ranks copy their shares at the same
 /// time). The price: a bucket holds tensors from all over the model, so most buckets stay open until the backward pass ends, and the
-/// pool of gradient leases is about as large as the gradients.
+/// pool of gradient leases is about as large as the gradients. With at least as many ranks as tensors the order stays as it was.
 struct DealtGroupPartitioner : WholeGroupPartitioner {
     using Options = DealtGroupPartitionerOptions;
 

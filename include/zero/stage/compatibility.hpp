@@ -9,9 +9,9 @@ namespace zero {
 /// @brief What forbids a composition, or `none`.
 enum class Conflict {
     none,
-    no_such_stage,                ///< stages are 0 to 3
-    bucket_spans_units,           ///< stage 3 gathers unit by unit
-    units_on_few_ranks,           ///< stage 3 with shards of the whole group: few ranks would send all of a unit
+    no_such_stage,                 ///< stages are 0 to 3
+    bucket_spans_units,            ///< stage 3 gathers unit by unit
+    units_on_few_ranks,            ///< stage 3 with shards of the whole group: few ranks would send all of a unit
     bucketer_not_the_partitioners, ///< a partitioner that brings its bucketer, and another one
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
     master_of_itself,             ///< parameters with a copy of themselves

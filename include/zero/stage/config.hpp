@@ -94,6 +94,10 @@ template <class Partitioner, class Bucketer>
     requires requires { typename Partitioner::RequiredBucketer; }
 inline constexpr bool accepts_bucketer<Partitioner, Bucketer> = std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
 
+/// @brief Can it cut a block of the caller's memory? There buckets are cut where they lie, and any other partitioner would be ignored.
+template <class Partitioner>
+inline constexpr bool serves_adopted_block = std::is_same_v<Partitioner, ContiguousPartitioner>;
+
 /// @brief The policies of a stage, each missing one replaced by its default.
 template <int N, class... Policies>
 struct StageConfig {

@@ -3,6 +3,7 @@
 #include "../core/error.hpp"
 #include "../layout/adopted_layout.hpp"
 #include "../layout/make_layout.hpp"
+#include "config.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -78,7 +78,7 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
-    if (!std::is_same_v<Partitioner, ContiguousPartitioner> && options.storage == Storage::adopted) {
+    if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
         throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
     }

@@ -48,11 +48,11 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: in stage 3 a bucket must not span units, because units are gathered and freed one by one; "
                       "use zero::UnitBucketer or zero::SizeCappedBucketer.");
         static_assert(conflict != Conflict::units_on_few_ranks,
-                      "zero::ZeroStage: in stage 3 the partitioner must not cut the whole group, because each unit would lie on few ranks, which "
-                      "then send all of it; use zero::ContiguousPartitioner, or zero::BalancedPartitioner for whole parameters.");
+                      "zero::ZeroStage: in stage 3 the partitioner must not cut the whole group, because each unit would lie on few ranks, "
+                      "which then send all of it; use zero::ContiguousPartitioner, or zero::BalancedPartitioner for whole parameters.");
         static_assert(conflict != Conflict::bucketer_not_the_partitioners,
-                      "zero::ZeroStage: the partitioner brings its own bucketer, and under another one it would not cut as it says; leave the "
-                      "bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).");
+                      "zero::ZeroStage: the partitioner brings its own bucketer, and under another one it would not cut as it says; leave "
+                      "the bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).");
         static_assert(
             conflict != Conflict::optimizer_needs_whole_tensor,
             "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or "
