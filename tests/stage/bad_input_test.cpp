@@ -90,6 +90,8 @@ TEST_CASE("Options out of their range are refused with their name and value") {
 }
 
 TEST_CASE("Options that would be ignored are refused with the remedy") {
+    float data[3] = {};
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 3, .initialize = [](std::size_t, std::span<float>) {}}})), contains_text("parameter 'a' has initial values, which would be ignored"));
     for (auto const non_finite : {NonFinite::step, NonFinite::throw_error}) {
         CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("non_finite would be ignored"));
         CHECK_THROWS_WITH((construct<1, StaticLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("use NoLossScaler"));

@@ -4,6 +4,7 @@
 #include "../core/buffer.hpp"
 #include "../core/error.hpp"
 #include "../layout/flat_layout.hpp"
+#include "drain.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,11 +27,12 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
     for (std::size_t peer = 0; peer <= world; ++peer) {
         cuts.push_back(peer * values.size());
     }
-    Buffer<T> all(memory, world * values.size(), BufferKind::control);
+    std::vector<T> gathered(world * values.size());
+    Buffer<T> all(memory, gathered.size(), BufferKind::control);
+    Drain<Backend> const drain(queue); // commands that were enqueued use both, also when the collective throws
     T* const own = all.data() + cuts[rank];
     Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(T));
     communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
-    std::vector<T> gathered(all.size());
     Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
     Backend::synchronize(Backend::record(queue));
     return gathered;

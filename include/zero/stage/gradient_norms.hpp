@@ -45,9 +45,10 @@ public:
                                               Queue queue, MemoryResource& memory) const {
         typename Config::template ForTypes<Slices> slices;
         std::vector<ops::NormSum> sums(_count);
+        std::vector<std::int64_t> values;
         Buffer<ops::NormSum> found(memory, _count, BufferKind::control);
         Buffer<std::int64_t> exchanged(memory, _count * integers(kind), BufferKind::control);
-        Drain<Backend> const drain(queue);
+        Drain<Backend> const drain(queue); // after everything that commands use, whatever is thrown
         auto const wait = [queue] {
             Backend::synchronize(Backend::record(queue));
             Backend::rethrow_failure(queue);
@@ -59,7 +60,6 @@ public:
         });
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
         wait();
-        std::vector<std::int64_t> values;
         for (ops::NormSum& sum : sums) {
             values.insert(values.end(), integers_of(kind, sum), integers_of(kind, sum) + integers(kind));
         }

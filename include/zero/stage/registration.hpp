@@ -30,7 +30,7 @@ struct Parameter {
     std::size_t group = 0;             ///< parameter group
     bool trainable = true;
     G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
-    /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`.
+    /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     std::function<void(std::size_t begin, std::span<T> values)> initialize{};
 };
 
@@ -109,6 +109,9 @@ inline void validate_memory(std::span<AnyParameter const> parameters, Storage st
         if (storage != Storage::owned && parameter.initialize) {
             throw InvalidArgument("zero: parameter '" + spec.name
                                   + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
+        }
+        if (parameter.data != nullptr && parameter.initialize) {
+            throw InvalidArgument("zero: parameter '" + parameter.name + "' has initial values, which would be ignored, and an initializer; give one of the two.");
         }
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
