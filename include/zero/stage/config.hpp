@@ -11,7 +11,7 @@ namespace zero::detail {
 /// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
 /// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
 template <class P, class G, class C, class A, class MasterWeightsPolicy, class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
-          class BucketerOptionsType>
+          class OptimizerStatePolicy, class BucketerOptionsType>
 struct EngineConfig {
     using Parameter = P;
     using Gradient = G;
@@ -24,6 +24,7 @@ struct EngineConfig {
     using Backend = typename Communicator::Backend;
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
+    using OptimizerState = OptimizerStatePolicy;
     using BucketerOptions = BucketerOptionsType;
 };
 
@@ -39,6 +40,7 @@ struct StageConfig {
     using LossScaler =
         select_t<LossScalerCategory, std::conditional_t<std::is_same_v<Parameter, float16>, DynamicLossScaler, NoLossScaler>, Policies...>;
     using Optimizer = select_t<OptimizerCategory, AdamW, Policies...>;
+    using OptimizerStates = select_t<OptimizerStateCategory, OptimizerState<float>, Policies...>;
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory,
                                   std::conditional_t<std::is_same_v<Parameter, float>, NoMasterWeights, MasterWeights<float>>, Policies...>;
@@ -46,7 +48,7 @@ struct StageConfig {
     using Engine =
         EngineConfig<Parameter, typename Reduction::template GradientType<Parameter>,
                      typename Reduction::template CommunicationType<Parameter>, typename Reduction::template AccumulationType<Parameter>,
-                     MasterPolicy, Communicator, LossScaler, Optimizer, typename Bucketer::Options>;
+                     MasterPolicy, Communicator, LossScaler, Optimizer, OptimizerStates, typename Bucketer::Options>;
 };
 
 } // namespace zero::detail

@@ -300,9 +300,9 @@ public:
                 sizeof(typename Config::Communication),
                 sizeof(typename Config::Accumulation),
                 MasterStore<Config>::bytes,
-                sizeof(float) * Config::Optimizer::states,
+                StateStore<Config>::bytes,
                 MasterStore<Config>::bytes_per_block,
-                0};
+                StateStore<Config>::bytes_per_block};
     }
 
     /// @}

@@ -6,11 +6,10 @@
 #include "master_store.hpp"
 #include "owned_slice.hpp"
 #include "parameter_store.hpp"
+#include "state_store.hpp"
 #include "step_state.hpp"
 
-#include <array>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -28,21 +27,24 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Masters = MasterStore<Config>;
-    using Slice = UpdateSlice<A, typename Masters::Pointers, StatePointers<Optimizer::states, float>>;
+    using States = StateStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
 
     OptimizerShard(FlatLayout const& layout, std::size_t rank, Queue queue, StageRow const& row, ParameterStore<Config> const& store,
                    GradientReducer<Config> const& reducer, MemoryResource& memory, bool poison)
-        : _queue(queue), _master(layout, rank, row.optimizer_state, queue, memory, poison), _first_slice{0}, _first_inspected{0}, _drain(queue) {
+        : _queue(queue), _master(layout, rank, row.optimizer_state, queue, memory, poison),
+          _states(layout, rank, row.optimizer_state, queue, memory, poison), _first_slice{0}, _first_inspected{0}, _drain(queue) {
         std::size_t const buckets = layout.trainable_buckets();
-        for (auto& state : _states) {
-            state = Placed<float>(layout, buckets, rank, row.optimizer_state, memory, BufferKind::optimizer_state);
-            Backend::fill(_queue, state.data(), state.size(), poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
-        }
         for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
             Range const own = layout.extent(bucket, rank);
-            bool const is_replicated = row.optimizer_state == Placement::replicated;
-            layout.for_slices(bucket, is_replicated ? Range{0, layout.elements(bucket)} : own,
-                              [&](Piece const& piece) { add_slice(layout, bucket, piece, store, reducer); });
+            auto const add = [&](Piece const& piece) { add_slice(layout, bucket, piece, store, reducer); };
+            if (row.optimizer_state != Placement::replicated) {
+                layout.for_slices(bucket, own, add);
+            } else if constexpr (States::is_scaled) {
+                layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
+            } else {
+                layout.for_slices(bucket, {0, layout.elements(bucket)}, add);
+            }
             layout.for_slices(bucket, own, [&](Piece const& piece) {
                 _inspected.push_back({reducer.reduced(bucket, piece.bucket_begin), piece.elements,
                                       static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
@@ -79,9 +81,7 @@ public:
         owned.parameter = _origins[index].parameter;
         owned.begin = _origins[index].parameter_begin;
         Masters::show(slice.weights(), slice.elements, owned);
-        for (std::size_t state = 0; state < Optimizer::states; ++state) {
-            owned.states[state] = {slice.states[state], slice.elements};
-        }
+        States::show(slice.all_states(), slice.elements, owned);
         return owned;
     }
 
@@ -97,10 +97,7 @@ private:
         Slice slice;
         slice.gradient = reducer.reduced(bucket, piece.bucket_begin);
         static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, store.slice(bucket, piece));
-        for (std::size_t state = 0; state < Optimizer::states; ++state) {
-            slice.states[state] = _states[state].at(bucket, piece.bucket_begin);
-            Backend::fill(_queue, slice.states[state], piece.elements, 0.0F);
-        }
+        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
         slice.group = layout.parameter(piece.parameter).group;
         _slices.push_back(slice);
@@ -109,7 +106,7 @@ private:
 
     Queue _queue;
     Masters _master;
-    std::array<Placed<float>, Optimizer::states> _states;
+    States _states;
     std::vector<Slice> _slices;
     std::vector<Origin> _origins;
     std::vector<InspectSlice<A>> _inspected;

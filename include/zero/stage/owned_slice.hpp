@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/split_float.hpp"
+#include "../ops/block_scale.hpp"
 #include "../policy/master_weights.hpp"
 
 #include <array>
@@ -19,7 +20,8 @@ struct OwnedSlice {
     std::size_t begin = 0; ///< first element, counted inside the parameter
     std::span<typename Config::Parameter> values;
     std::span<typename Config::Master> master;
-    std::array<std::span<float>, Config::Optimizer::states> states;
+    std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states;
+    std::array<std::span<float>, Config::Optimizer::states> scales; ///< BlockScaledState: of 64 states each
     std::span<std::uint16_t> remainder; ///< SplitMasterWeights: the lower bits of the master weights
     std::span<std::uint8_t> rounded_up; ///< SplitMasterWeights: eight elements to a byte, the first in the lowest bit
 
@@ -35,7 +37,10 @@ struct OwnedSlice {
     }
 
     /// @brief A state of the optimizer as the functor reads it.
-    [[nodiscard]] float state(std::size_t index, std::size_t i) const { return states[index][i]; }
+    [[nodiscard]] float state(std::size_t index, std::size_t i) const {
+        float const stored = to_float(states[index][i]);
+        return scales[index].empty() ? stored : stored * scales[index][i / ops::scaled_block_elements];
+    }
 };
 
 } // namespace zero
