@@ -109,8 +109,20 @@ inline std::string group_problem(FlatLayout const& layout, std::size_t begin, st
 inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules, bool has_frozen_buckets) {
     std::vector<std::vector<Piece>> slices(layout.parameters().size());
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        std::vector<std::size_t> by_rank;
+        std::vector<std::size_t> at_once;
+        auto const note = [](std::vector<std::size_t>& list, Piece const& slice) {
+            list.insert(list.end(), {slice.parameter, slice.parameter_begin, slice.bucket_begin, slice.elements});
+        };
         for (std::size_t rank = 0; rank < layout.world(); ++rank) {
-            layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) { slices[slice.parameter].push_back(slice); });
+            layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) {
+                slices[slice.parameter].push_back(slice);
+                note(by_rank, slice);
+            });
+        }
+        layout.for_slices_of_all_ranks(bucket, [&](Piece const& slice) { note(at_once, slice); });
+        if (by_rank != at_once) {
+            return "bucket " + std::to_string(bucket) + " has other slices of all ranks together than rank by rank";
         }
     }
     for (std::size_t index = 0; index < slices.size(); ++index) {

@@ -58,6 +58,7 @@ TEST_CASE("two policies of one category are not distinct, wherever they stand") 
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<UnitBucketer, SingleBucketer>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoLossScaler, StaticLossScaler>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoMasterWeights, MasterWeights<float>>);
+    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<OptimizerState<float>, BlockScaledState<float16>>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<GradientReduction<>, GradientReduction<float>>);
 }
 
@@ -66,6 +67,7 @@ TEST_CASE("only complete models of a known category are valid policies") {
     STATIC_REQUIRE(zero::detail::is_valid_policy<DynamicLossScaler>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<Parameters<float16>>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<NoMasterWeights>());
+    STATIC_REQUIRE(zero::detail::is_valid_policy<OptimizerState<bfloat16>>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<GradientReduction<>>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<RoundRobinPartitioner>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<SingleBucketer>());

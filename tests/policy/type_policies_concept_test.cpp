@@ -3,6 +3,7 @@
 
 #include "zero/policy/gradient_reduction.hpp"
 #include "zero/policy/master_weights.hpp"
+#include "zero/policy/optimizer_state.hpp"
 #include "zero/policy/parameters.hpp"
 
 using namespace zero;
@@ -28,6 +29,10 @@ struct Form {
 };
 using Copied = Form<MasterForm::copied>;
 using Own = Form<MasterForm::own>;
+template <bool scaled>
+struct Scaled {
+    static constexpr bool is_block_scaled = scaled;
+};
 struct FormAsNumber {
     static constexpr int form = 1;
 };
@@ -103,6 +108,29 @@ TEST_CASE("a policy of master weights is its category, options, a form, and a st
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<double>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<float>);
+}
+
+TEST_CASE("the shipped policies of optimizer states model their concept") {
+    STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<float>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16>>);
+    STATIC_REQUIRE(diagnose_optimizer_state<BlockScaledState<float16>>());
+}
+
+TEST_CASE("a policy of optimizer states is its category, options and a storage type, with a scale exactly for float16") {
+    using State = Category<OptimizerStateCategory>;
+    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<true>, Named<float16>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<AnyOptions, Scaled<false>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, Scaled<false>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<Category<OptimizerCategory>, AnyOptions, Scaled<false>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<float16>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<double>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<float>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<bfloat16>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<float>);
 }
 
 TEST_CASE("a gradient reduction fills its types in from the parameter type") {

@@ -11,11 +11,11 @@ using namespace zero;
 TEST_CASE("A composition is described in one line, defaults included") {
     CHECK(describe<ZeroStage<2>>()
           == "ZeroStage<2>: float32 parameters (gradients float32, sent as float32, accumulated in float32, master weights none), "
-             "ContiguousPartitioner, SizeCappedBucketer, Loopback<HostBackend>, NoLossScaler, AdamW");
+             "ContiguousPartitioner, SizeCappedBucketer, Loopback<HostBackend>, NoLossScaler, AdamW with OptimizerState<float>");
     CHECK(describe<ZeroStage<3, Sgd, Parameters<bfloat16, float>, GradientReduction<float>, RoundRobinPartitioner>>()
           == "ZeroStage<3>: bfloat16 parameters (gradients float32, sent as float32, accumulated in float32, master weights float32), float32 "
              "parameters (gradients float32, sent as float32, accumulated in float32, master weights none), RoundRobinPartitioner, "
-             "UnitBucketer, Loopback<HostBackend>, NoLossScaler, Sgd");
+             "UnitBucketer, Loopback<HostBackend>, NoLossScaler, Sgd with OptimizerState<float>");
 }
 
 TEST_CASE("with exchanges the policy of a category, or adds it") {

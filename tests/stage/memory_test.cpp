@@ -145,6 +145,15 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weigh
     }
 }
 
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for states with scales and in bfloat16", "", ((int N), N), 0, 1, 2, 3) {
+    check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::owned);
+    check_accounts<N, RoundRobinPartitioner, OptimizerState<bfloat16>>(Storage::owned);
+    if constexpr (N < 3) {
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>(Storage::adopted);
+        check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::scattered);
+    }
+}
+
 TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for bfloat16 parameters, gradients and accumulation", "", ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);

@@ -47,9 +47,9 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
     return parameters;
 }
 
-/// One micro-step of a model whose gradients are noise: acquires every unit forwards and backwards.
+/// One micro-step of a model whose gradients are noise: acquires every unit forwards and backwards. Neighbours differ by up to 2^binades.
 template <class Engine>
-void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F) {
+void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0) {
     using G = typename Engine::GradientType;
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
@@ -61,7 +61,8 @@ void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std:
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             for (std::size_t i = 0; i < gradient.size(); ++i) {
-                float const added = scale * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
+                float const smaller = 1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
+                float const added = smaller * scale * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
                 gradient[i] = from_float<G>(to_float(gradient[i]) + added);
             }
         }
@@ -70,11 +71,11 @@ void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std:
 }
 
 template <class Engine>
-auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01) {
+auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01, std::size_t binades = 0) {
     engine.begin_step();
     float const scale = engine.loss_scale();
     for (auto const micro_step : engine.micro_steps(micro_steps)) {
-        run_micro_step(engine, rank, step, micro_step, scale);
+        run_micro_step(engine, rank, step, micro_step, scale, binades);
     }
     return engine.step(learning_rate);
 }

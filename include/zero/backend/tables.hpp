@@ -40,12 +40,19 @@ struct SplitPointers {
 /// @brief The states of an optimizer, one array each.
 template <std::size_t States, class S>
 struct StatePointers {
+    using Type = S;
     std::array<S*, States> states{};
+};
+
+/// @brief float16 states with a scale per block of 64, counted from the start of the slice.
+template <std::size_t States>
+struct ScaledStatePointers : StatePointers<States, float16> {
+    std::array<float*, States> scales{};
 };
 
 /// @brief Part of one parameter inside one rank's extent, as the update reads and writes it.
 /// @tparam Weights where the weights are: `MasterPointers`, `SplitPointers`
-/// @tparam States where the optimizer's states are: `StatePointers`
+/// @tparam States where the optimizer's states are: `StatePointers`, `ScaledStatePointers`
 template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
     A const* gradient = nullptr;

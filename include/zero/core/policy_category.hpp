@@ -10,6 +10,7 @@ struct CommunicatorCategory {};
 struct LossScalerCategory {};
 struct MasterWeightsCategory {};
 struct OptimizerCategory {};
+struct OptimizerStateCategory {};
 struct GradientReductionCategory {};
 
 } // namespace zero

@@ -4,6 +4,7 @@
 #include "detail/cast_loops.hpp"
 #include "detail/inspect_loop.hpp"
 #include "detail/norm_loops.hpp"
+#include "detail/scaled_update_loop.hpp"
 #include "detail/sum_loop.hpp"
 #include "detail/update_loop.hpp"
 
@@ -88,36 +89,62 @@ void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t fir
     }
 }
 
+namespace detail {
+
+template <class Optimizer, StorageType A, class Weights, StorageType S>
+void run_update(A const* gradient, Weights const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n, float factor,
+                typename Optimizer::Hyper const& hyper) noexcept {
+    run(UpdateLoop<Optimizer, A, Weights, S>{gradient, weights, states.states, n, factor, hyper});
+}
+
+template <class Optimizer, StorageType A, class Weights>
+void run_update(A const* gradient, Weights const& weights, ScaledStatePointers<Optimizer::states> const& states, std::size_t n, float factor,
+                typename Optimizer::Hyper const& hyper) noexcept {
+    run(ScaledUpdateLoop<Optimizer, A, Weights>{gradient, weights, states, n, factor, hyper});
+}
+
+/// Whether the states are written in the order of the elements, as the other arrays are: then a large update may write past the caches.
+template <class States>
+inline constexpr bool may_stream = true;
+template <std::size_t n>
+inline constexpr bool may_stream<ScaledStatePointers<n>> = false; // each block would wait for its stores
+
+} // namespace detail
+
 /// @brief One step of `Optimizer` over n elements, in one pass.
 ///
-/// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and the states; then the master weight
-/// becomes M(result) and, unless `parameter` is null, the parameter becomes P(result): each is rounded once, from the same float.
+/// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and the states as floats; then the master weight
+/// becomes M(result) and, unless `parameter` is null, the parameter becomes P(result): each is rounded once, from the same float. So is each
+/// state: to its type, or with a scale (`ScaledStatePointers`) for each block of 64 elements as `ops::block_scale` says.
 /// If there is no `parameter`, the parameter is its own master; then P must be M.
-template <class Optimizer, StorageType A, StorageType M, StorageType P, StorageType S>
-void update(A const* gradient, MasterPointers<M, P> const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n,
-            float factor, typename Optimizer::Hyper const& hyper) noexcept {
+/// @tparam States `StatePointers` or `ScaledStatePointers`
+template <class Optimizer, StorageType A, StorageType M, StorageType P, class States>
+void update(A const* gradient, MasterPointers<M, P> const& weights, States const& states, std::size_t n, float factor,
+            typename Optimizer::Hyper const& hyper) noexcept {
     using detail::MasterAccess;
     using detail::ParameterStore;
-    auto const run = [&]<class Weights>(Weights const& access) {
-        detail::run(detail::UpdateLoop<Optimizer, A, Weights, S>{gradient, access, states.states, n, factor, hyper});
-    };
-    constexpr std::size_t element_bytes = sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(S);
+    constexpr std::size_t element_bytes =
+        sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(typename States::Type);
     if (weights.parameter == nullptr) {
         if constexpr (std::is_same_v<M, P>) {
-            run(MasterAccess<M, P, ParameterStore::none>{weights});
+            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::none>{weights}, states, n, factor, hyper);
         }
-    } else if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
-        run(MasterAccess<M, P, ParameterStore::streamed>{weights});
-    } else {
-        run(MasterAccess<M, P, ParameterStore::cached>{weights});
+        return;
     }
+    if constexpr (detail::may_stream<States>) {
+        if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
+            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::streamed>{weights}, states, n, factor, hyper);
+            return;
+        }
+    }
+    detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::cached>{weights}, states, n, factor, hyper);
 }
 
 /// @brief `update` of weights that are stored in parts: bit for bit the same as with a float master and a bfloat16 parameter.
-template <class Optimizer, StorageType A, StorageType S>
-void update(A const* gradient, SplitPointers const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n, float factor,
+template <class Optimizer, StorageType A, class States>
+void update(A const* gradient, SplitPointers const& weights, States const& states, std::size_t n, float factor,
             typename Optimizer::Hyper const& hyper) noexcept {
-    detail::run(detail::UpdateLoop<Optimizer, A, detail::SplitAccess, S>{gradient, {weights}, states.states, n, factor, hyper});
+    detail::run_update<Optimizer>(gradient, detail::SplitAccess{weights}, states, n, factor, hyper);
 }
 
 /// @brief `update` of plain arrays.

@@ -94,6 +94,24 @@ public:
         }
     }
 
+    /// @brief What `for_slices` visits in the extent of rank 0, then of rank 1 and so on: all pieces, cut where ownership changes.
+    template <class Visitor>
+    void for_slices_of_all_ranks(std::size_t bucket, Visitor&& visit) const {
+        auto const& cuts = _buckets[bucket].cuts;
+        std::size_t rank = 0;
+        for (Piece const& piece : _buckets[bucket].pieces) {
+            for (std::size_t done = 0; done < piece.elements;) {
+                std::size_t const begin = piece.bucket_begin + done;
+                while (cuts[rank + 1] <= begin) {
+                    ++rank;
+                }
+                std::size_t const elements = std::min(piece.elements - done, cuts[rank + 1] - begin);
+                visit(Piece{piece.parameter, piece.parameter_begin + done, begin, elements});
+                done += elements;
+            }
+        }
+    }
+
     /// @brief The padding of a bucket: `visit(Range)` for each gap, in ascending order.
     template <class Visitor>
     void for_padding(std::size_t bucket, Visitor&& visit) const {

@@ -57,12 +57,22 @@ struct ElementSizes {
     std::size_t optimizer_state_per_block = 0;
 };
 
-inline constexpr std::size_t block_elements = 64;
+inline constexpr std::size_t block_elements = granularity; ///< elements that share a scale, or a word of bits
 
-/// @brief Blocks that the slices of parameters inside `extent` of a bucket start.
-inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, Range extent) {
+/// @brief Blocks that a slice of this many elements starts.
+constexpr std::size_t blocks_of(std::size_t elements) noexcept {
+    return (elements + block_elements - 1) / block_elements;
+}
+
+/// @brief Blocks that the slices in this rank's extent of a bucket start, or those of all ranks.
+inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank, Placement placement) {
     std::size_t sum = 0;
-    layout.for_slices(bucket, extent, [&](Piece const& slice) { sum += (slice.elements + block_elements - 1) / block_elements; });
+    auto const add = [&](Piece const& slice) { sum += blocks_of(slice.elements); };
+    if (placement == Placement::replicated) {
+        layout.for_slices_of_all_ranks(bucket, add);
+    } else {
+        layout.for_slices(bucket, layout.extent(bucket, rank), add);
+    }
     return sum;
 }
 
@@ -157,8 +167,8 @@ inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, Sta
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
             totals.own_trainable_padded += own.size();
-            totals.trainable_blocks += count_blocks(layout, bucket, {0, layout.elements(bucket)});
-            totals.own_trainable_blocks += count_blocks(layout, bucket, own);
+            totals.trainable_blocks += count_blocks(layout, bucket, rank, Placement::replicated);
+            totals.own_trainable_blocks += count_blocks(layout, bucket, rank, Placement::sharded);
         }
         bool const is_copied =
             is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;

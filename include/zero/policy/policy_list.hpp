@@ -7,6 +7,7 @@
 #include "gradient_reduction.hpp"
 #include "master_weights.hpp"
 #include "optimizer.hpp"
+#include "optimizer_state.hpp"
 #include "parameters.hpp"
 
 #include <concepts>
@@ -52,7 +53,7 @@ consteval bool is_valid_policy() {
         return false;
     } else {
         return ParametersPolicy<P> || Partitioner<P> || Bucketer<P> || Communicator<P> || LossScaler<P> || MasterWeightsPolicy<P> || Optimizer<P>
-            || GradientReductionPolicy<P>;
+            || OptimizerStatePolicy<P> || GradientReductionPolicy<P>;
     }
 }
 
@@ -76,6 +77,8 @@ consteval bool diagnose_policy() {
             return diagnose_master_weights<P>();
         } else if constexpr (is_in<OptimizerCategory, P>()) {
             return diagnose_optimizer<P>();
+        } else if constexpr (is_in<OptimizerStateCategory, P>()) {
+            return diagnose_optimizer_state<P>();
         } else if constexpr (is_in<GradientReductionCategory, P>()) {
             return diagnose_gradient_reduction<P>();
         } else {
@@ -95,7 +98,8 @@ template <class... Policies>
 inline constexpr bool are_distinct = is_single<ParametersCategory, Policies...> && is_single<PartitionerCategory, Policies...>
                                   && is_single<BucketerCategory, Policies...> && is_single<CommunicatorCategory, Policies...>
                                   && is_single<LossScalerCategory, Policies...> && is_single<MasterWeightsCategory, Policies...>
-                                  && is_single<OptimizerCategory, Policies...> && is_single<GradientReductionCategory, Policies...>;
+                                  && is_single<OptimizerCategory, Policies...> && is_single<OptimizerStateCategory, Policies...>
+                                  && is_single<GradientReductionCategory, Policies...>;
 
 /// @brief Reports which category occurs twice: with two of a kind one would be dropped silently.
 template <class... Policies>
@@ -107,6 +111,8 @@ consteval bool diagnose_duplicates() {
     static_assert(is_single<LossScalerCategory, Policies...>, "zero::ZeroStage: two loss scalers are given; give one.");
     static_assert(is_single<MasterWeightsCategory, Policies...>, "zero::ZeroStage: two MasterWeights policies are given; give one.");
     static_assert(is_single<OptimizerCategory, Policies...>, "zero::ZeroStage: two optimizers are given; give one.");
+    static_assert(is_single<OptimizerStateCategory, Policies...>,
+                  "zero::ZeroStage: two policies for the type of the optimizer's states are given; give one.");
     static_assert(is_single<GradientReductionCategory, Policies...>, "zero::ZeroStage: two GradientReduction policies are given; give one.");
     return are_distinct<Policies...>;
 }

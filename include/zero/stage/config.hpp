@@ -14,12 +14,14 @@ namespace zero::detail {
 
 /// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
 /// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
-template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class BucketerOptionsType, class... TypeSets>
+template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class OptimizerStatePolicy, class BucketerOptionsType,
+          class... TypeSets>
 struct EngineConfig {
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
+    using OptimizerState = OptimizerStatePolicy;
     using BucketerOptions = BucketerOptionsType;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
@@ -66,12 +68,14 @@ template <class Reduction, class MasterPolicy, class P>
 using type_set_t = TypeSet<P, typename Reduction::template GradientType<P>, typename Reduction::template CommunicationType<P>,
                            typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
 
-template <class Communicator, class LossScaler, class Optimizer, class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
+template <class Communicator, class LossScaler, class Optimizer, class OptimizerState, class BucketerOptions, class Reduction,
+          class MasterPolicy, class Policy>
 struct MakeEngineConfig;
 
-template <class Communicator, class LossScaler, class Optimizer, class BucketerOptions, class Reduction, class MasterPolicy, class... P>
-struct MakeEngineConfig<Communicator, LossScaler, Optimizer, BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+template <class Communicator, class LossScaler, class Optimizer, class OptimizerState, class BucketerOptions, class Reduction,
+          class MasterPolicy, class... P>
+struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
+    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 /// @brief The bucketer unless one is given: the partitioner's own, if it brings one.
@@ -110,10 +114,11 @@ struct StageConfig {
     using LossScaler = select_t<LossScalerCategory,
                                 std::conditional_t<ParameterTypes::template contains<float16>, DynamicLossScaler, NoLossScaler>, Policies...>;
     using Optimizer = select_t<OptimizerCategory, AdamW, Policies...>;
+    using OptimizerStates = select_t<OptimizerStateCategory, OptimizerState<float>, Policies...>;
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
 
-    using Engine = typename MakeEngineConfig<Communicator, LossScaler, Optimizer, typename Bucketer::Options, Reduction, MasterPolicy,
+    using Engine = typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, typename Bucketer::Options, Reduction, MasterPolicy,
                                              ParameterTypes>::type;
 
     /// Master weights that are not asked for are none where parameters are their own.

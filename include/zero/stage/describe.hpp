@@ -35,7 +35,7 @@ template <class Stage>
     }(std::make_index_sequence<Engine::types>());
     return text + type_name<typename Composition::Partitioner>() + ", " + type_name<typename Composition::Bucketer>() + ", "
          + type_name<typename Composition::Communicator>() + ", " + type_name<typename Composition::LossScaler>() + ", "
-         + type_name<typename Composition::Optimizer>();
+         + type_name<typename Composition::Optimizer>() + " with " + type_name<typename Composition::OptimizerStates>();
 }
 
 } // namespace zero

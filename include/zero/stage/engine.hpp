@@ -376,9 +376,9 @@ public:
                 sizeof(typename Types::Communication),
                 sizeof(typename Types::Accumulation),
                 MasterStore<Config, Types>::bytes,
-                sizeof(float) * Config::Optimizer::states,
+                StateStore<Config>::bytes,
                 MasterStore<Config, Types>::bytes_per_block,
-                0};
+                StateStore<Config>::bytes_per_block};
     }
 
     /// @}

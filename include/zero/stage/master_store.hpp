@@ -14,13 +14,6 @@
 
 namespace zero::detail {
 
-/// @brief Memory for one number per element that this rank updates of a parameter type.
-template <class T, class Config>
-Placed<T> placed_for_optimizer(TypedContext<Config> const& context, BufferKind kind) {
-    FlatLayout const& layout = *context.layout;
-    return {layout, layout.trainable_buckets(), context.type, context.rank(), context.row.optimizer_state, *context.memory, kind};
-}
-
 /// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in one of the forms of `MasterForm`.
 ///
 /// `place` says where the weights of a slice are; slices are placed once, in the order of the table. `take_over` enqueues that the weights
@@ -34,7 +27,7 @@ public:
     using P = typename Types::Parameter;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Types, Config::Optimizer::states>;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<P, P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
@@ -52,7 +45,7 @@ public:
     using M = typename Types::Master;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Types, Config::Optimizer::states>;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<M, P>;
     static constexpr std::size_t bytes = sizeof(M);
     static constexpr std::size_t bytes_per_block = 0;
@@ -88,7 +81,7 @@ class MasterStore<Config, Types, MasterForm::split> {
 public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Types, Config::Optimizer::states>;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = SplitPointers;
     static constexpr std::size_t bytes = sizeof(std::uint16_t);
     static constexpr std::size_t bytes_per_block = block_elements / 8;

@@ -6,11 +6,10 @@
 #include "master_store.hpp"
 #include "owned_slice.hpp"
 #include "parameter_memory.hpp"
+#include "state_store.hpp"
 #include "step_state.hpp"
 
-#include <array>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,21 +33,24 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Masters = MasterStore<Config, Types>;
-    using Slice = UpdateSlice<A, typename Masters::Pointers, StatePointers<Optimizer::states, float>>;
+    using States = StateStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
 
     explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
-        : _queue(context.queue), _master(context), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
-        for (auto& state : _states) {
-            state = placed_for_optimizer<float>(context, BufferKind::optimizer_state);
-            Backend::fill(_queue, state.data(), state.size(), context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
-        }
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
-                layout.for_slices(bucket, context.row.shards_optimizer() ? own : Range{0, layout.elements(bucket)},
-                                  [&](Piece const& piece) { add_slice(context, bucket, piece); });
+                auto const add = [&](Piece const& piece) { add_slice(context, bucket, piece); };
+                if (context.row.shards_optimizer()) {
+                    layout.for_slices(bucket, own, add);
+                } else if constexpr (States::is_scaled) {
+                    layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
+                } else {
+                    layout.for_slices(bucket, {0, layout.elements(bucket)}, add);
+                }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
                     _inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
                                           static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
@@ -84,7 +86,7 @@ public:
                                                                "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
         for (std::size_t index = 0; index < _slices.size(); ++index) {
             Slice const& slice = _slices[index];
-            update(SliceUpdate<Types, Optimizer::states>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            update(SliceUpdate<Config, Types>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
             if constexpr (Types::has_master) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
             }
@@ -94,15 +96,13 @@ public:
     [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
 
     /// @brief A slice of the table as its owner may read and change it.
-    [[nodiscard]] OwnedSlice<Types, Optimizer::states> owned_slice(std::size_t index) const {
+    [[nodiscard]] OwnedSlice<Config, Types> owned_slice(std::size_t index) const {
         Slice const& slice = _slices[index];
-        OwnedSlice<Types, Optimizer::states> owned;
+        OwnedSlice<Config, Types> owned;
         owned.parameter = _origins[index].parameter;
         owned.begin = _origins[index].parameter_begin;
         Masters::show(slice.weights(), slice.elements, owned);
-        for (std::size_t state = 0; state < Optimizer::states; ++state) {
-            owned.states[state] = {slice.states[state], slice.elements};
-        }
+        States::show(slice.all_states(), slice.elements, owned);
         return owned;
     }
 
@@ -117,10 +117,7 @@ private:
         Slice slice;
         slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
         static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
-        for (std::size_t state = 0; state < Optimizer::states; ++state) {
-            slice.states[state] = _states[state].at(bucket, piece.bucket_begin);
-            Backend::fill(_queue, slice.states[state], piece.elements, 0.0F);
-        }
+        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
         slice.group = context.layout->parameter(piece.parameter).group;
         _slices.push_back(slice);
@@ -129,7 +126,7 @@ private:
 
     Queue _queue;
     Masters _master;
-    std::array<Placed<float>, Optimizer::states> _states;
+    States _states;
     std::vector<Slice> _slices;
     std::vector<Origin> _origins;
     std::vector<InspectSlice<A>> _inspected;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/split_float.hpp"
+#include "../ops/block_scale.hpp"
 #include "../policy/master_weights.hpp"
 
 #include <array>
@@ -13,13 +14,14 @@ namespace zero {
 /// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
 ///
 /// The spans are what is stored, bit for bit; `master_weight` and `state` are what it means whatever the policy. On a device they are device memory.
-template <class Types, std::size_t States>
+template <class Config, class Types>
 struct OwnedSlice {
     std::size_t parameter = 0;
     std::size_t begin = 0; ///< first element, counted inside the parameter
     std::span<typename Types::Parameter> values;
     std::span<typename Types::Master> master;
-    std::array<std::span<float>, States> states;
+    std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states;
+    std::array<std::span<float>, Config::Optimizer::states> scales; ///< BlockScaledState: of 64 states each
     std::span<std::uint16_t> remainder; ///< SplitMasterWeights: the lower bits of the master weights
     std::span<std::uint8_t> rounded_up; ///< SplitMasterWeights: eight elements to a byte, the first in the lowest bit
 
@@ -35,13 +37,16 @@ struct OwnedSlice {
     }
 
     /// @brief A state of the optimizer as the functor reads it.
-    [[nodiscard]] float state(std::size_t index, std::size_t i) const { return states[index][i]; }
+    [[nodiscard]] float state(std::size_t index, std::size_t i) const {
+        float const stored = to_float(states[index][i]);
+        return scales[index].empty() ? stored : stored * scales[index][i / ops::scaled_block_elements];
+    }
 };
 
 /// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
 /// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
-template <class Types, std::size_t States>
-struct SliceUpdate : OwnedSlice<Types, States> {
+template <class Config, class Types>
+struct SliceUpdate : OwnedSlice<Config, Types> {
     std::span<typename Types::Accumulation const> gradient;
     float factor = 1.0F;
     double learning_rate = 0.0; ///< as given to `step`

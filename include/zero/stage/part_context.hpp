@@ -2,6 +2,7 @@
 
 #include "../layout/memory_plan.hpp"
 #include "options.hpp"
+#include "placed.hpp"
 #include "registration.hpp"
 
 #include <cstddef>
@@ -35,5 +36,12 @@ template <class Config>
 struct TypedContext : PartContext<Config> {
     std::size_t type;
 };
+
+/// @brief Memory for one number per element that this rank updates of a parameter type.
+template <class T, class Config>
+Placed<T> placed_for_optimizer(TypedContext<Config> const& context, BufferKind kind) {
+    FlatLayout const& layout = *context.layout;
+    return {layout, layout.trainable_buckets(), context.type, context.rank(), context.row.optimizer_state, *context.memory, kind};
+}
 
 } // namespace zero::detail

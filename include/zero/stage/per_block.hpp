@@ -19,11 +19,7 @@ public:
         : _numbers(numbers) {
         std::size_t blocks = 0;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            if (layout.bucket(bucket).type != type) {
-                continue;
-            }
-            bool const is_whole = placement == Placement::replicated;
-            blocks += count_blocks(layout, bucket, is_whole ? Range{0, layout.elements(bucket)} : layout.extent(bucket, rank));
+            blocks += layout.bucket(bucket).type == type ? count_blocks(layout, bucket, rank, placement) : 0;
         }
         _buffer = Buffer<T>(memory, blocks * _numbers, kind);
     }
@@ -31,7 +27,7 @@ public:
     /// @brief The numbers of the next slice.
     [[nodiscard]] T* take(std::size_t elements) noexcept {
         T* const begin = _buffer.data() + _taken;
-        _taken += (elements + block_elements - 1) / block_elements * _numbers;
+        _taken += blocks_of(elements) * _numbers;
         return begin;
     }
 

@@ -111,7 +111,8 @@ inline void validate_memory(std::span<AnyParameter const> parameters, Storage st
                                   + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
         }
         if (parameter.data != nullptr && parameter.initialize) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' has initial values, which would be ignored, and an initializer; give one of the two.");
+            throw InvalidArgument("zero: parameter '" + spec.name
+                                  + "' has initial values, which would be ignored, and an initializer; give one of the two.");
         }
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));

@@ -20,6 +20,8 @@ struct MasterAccess {
 
     MasterPointers<M, P> at;
 
+    [[nodiscard]] MasterAccess from(std::size_t begin) const noexcept { return {{at.master + begin, writes_parameter ? at.parameter + begin : nullptr}}; }
+
     template <class F>
     [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
         return F::load(at.master + begin);
@@ -55,6 +57,9 @@ struct SplitAccess {
     static constexpr bool streams = false; // the parameter is read, too
 
     SplitPointers at;
+
+    /// @param begin a multiple of 8
+    [[nodiscard]] SplitAccess from(std::size_t begin) const noexcept { return {{at.parameter + begin, at.remainder + begin, at.rounded_up + begin / 8}}; }
 
     template <class F>
     [[gnu::always_inline]] F load(std::size_t begin) const noexcept {

@@ -1,0 +1,6 @@
+// expect: zero: BlockScaledState is for float16, whose range moments exceed; write zero::BlockScaledState<zero::float16>
+#include "stage.hpp"
+
+using Stage = zero::ZeroStage<2, zero::BlockScaledState<float>>;
+
+int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }

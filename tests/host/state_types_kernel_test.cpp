@@ -1,0 +1,253 @@
+#include "host/kernel_inputs.hpp"
+
+#include "zero/host/kernels.hpp"
+#include "zero/ops/adamw.hpp"
+#include "zero/ops/block_scale.hpp"
+#include "zero/ops/sgd.hpp"
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// States in 16 bits against a scalar loop with the same meaning, with every instruction set and every length, and against float states.
+namespace {
+
+using namespace zero;
+using namespace zero::test;
+
+constexpr std::size_t block = 64;
+
+/// The states of one slice, read and written one by one. Written out here: it shares nothing with the library but the conversions.
+struct ScaledArray {
+    explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
+
+    [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]) * scales[i / block]; }
+
+    void assign(std::vector<float> const& wide) {
+        for (std::size_t begin = 0; begin < wide.size(); begin += block) {
+            std::size_t const end = std::min(wide.size(), begin + block);
+            float largest = 0.0F;
+            for (std::size_t i = begin; i < end; ++i) {
+                largest = std::isfinite(wide[i]) ? std::max(largest, std::fabs(wide[i])) : largest;
+            }
+            int const exponent = largest == 0.0F ? 0 : std::max(std::ilogb(largest) - 14, -126);
+            scales[begin / block] = std::ldexp(1.0F, exponent);
+            for (std::size_t i = begin; i < end; ++i) {
+                float const scaled = std::ldexp(wide[i], -exponent);
+                bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < 0x1p-24F;
+                values[i] = vanishes ? float16{static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U)} : from_float<float16>(canonical(scaled));
+            }
+        }
+    }
+
+    std::vector<float16> values;
+    std::vector<float> scales;
+};
+
+template <class S>
+struct PlainArray {
+    explicit PlainArray(std::size_t n) : values(n) {}
+    [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]); }
+    void assign(std::vector<float> const& wide) {
+        std::transform(wide.begin(), wide.end(), values.begin(), [](float x) { return from_float<S>(canonical(x)); });
+    }
+    std::vector<S> values;
+};
+
+ScaledStatePointers<2> pointers(std::array<ScaledArray, 2>& states) {
+    ScaledStatePointers<2> at;
+    for (std::size_t s = 0; s < 2; ++s) {
+        at.states[s] = states[s].values.data();
+        at.scales[s] = states[s].scales.data();
+    }
+    return at;
+}
+template <class S>
+StatePointers<2, S> pointers(std::array<PlainArray<S>, 2>& states) {
+    return {{states[0].values.data(), states[1].values.data()}};
+}
+
+bool same(ScaledArray const& a, ScaledArray const& b) {
+    return same_bits(a.values, b.values) && same_bits(a.scales, b.scales);
+}
+template <class S>
+bool same(PlainArray<S> const& a, PlainArray<S> const& b) {
+    return same_bits(a.values, b.values);
+}
+
+/// Some steps of AdamW at each length by the kernel and by the scalar loop. @return how many differ
+template <class States, class A>
+int differences(float gradient_size) {
+    int wrong = 0;
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        for (std::size_t n = 0; scope.is_supported() && n <= 200; ++n) {
+            std::array<States, 2> expected{States(n), States(n)};
+            auto master = kernel_inputs<float>(n, 3);
+            auto expected_master = master;
+            std::vector<bfloat16> parameter(n), expected_parameter(n);
+            auto found = expected;
+            for (std::uint32_t step = 1; step <= 3; ++step) {
+                auto gradient = kernel_inputs<A>(n, step);
+                auto const hyper = AdamW::hyper({}, 0.01, step);
+                host::update<AdamW>(gradient.data(), MasterPointers<float, bfloat16>{master.data(), parameter.data()}, pointers(found), n, gradient_size,
+                                    hyper);
+                std::array<std::vector<float>, 2> wide{std::vector<float>(n), std::vector<float>(n)};
+                for (std::size_t i = 0; i < n; ++i) {
+                    float state[2] = {expected[0].at(i), expected[1].at(i)};
+                    AdamW{}(ops::mul(to_float(gradient[i]), gradient_size), expected_master[i], state, hyper);
+                    expected_master[i] = canonical(expected_master[i]);
+                    expected_parameter[i] = from_float<bfloat16>(expected_master[i]);
+                    wide[0][i] = state[0];
+                    wide[1][i] = state[1];
+                }
+                expected[0].assign(wide[0]);
+                expected[1].assign(wide[1]);
+                wrong += same(found[0], expected[0]) && same(found[1], expected[1]) ? 0 : 1;
+                wrong += same_bits(master, expected_master) && same_bits(parameter, expected_parameter) ? 0 : 1;
+            }
+        }
+    }
+    return wrong;
+}
+
+/// Writes values as states: the functor makes the gradient the state.
+struct Keep {
+    using policy_category = OptimizerCategory;
+    static constexpr std::size_t states = 1;
+    struct Hyper {};
+    template <class F>
+    void operator()(F gradient, F&, F (&state)[states], Hyper const&) const {
+        state[0] = gradient;
+    }
+};
+
+ScaledArray kept(std::vector<float> const& values) {
+    ScaledArray state(values.size());
+    std::vector<float> parameter(values.size());
+    ScaledStatePointers<1> at;
+    at.states = {state.values.data()};
+    at.scales = {state.scales.data()};
+    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr}, at, values.size(), 1.0F, {});
+    return state;
+}
+
+TEST_CASE("States in bfloat16 give the bits of the functor applied to one element after the other", "[host][kernel]") {
+    CHECK(differences<PlainArray<bfloat16>, float>(0.125F) == 0);
+    CHECK(differences<PlainArray<bfloat16>, bfloat16>(1e-6F) == 0);
+    CHECK(differences<PlainArray<float>, float>(0.125F) == 0);
+}
+
+TEST_CASE("States in scaled float16 give the bits of the functor applied to one element after the other", "[host][kernel]") {
+    CHECK(differences<ScaledArray, float>(0.125F) == 0);
+    CHECK(differences<ScaledArray, bfloat16>(1e-18F) == 0); // second moments far below the range of float16, some of them subnormal floats
+}
+
+TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15, and is 1 for a block of zeros", "[host][kernel]") {
+    std::vector<float> values(3 * block, 0.0F);
+    values[5] = -0x1.8p100F; // a block that float16 could not hold
+    values[6] = 0x1p80F;
+    values[2 * block + 1] = 0x1p-149F; // a block of one subnormal float
+    ScaledArray const state = kept(values);
+    CHECK(state.scales == std::vector<float>{0x1p86F, 1.0F, 0x1p-126F});
+    CHECK(to_float(state.values[5]) == -0x1.8p14F);
+    CHECK(state.at(6) == 0x1p80F);
+    CHECK(state.at(2 * block + 1) == 0x1p-149F);
+}
+
+TEST_CASE("No finite value of a block becomes infinite but the one that rounds to 2^128, and what is not finite takes no part in the scale", "[host][kernel]") {
+    std::vector<float> values(2 * block, 1.0F);
+    values[0] = 0x1.ffdp127F; // rounds down to 11 bits
+    values[block] = std::numeric_limits<float>::infinity();
+    values[block + 1] = std::numeric_limits<float>::quiet_NaN();
+    values[block + 2] = 0x1.fffffep0F;
+    ScaledArray const state = kept(values);
+    CHECK(state.at(0) == 0x1.ffcp127F);
+    CHECK(state.at(block) == std::numeric_limits<float>::infinity());
+    CHECK(std::isnan(state.at(block + 1)));
+    CHECK(state.at(block + 2) == 2.0F);
+    CHECK(state.at(block + 3) == 1.0F);
+    CHECK(state.scales[1] == 0x1p-14F);
+}
+
+TEST_CASE("A state that is not zero is never stored as zero", "[host][kernel]") {
+    std::vector<float> values(block, 0.0F);
+    values[0] = 0x1p120F;
+    values[1] = 0x1p-149F;
+    values[2] = -0x1p60F;
+    values[3] = -0.0F;
+    ScaledArray const state = kept(values);
+    CHECK(state.values[0].bits == 0x7400U); // 2^14
+    CHECK(state.values[1].bits == 0x0001U);
+    CHECK(state.values[2].bits == 0x8001U);
+    CHECK(state.values[3].bits == 0x8000U);
+    CHECK(state.values[4].bits == 0x0000U);
+}
+
+TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the largest in its block, and not by less", "[host][kernel]") {
+    std::mt19937 engine(5);
+    std::uniform_real_distribution<float> exponent(-60.0F, 20.0F);
+    std::vector<float> values(64 * block);
+    for (auto& value : values) {
+        value = std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1.0F : -1.0F);
+    }
+    ScaledArray const state = kept(values);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        float largest = 0.0F;
+        for (std::size_t j = i / block * block; j < i / block * block + block; ++j) {
+            largest = std::max(largest, std::fabs(values[j]));
+        }
+        double const bound = std::max(0x1p-11 * std::fabs(static_cast<double>(values[i])), 0x1p-38 * static_cast<double>(largest));
+        worst = std::max(worst, std::fabs(static_cast<double>(state.at(i)) - static_cast<double>(values[i])) / bound);
+    }
+    CHECK(worst <= 1.0);
+    CHECK(worst > 0.9);
+}
+
+/// The relative distance of AdamW's parameters after 200 steps from those with float states.
+template <class States>
+double distance_from_float() {
+    constexpr std::size_t n = 1000;
+    std::array<States, 2> states{States(n), States(n)};
+    std::array<PlainArray<float>, 2> wide{PlainArray<float>(n), PlainArray<float>(n)};
+    std::vector<float> parameter(n, 0.0F), exact(n, 0.0F), gradient(n);
+    std::mt19937 engine(11);
+    std::normal_distribution<float> normal;
+    for (std::uint32_t step = 1; step <= 200; ++step) {
+        for (auto& value : gradient) {
+            value = 1e-4F * (normal(engine) + 0.5F); // squares below the range of float16
+        }
+        auto const hyper = AdamW::hyper({}, 1e-3, step);
+        host::update<AdamW>(gradient.data(), MasterPointers<float, float>{parameter.data(), nullptr}, pointers(states), n, 1.0F, hyper);
+        host::update<AdamW>(gradient.data(), MasterPointers<float, float>{exact.data(), nullptr}, pointers(wide), n, 1.0F, hyper);
+    }
+    double error = 0.0;
+    double size = 0.0;
+    for (std::size_t i = 0; i < n; ++i) {
+        double const difference = static_cast<double>(parameter[i]) - static_cast<double>(exact[i]);
+        error += difference * difference;
+        size += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
+    }
+    return std::sqrt(error / size);
+}
+
+TEST_CASE("AdamW with states in 16 bits stays near AdamW with float states, with a scale nearer than in bfloat16, without one not at all",
+          "[host][kernel]") {
+    double const scaled = distance_from_float<ScaledArray>();
+    double const bfloat = distance_from_float<PlainArray<bfloat16>>();
+    CAPTURE(scaled, bfloat);
+    CHECK(scaled > 0.0);
+    CHECK(scaled < 2e-3);
+    CHECK(bfloat > 2e-3);
+    CHECK(bfloat < 0.1);
+    CHECK(distance_from_float<PlainArray<float16>>() > 10.0);
+    CHECK(distance_from_float<PlainArray<float>>() == 0.0);
+}
+
+} // namespace
