@@ -2,6 +2,7 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
+#include <zero/policy/loss_scaler_presets.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>
@@ -161,4 +162,29 @@ TEST_CASE("Scales and states that make no sense are refused, and the state stays
         CHECK_THROWS_WITH(plain.set_loss_scaler_state({2.0F}), contains_text("without a loss scaler, whose scale is 1"));
         CHECK(plain.loss_scaler_state().scale == 1.0F);
     });
+}
+
+TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like DeepSpeed's and halves the scale of one like PyTorch's") {
+    struct Seen {
+        Outcome outcome;
+        float next_scale = 0.0F;
+    };
+    auto const play = [](DynamicLossScalerOptions const& preset) {
+        return on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
+            ZeroStage<2, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()), {.extra_leases = 1, .loss_scaler = preset});
+            engine.set_loss_scaler_state({1.0F, 0, 1, 0});
+            Seen seen;
+            seen.outcome = outcome_of([&] { (void)step_with(engine, communicator.rank(), 'x'); });
+            seen.next_scale = engine.loss_scaler_state().scale;
+            return seen;
+        });
+    };
+    for (Seen const& seen : play(loss_scaler_presets::deepspeed())) {
+        CHECK(seen.outcome.type == "LossScaleExhausted");
+        CHECK(seen.next_scale == 1.0F);
+    }
+    for (Seen const& seen : play(loss_scaler_presets::pytorch())) {
+        CHECK(seen.outcome == Outcome{});
+        CHECK(seen.next_scale == 0.5F);
+    }
 }

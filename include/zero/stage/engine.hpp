@@ -333,16 +333,14 @@ public:
         guarded([&] { _decision.set_scaler_state(state); });
     }
 
-    /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on. On every rank the same. Waits.
+    /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on. On every rank the same.
     /// @throws InvalidArgument as `set_loss_scaler_state`
     template <class Scaler = typename Config::LossScaler> // checked where it is called, not where an engine is instantiated explicitly
     void set_loss_scale(float scale) {
         static_assert(!std::is_same_v<Scaler, NoLossScaler>,
                       "zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.");
         _protocol.require_idle("set_loss_scale()");
-        typename Scaler::State state = loss_scaler_state();
-        state.scale = scale;
-        guarded([&] { _decision.set_scaler_state(state); });
+        guarded([&] { _decision.set_scale(scale); });
     }
 
     /// @}

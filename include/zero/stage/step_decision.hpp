@@ -27,6 +27,7 @@ public:
     using Event = typename Backend::Event;
     using Optimizer = typename Config::Optimizer;
     using Group = GroupState<Optimizer>;
+    using ScalerState = typename Config::LossScaler::State;
 
     StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
         : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(layout, options)),
@@ -90,12 +91,17 @@ public:
     }
 
     /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
-    void set_scaler_state(typename Config::LossScaler::State const& scaler) {
-        require_scale(scaler.scale, "scale");
-        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
-            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
-        }
+    void set_scaler_state(ScalerState const& scaler) {
+        require_state(scaler);
         Backend::run(_queue, [state = _state.data(), scaler] { state->scaler = scaler; });
+    }
+
+    /// @brief The scale alone. @throws InvalidArgument as above
+    void set_scale(float scale) {
+        ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
+        scaler.scale = scale;
+        require_state(scaler);
+        Backend::run(_queue, [state = _state.data(), scale] { state->scaler.scale = scale; });
     }
 
     /// @brief The state after everything that was enqueued. Waits.
@@ -146,6 +152,13 @@ public:
     }
 
 private:
+    void require_state(ScalerState const& scaler) const {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
+    }
+
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
         return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
     }

@@ -1,0 +1,87 @@
+#include "zero/policy/options_hash.hpp"
+
+#include "support/catch.hpp"
+
+#include "zero/ops/adamw.hpp"
+#include "zero/ops/sgd.hpp"
+#include "zero/policy/loss_scaler_presets.hpp"
+
+#include <cstdint>
+#include <vector>
+
+using namespace zero;
+
+namespace {
+
+struct Numbers {
+    int number = 3;
+};
+
+/// Adds its options.
+struct Adds {
+    using Options = Numbers;
+    static void add_to(Hash& hash, Options const& options) { hash.add(options.number); }
+};
+
+struct AddsNothing {
+    using Options = Numbers;
+};
+struct AddsAndReturns {
+    using Options = Numbers;
+    static int add_to(Hash& hash, Options const& options) { return hash.add(options.number), 1; }
+};
+struct AddsToAnObject {
+    using Options = Numbers;
+    void add_to(Hash& hash, Options const& options) const { hash.add(options.number); }
+};
+struct AddsOtherOptions {
+    using Options = Numbers;
+    static void add_to(Hash& hash, AdamWOptions const& options) { hash.add(options.beta1); }
+};
+
+/// The hash of a policy's options with one member changed differs from that of its defaults.
+template <class P, class T>
+bool tells(T P::Options::*member, T value) {
+    typename P::Options options;
+    options.*member = value;
+    return detail::hash_of_options<P>(options) != detail::hash_of_options<P>({});
+}
+
+} // namespace
+
+TEST_CASE("A policy adds its options by a static function that returns nothing") {
+    STATIC_REQUIRE(HasComparedOptions<Adds>);
+    STATIC_REQUIRE_FALSE(HasComparedOptions<AddsNothing>);
+    STATIC_REQUIRE_FALSE(HasComparedOptions<AddsAndReturns>);
+    STATIC_REQUIRE_FALSE(HasComparedOptions<AddsToAnObject>);
+    STATIC_REQUIRE_FALSE(HasComparedOptions<AddsOtherOptions>);
+    CHECK(detail::hash_of_options<Adds>({}) == Hash().add(3).value());
+    CHECK(tells<Adds>(&Numbers::number, 4));
+    CHECK(detail::hash_of_options<AddsNothing>({4}) == Hash().value());
+}
+
+TEST_CASE("Shipped policies with options add each that has to agree") {
+    CHECK(tells<AdamW>(&AdamWOptions::beta1, 0.5));
+    CHECK(tells<AdamW>(&AdamWOptions::beta2, 0.5));
+    CHECK(tells<AdamW>(&AdamWOptions::epsilon, 0.5));
+    CHECK(tells<AdamW>(&AdamWOptions::weight_decay, 0.5));
+    CHECK(tells<Sgd>(&SgdOptions::momentum, 0.5));
+    CHECK(tells<Sgd>(&SgdOptions::weight_decay, 0.5));
+    CHECK(tells<Sgd>(&SgdOptions::nesterov, true));
+    CHECK(tells<StaticLossScaler>(&StaticLossScalerOptions::scale, 2.0F));
+    CHECK_FALSE(tells<AdamW>(&AdamWOptions::beta1, 0.9));
+    STATIC_REQUIRE_FALSE(HasComparedOptions<NoLossScaler>);
+}
+
+TEST_CASE("Presets of the dynamic loss scaler differ from each other and from the defaults") {
+    namespace presets = loss_scaler_presets;
+    std::vector<std::uint64_t> hashes;
+    for (auto const& options : {DynamicLossScalerOptions{}, presets::deepspeed(), presets::deepspeed(true), presets::pytorch(), presets::megatron(), presets::apex(), presets::apex(3)}) {
+        hashes.push_back(detail::hash_of_options<DynamicLossScaler>(options));
+    }
+    for (std::size_t one = 0; one < hashes.size(); ++one) {
+        for (std::size_t other = 0; other < one; ++other) {
+            CHECK(hashes[one] != hashes[other]);
+        }
+    }
+}
