@@ -17,6 +17,7 @@ struct EngineConfig {
     using Gradient = G;
     using Communication = C;
     using Accumulation = A;
+    using MasterWeights = MasterWeightsPolicy;
     static constexpr MasterForm master_form = MasterWeightsPolicy::form;
     static constexpr bool has_master = master_form == MasterForm::copied; ///< in arrays of their own
     using Master = std::conditional_t<has_master, typename MasterWeightsPolicy::Type, Parameter>;

@@ -322,6 +322,9 @@ private:
         hash.add(_number).add(_reducer.schedule()).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
         hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
         hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(_reducer.predivide()));
+        if constexpr (Config::master_form == MasterForm::stochastic) {
+            hash.add(_options.master_weights.seed);
+        }
         return hash.value();
     }
 

@@ -110,4 +110,24 @@ private:
     PerBlock<std::uint8_t> _rounded_up;
 };
 
+template <class Config>
+class MasterStore<Config, MasterForm::stochastic> {
+public:
+    using P = typename Config::Parameter;
+    using Queue = typename Config::Backend::Queue;
+    using Pointers = StochasticPointers<P>;
+    static constexpr std::size_t bytes = 0;
+    static constexpr std::size_t bytes_per_block = 0;
+
+    MasterStore(FlatLayout const& layout, std::size_t, Placement, Queue, MemoryResource&, bool) : _layout(&layout) {}
+    [[nodiscard]] Pointers place(std::size_t, Piece const& piece, P* parameter) {
+        return {parameter, std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
+    }
+    static void take_over(Queue, Pointers const&, std::size_t) {}
+    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) { owned.values = {at.parameter, elements}; }
+
+private:
+    FlatLayout const* _layout;
+};
+
 } // namespace zero::detail

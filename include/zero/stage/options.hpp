@@ -52,6 +52,7 @@ struct StageOptions {
     typename Config::Optimizer::Options optimizer{}; ///< of every group that is not listed in `groups`
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
     GradientReductionOptions reduction{};
+    [[no_unique_address]] typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
 
     typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue> communication_queue{}; ///< default: one of the engine's own; it must outlive the engine
