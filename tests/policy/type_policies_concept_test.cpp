@@ -90,6 +90,7 @@ TEST_CASE("the shipped policies of master weights model their concept") {
     STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float16>>);
     STATIC_REQUIRE(MasterWeightsPolicy<NoMasterWeights>);
     STATIC_REQUIRE(MasterWeightsPolicy<SplitMasterWeights>);
+    STATIC_REQUIRE(MasterWeightsPolicy<StochasticRounding>);
     STATIC_REQUIRE(diagnose_master_weights<MasterWeights<float>>());
     STATIC_REQUIRE(diagnose_master_weights<NoMasterWeights>());
 }

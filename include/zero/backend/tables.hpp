@@ -37,6 +37,14 @@ struct SplitPointers {
     std::uint8_t* rounded_up = nullptr; ///< eight elements to a byte, the first in the lowest bit
 };
 
+/// @brief Parameters that are rounded stochastically and are their own masters.
+template <class P>
+struct StochasticPointers {
+    P* parameter = nullptr;
+    std::uint64_t first_index = 0; ///< of all elements in registration order: counts the random numbers
+    std::uint64_t key = 0;         ///< of the step; in a table of slices unset, see `UpdateDecision`
+};
+
 /// @brief The states of an optimizer, one array each.
 template <std::size_t States, class S>
 struct StatePointers {
@@ -51,7 +59,7 @@ struct ScaledStatePointers : StatePointers<States, float16> {
 };
 
 /// @brief Part of one parameter inside one rank's extent, as the update reads and writes it.
-/// @tparam Weights where the weights are: `MasterPointers`, `SplitPointers`
+/// @tparam Weights where the weights are: `MasterPointers`, `SplitPointers`, `StochasticPointers`
 /// @tparam States where the optimizer's states are: `StatePointers`, `ScaledStatePointers`
 template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
@@ -75,6 +83,16 @@ struct CopySlice {
 struct UpdateDecision {
     float factor = 1.0F; ///< multiplies every gradient
     bool skip = false;
+    std::uint64_t random_key = 0; ///< of this step's random numbers, where parameters are rounded stochastically
 };
+
+/// @brief Where the weights of a slice are, with what the decision of a step says about them.
+template <class Weights>
+constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexcept {
+    if constexpr (requires { weights.key; }) {
+        weights.key = decision.random_key;
+    }
+    return weights;
+}
 
 } // namespace zero

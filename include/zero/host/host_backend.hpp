@@ -137,7 +137,7 @@ struct HostBackend {
                 return;
             }
             for (auto const& slice : slices) {
-                host::update<Optimizer>(slice.gradient, slice.weights(), slice.all_states(), slice.elements, decision->factor,
+                host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision), slice.all_states(), slice.elements, decision->factor,
                                         groups[slice.group].hyper);
             }
         });

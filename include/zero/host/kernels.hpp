@@ -147,6 +147,15 @@ void update(A const* gradient, SplitPointers const& weights, States const& state
     detail::run_update<Optimizer>(gradient, detail::SplitAccess{weights}, states, n, factor, hyper);
 }
 
+/// @brief `update` of parameters that are their own masters and are rounded by `ops::round_stochastically`.
+///
+/// Element i takes `ops::random_bits(weights.key, weights.first_index + i)`, so a range may be cut anywhere.
+template <class Optimizer, StorageType A, StorageType P, class States>
+void update(A const* gradient, StochasticPointers<P> const& weights, States const& states, std::size_t n, float factor,
+            typename Optimizer::Hyper const& hyper) noexcept {
+    detail::run_update<Optimizer>(gradient, detail::StochasticAccess<P>{weights}, states, n, factor, hyper);
+}
+
 /// @brief `update` of plain arrays.
 /// @param parameter null if the parameter is its own master; then P must be M.
 template <class Optimizer, StorageType A, StorageType M, StorageType P>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/float16.hpp"
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
@@ -11,9 +12,10 @@ namespace zero {
 
 /// @brief How the weights that the optimizer updates are kept.
 enum class MasterForm : std::uint8_t {
-    own,    ///< the parameter is its own master
-    copied, ///< a master weight of another type beside the parameter
-    split   ///< what is missing to a float master beside the bfloat16 parameter
+    own,       ///< the parameter is its own master
+    copied,    ///< a master weight of another type beside the parameter
+    split,     ///< what is missing to a float master beside the bfloat16 parameter
+    stochastic ///< the parameter is its own master and is rounded stochastically
 };
 
 struct MasterWeightsOptions {};
@@ -49,6 +51,25 @@ struct SplitMasterWeights {
     using Options = MasterWeightsOptions;
     using Type = void;
     static constexpr MasterForm form = MasterForm::split;
+};
+
+struct StochasticRoundingOptions {
+    std::uint64_t seed = 0; ///< any; the same on all ranks
+};
+
+/// @brief No master weights: 16-bit parameters are updated in float and rounded to either neighbour, so that updates survive on average.
+///
+/// The random bits are a function of the seed, the step count and the number of the element in registration order (`ops/counter_random.hpp`), so the
+/// parameters do not depend on stage, world size or queue. `ops::round_stochastically` says what is rounded how; exact values stay. The error of
+/// one step is up to a unit in the last place, twice that of plain rounding, and those of many steps cancel. (Stochastic rounding in
+/// place of master weights: Gupta et al., "Deep Learning with Limited Numerical Precision", 2015.)
+struct StochasticRounding {
+    using policy_category = MasterWeightsCategory;
+    using Options = StochasticRoundingOptions;
+    using Type = void;
+    static constexpr MasterForm form = MasterForm::stochastic;
+
+    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(options.seed); }
 };
 
 namespace detail {

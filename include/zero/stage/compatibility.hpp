@@ -16,7 +16,8 @@ enum class Conflict {
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
     master_of_itself,             ///< parameters with a copy of themselves
     master_loses_bits,            ///< a copy of a narrower type than the parameter's
-    split_of_other                ///< a float is split into a bfloat16 and the rest only
+    split_of_other,               ///< a float is split into a bfloat16 and the rest only
+    rounding_of_float             ///< float parameters are not rounded
 };
 
 /// @brief What forbids a policy of master weights for parameters of one type, or `none`.
@@ -29,6 +30,8 @@ constexpr Conflict master_conflict() noexcept {
         return kept < needed ? Conflict::master_loses_bits : kept == needed ? Conflict::master_of_itself : Conflict::none;
     } else if constexpr (Policy::form == MasterForm::split) {
         return std::is_same_v<Parameter, bfloat16> ? Conflict::none : Conflict::split_of_other;
+    } else if constexpr (Policy::form == MasterForm::stochastic) {
+        return std::is_same_v<Parameter, float> ? Conflict::rounding_of_float : Conflict::none;
     } else {
         return Conflict::none;
     }

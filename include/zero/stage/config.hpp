@@ -14,14 +14,15 @@ namespace zero::detail {
 
 /// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
 /// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
-template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class OptimizerStatePolicy, class BucketerOptionsType,
-          class... TypeSets>
+template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class OptimizerStatePolicy, class MasterWeightsPolicy,
+          class BucketerOptionsType, class... TypeSets>
 struct EngineConfig {
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
     using OptimizerState = OptimizerStatePolicy;
+    using MasterWeights = MasterWeightsPolicy; ///< as chosen; each type set says what its parameters have
     using BucketerOptions = BucketerOptionsType;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
@@ -75,7 +76,7 @@ struct MakeEngineConfig;
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState, class BucketerOptions, class Reduction,
           class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 /// @brief The bucketer unless one is given: the partitioner's own, if it brings one.

@@ -417,7 +417,8 @@ private:
                 {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
                 {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
                 {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
-                {"groups", groups.value()}};
+                {"groups", groups.value()},
+                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)}};
     }
 
     /// The part of a step that comes before any update. Collective.

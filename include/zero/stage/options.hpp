@@ -53,6 +53,7 @@ struct StageOptions {
     typename Config::Optimizer::Options optimizer{}; ///< of every group; leave it out when `groups` lists them
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{}; ///< all of them, or none
     GradientReductionOptions reduction{};
+    [[no_unique_address]] typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
 
     typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue> communication_queue{}; ///< default: one of the engine's own; it must outlive the engine

@@ -176,6 +176,7 @@ private:
     void set_initial_state() {
         StepState<Config> state;
         state.scaler_options = _options->loss_scaler;
+        state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../ops/counter_random.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/host_device.hpp"
 #include "../ops/number.hpp"
+#include "../policy/master_weights.hpp"
 #include "options.hpp"
 
 #include <array>
@@ -41,6 +43,7 @@ struct StepState {
     UpdateDecision decision{};
     bool is_exhausted = false; ///< the last step overflowed at the smallest loss scale
     std::uint64_t step_count = 0;
+    [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
     std::int64_t weight = 0;         ///< ReductionKind::weighted_mean: what the caller's gradients are sums over, of all ranks
     std::array<StepReport, reports_kept> reports{};
@@ -100,9 +103,13 @@ struct Decide {
             s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
         }
         report.clip_coefficient = static_cast<float>(coefficient);
-        s.decision = {static_cast<float>(base * coefficient), report.is_skipped};
+        s.decision.factor = static_cast<float>(base * coefficient);
+        s.decision.skip = report.is_skipped;
         if (!report.is_skipped) {
             ++s.step_count;
+            if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
+                s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
+            }
             for (std::size_t group = 0; group < group_count; ++group) {
                 groups[group].hyper =
                     Config::Optimizer::hyper(groups[group].options, learning_rate * groups[group].learning_rate_factor, s.step_count);

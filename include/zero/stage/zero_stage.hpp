@@ -68,6 +68,9 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::split_of_other,
                       "zero::ZeroStage: SplitMasterWeights completes bfloat16 parameters to floats; write zero::Parameters<zero::bfloat16>, "
                       "or use zero::MasterWeights<float> for float16 parameters (and nothing for float ones).");
+        static_assert(conflict != Conflict::rounding_of_float,
+                      "zero::ZeroStage: StochasticRounding is for 16-bit parameters, and float ones are not rounded at all; leave it out, or write "
+                      "zero::Parameters<zero::bfloat16>.");
         return conflict == Conflict::none;
     }
 }

@@ -2,8 +2,10 @@
 
 #include "../../core/float16.hpp"
 #include "../../core/split_float.hpp"
+#include "../../ops/counter_random.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/number.hpp"
+#include "../../ops/stochastic_round.hpp"
 #include "../instruction_set.hpp"
 
 #include <cstddef>
@@ -76,6 +78,14 @@ struct Lanes {
             rounded_up |= (parts.is_rounded_up ? 1U : 0U) << i;
         }
         return rounded_up;
+    }
+
+    /// Stores stochastically rounded; lane i takes the random bits of counter + i.
+    template <StorageType T>
+    void store_stochastic(T* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+        for (std::size_t i = 0; i < size; ++i) {
+            to[i] = ops::round_stochastically<T>(_lane[i], ops::random_bits(key, counter + i));
+        }
     }
 
     Lanes with_canonical_nan() const noexcept {

@@ -156,6 +156,30 @@ struct Lanes<InstructionSet::avx2> {
         return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((rounded ^ bits) << 15))); // the last bit of the half, to the sign
     }
 
+    /// Stores stochastically rounded a pack whose only NaN is the canonical one; lane i takes the random bits of counter + i.
+    ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+        RandomBits const random(key, counter);
+        Bits8 const bits = (Bits8)_value;
+        Int8 const is_beyond = (Int8)(bits & 0x7fffffffU) > 0x7f7f0000; // then rounded to nearest
+        Bits8 const added = (random.bits >> 16 & ~(Bits8)is_beyond) | (((bits >> 16 & 1U) + 0x7fffU) & (Bits8)is_beyond);
+        Half8 const half = __builtin_convertvector((bits + added) >> 16, Half8);
+        __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
+    }
+    ZERO_HOST_AVX2 void store_stochastic(float16* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+        RandomBits const random(key, counter);
+        Bits8 const bits = (Bits8)_value;
+        Int8 const magnitude = (Int8)(bits & 0x7fffffffU);
+        Int8 const is_special = (magnitude > 0x477fe000) | ((magnitude < 0x38800000) & (magnitude != 0)); // beyond the largest, or subnormal
+        if (__builtin_ia32_movmskps256((Float8)is_special) == 0) {
+            Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256((Float8)(bits + (random.bits >> 19)), 3); // cut off
+            __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
+        } else {
+            for (std::size_t i = 0; i < size; ++i) {
+                to[i] = ops::round_stochastically<float16>(_value[i], random.bits[i]);
+            }
+        }
+    }
+
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
         Lanes result;
@@ -233,6 +257,29 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    struct RandomBits { // `ops::random_bits` of eight counters
+        ZERO_HOST_AVX2 RandomBits(std::uint64_t key, std::uint64_t counter) noexcept {
+            auto const first = static_cast<std::uint32_t>(counter);
+            Bits8 const lower = first + Bits8{0, 1, 2, 3, 4, 5, 6, 7};
+            Bits8 const is_carried = (Bits8)(lower < first); // the upper half of the counter is one more there
+            Bits8 const second = ops::second_random_key(key, counter) + (is_carried & ops::golden32);
+            bits = lower ^ static_cast<std::uint32_t>(key);
+            mix();
+            bits ^= second;
+            mix();
+        }
+
+        ZERO_HOST_AVX2 void mix() noexcept { // as `ops::mix32`
+            bits ^= bits >> 16;
+            bits *= 0x7feb352dU;
+            bits ^= bits >> 15;
+            bits *= 0x846ca68bU;
+            bits ^= bits >> 16;
+        }
+
+        Bits8 bits;
+    };
+
     struct Squares { // of one leaf
         template <StorageType T>
         ZERO_HOST_AVX2 explicit Squares(T const* values) noexcept {

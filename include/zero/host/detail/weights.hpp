@@ -106,4 +106,41 @@ private:
     }
 };
 
+template <StorageType P>
+struct StochasticAccess {
+    static constexpr bool streams = false; // the parameter is read, too
+
+    StochasticPointers<P> at;
+
+    [[nodiscard]] StochasticAccess from(std::size_t begin) const noexcept { return {{at.parameter + begin, at.first_index + begin, at.key}}; }
+
+    template <class F>
+    [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
+        return F::load(at.parameter + begin);
+    }
+
+    template <bool, class F>
+    [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
+        value.store_stochastic(at.parameter + begin, at.key, at.first_index + begin);
+    }
+
+    template <std::size_t size>
+    struct Rest {
+        P parameter[size] = {};
+        std::uint64_t first_index;
+        std::uint64_t key;
+
+        Rest(StochasticAccess const& from, std::size_t begin, std::size_t count) noexcept
+            : first_index(from.at.first_index + begin), key(from.at.key) {
+            copy_elements(parameter, from.at.parameter + begin, count);
+        }
+
+        StochasticAccess access() noexcept { return {{parameter, first_index, key}}; }
+
+        void write_to(StochasticAccess const& to, std::size_t begin, std::size_t count) const noexcept {
+            copy_elements(to.at.parameter + begin, parameter, count);
+        }
+    };
+};
+
 } // namespace zero::host::detail

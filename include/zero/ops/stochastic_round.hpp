@@ -1,0 +1,43 @@
+#pragma once
+
+#include "../core/float16.hpp"
+#include "host_device.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace zero::ops {
+
+/// @brief Rounds to one of the two neighbours in T: up in magnitude with the probability that is the distance from the lower one, in units of
+/// the last place. So the expectation is the value itself, and a value of T stays what it is.
+///
+/// The probability is exact for bfloat16 and for float16 from 2^-14 on (with 16 and 13 of the random bits), and rounded down to a multiple of 2^-32 for
+/// subnormal float16. Beyond the largest finite number there is no upper neighbour: there, and for infinities and NaN, it is `from_float`.
+/// So a finite value becomes infinite exactly where plain rounding makes it so.
+/// @param random 32 uniformly distributed bits
+template <StorageType T>
+    requires(!std::is_same_v<T, float>)
+ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t random) noexcept {
+    constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
+    constexpr std::uint32_t largest = is_bfloat16 ? 0x7f7f0000U : 0x477fe000U;
+    auto const bits = std::bit_cast<std::uint32_t>(value);
+    std::uint32_t const magnitude = bits & 0x7fffffffU;
+    if (magnitude > largest) {
+        return from_float<T>(value);
+    }
+    if constexpr (is_bfloat16) {
+        return T{static_cast<std::uint16_t>((bits + (random >> 16U)) >> 16U)};
+    } else {
+        auto const sign = static_cast<std::uint16_t>(bits >> 16U & 0x8000U);
+        if (magnitude >= 0x38800000U) {
+            return T{static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U)};
+        }
+        float const scaled = std::bit_cast<float>(magnitude) * 0x1p24F; // exact, as all that follows
+        auto const lower = static_cast<std::uint32_t>(scaled);
+        auto const chance = static_cast<std::uint32_t>((scaled - static_cast<float>(lower)) * 0x1p32F);
+        return T{static_cast<std::uint16_t>(sign | (lower + (random < chance ? 1U : 0U)))};
+    }
+}
+
+} // namespace zero::ops
