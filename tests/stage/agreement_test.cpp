@@ -3,6 +3,9 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -86,6 +89,10 @@ TEST_CASE("Ranks with different hyper-parameters get a LayoutMismatch that names
     check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.momentum = 0.8; }), "LayoutMismatch", named("'optimizer'"));
     check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.weight_decay = 0.1; }), "LayoutMismatch", named("'optimizer'"));
     check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.nesterov = true; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage::with<Adam>>([](auto&, auto& options) { options.optimizer.beta1 = 0.8; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage::with<Lion>>([](auto&, auto& options) { options.optimizer.beta2 = 0.8; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage::with<Adagrad>>([](auto&, auto& options) { options.optimizer.epsilon = 0.1; }), "LayoutMismatch",
+              named("'optimizer'"));
     check_all(construct<Stage>([](auto&, auto& options) {
                   options.unused_parameters = UnusedParameters::error;
                   options.non_finite = NonFinite::step;

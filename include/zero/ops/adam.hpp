@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/adam_moments.hpp"
 #include "number.hpp"
@@ -48,6 +49,11 @@ struct Adam {
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
     static void validate(Options const& options) { detail::validate_adam("Adam", options); }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+    }
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {

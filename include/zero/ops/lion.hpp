@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/check_option.hpp"
 #include "detail/update_parts.hpp"
@@ -58,6 +59,9 @@ struct Lion {
         detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion", "weight_decay", options.weight_decay,
                              "a finite float of at least 0");
     }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(options.beta1).add(options.beta2).add(options.weight_decay); }
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
