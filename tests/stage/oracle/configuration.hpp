@@ -12,8 +12,8 @@
 namespace zero::test::oracle {
 
 enum class Number { float32, bfloat16, float16 };
-enum class Partition { contiguous, round_robin };
-enum class Bucketing { size_capped, unit, single };
+enum class Partition { contiguous, round_robin, whole_group, dealt_group, per_tensor, balanced };
+enum class Bucketing { size_capped, unit, single, waste_searching, parameter };
 enum class Scaler { none, fixed, dynamic };
 enum class Rule { adamw, sgd };
 
@@ -32,7 +32,7 @@ struct Row {
 };
 
 /// The last row is not generated: the tests of mutants use it.
-inline constexpr std::array<Row, 17> rows{{
+inline constexpr std::array<Row, 21> rows{{
     {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, false},
     {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
     {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, false},
@@ -49,6 +49,10 @@ inline constexpr std::array<Row, 17> rows{{
     {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, false},
     {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, false},
     {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
+    {"float, balanced, waste-searching", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::waste_searching, Scaler::none, Rule::adamw, false},
+    {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
+    {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic, Rule::sgd, true},
+    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed, Rule::adamw, true},
     {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, false},
 }};
 inline constexpr std::size_t mutant_row = rows.size() - 1;

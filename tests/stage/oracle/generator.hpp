@@ -136,7 +136,7 @@ inline void choose_numbers(Random& random, Configuration& c) {
     c.schedule = random.chance(50) ? Schedule::boundary : Schedule::every_micro_step;
     c.combine = random.chance(65) ? Combine::mean : Combine::sum;
     if (random.chance(15)) {
-        c.predivide = random.pick(std::array{0.5F, 2.0F, 4.0F});
+        c.predivide = random.pick(std::array{0.5F, 2.0F, 3.0F, 4.0F});
     }
     c.micro_steps = random.between(1, 4);
     c.has_varying_micro_steps = random.chance(15);

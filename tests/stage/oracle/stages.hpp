@@ -5,11 +5,16 @@
 #include "configuration.hpp"
 
 #include "zero/comm/loopback.hpp"
+#include "zero/layout/balanced_partitioner.hpp"
+#include "zero/layout/per_tensor_partitioner.hpp"
+#include "zero/layout/waste_searching_bucketer.hpp"
+#include "zero/layout/whole_group_partitioner.hpp"
 #include "zero/ops/adamw.hpp"
 #include "zero/ops/sgd.hpp"
 #include "zero/stage/zero_stage.hpp"
 
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 
 namespace zero::test::oracle {
@@ -21,6 +26,10 @@ using number_t = std::conditional_t<N == Number::float32, float, std::conditiona
 template <class T, class Default>
 using unless_default_t = std::conditional_t<std::is_same_v<T, Default>, void, T>;
 
+/// The type that belongs to a value of an enumeration.
+template <auto choice, class... Choices>
+using choose_t = std::tuple_element_t<static_cast<std::size_t>(choice), std::tuple<Choices...>>;
+
 template <std::size_t R>
 struct Policies {
     static constexpr Row row = rows[R];
@@ -28,8 +37,8 @@ struct Policies {
     using G = number_t<row.gradient>;
     using C = number_t<row.communication>;
     using A = number_t<row.accumulation>;
-    using Partitioner = std::conditional_t<row.partition == Partition::contiguous, ContiguousPartitioner, RoundRobinPartitioner>;
-    using Bucketer = std::conditional_t<row.bucketing == Bucketing::size_capped, SizeCappedBucketer, std::conditional_t<row.bucketing == Bucketing::unit, UnitBucketer, SingleBucketer>>;
+    using Partitioner = choose_t<row.partition, ContiguousPartitioner, RoundRobinPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, PerTensorPartitioner, BalancedPartitioner>;
+    using Bucketer = choose_t<row.bucketing, SizeCappedBucketer, UnitBucketer, SingleBucketer, WasteSearchingBucketer, ParameterBucketer>;
     using LossScaler = std::conditional_t<row.scaler == Scaler::none, NoLossScaler, std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
     using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
     using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>, unless_default_t<A, float>>;
@@ -40,11 +49,15 @@ template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
 using stage_t = ZeroStage<N, Parameters<typename Policies<R>::P>, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
                           typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, Communicator>;
 
-/// Does the composition exist at all?
+/// Do the policies of a row make a stage at all?
+constexpr bool is_composition(int stage, Row const& row) {
+    return stage != 3 || (row.bucketing != Bucketing::single && row.partition != Partition::whole_group && row.partition != Partition::dealt_group);
+}
+
 template <int N, std::size_t R>
-inline constexpr bool is_stage = !(N == 3 && rows[R].bucketing == Bucketing::single);
+inline constexpr bool is_stage = is_composition(N, rows[R]);
 
 /// Does the stage accept what is chosen at run time?
-inline bool is_legal(int stage, Configuration const& c) { return stage != 3 || (c.memory == Memory::owned && c.types().bucketing != Bucketing::single); }
+inline bool is_legal(int stage, Configuration const& c) { return is_composition(stage, c.types()) && (stage != 3 || c.memory == Memory::owned); }
 
 } // namespace zero::test::oracle

@@ -159,6 +159,10 @@ private:
         if constexpr (requires { o.bucketer.bucket_bytes; }) {
             o.bucketer.bucket_bytes = _c.cap_elements * sizeof(T);
         }
+        if constexpr (requires { o.bucketer.largest_bytes; }) {
+            o.bucketer.smallest_bytes = (_c.cap_elements * sizeof(T) + 1) / 2;
+            o.bucketer.largest_bytes = _c.cap_elements * sizeof(T);
+        }
         if constexpr (requires { o.loss_scaler.scale; }) {
             o.loss_scaler.scale = _c.fixed_scale;
         }
