@@ -1,34 +1,49 @@
 #include "memory_twin.hpp"
 
 #include "zero/host/kernels.hpp"
+#include "zero/ops/adagrad.hpp"
+#include "zero/ops/adam.hpp"
 #include "zero/ops/adamw.hpp"
+#include "zero/ops/lion.hpp"
+#include "zero/ops/sgd.hpp"
 
 #include <benchmark/benchmark.h>
 
-// The fused update: fp32 gradient, master weight and both moments, bf16 parameter. 16 bytes read and 14 written per element. The master weight
-// in parts takes 4.125 bytes with the parameter and both are read: 16.125 and 12.125.
+#include <array>
+#include <string>
+
+// The fused update: fp32 gradient, master weight and states, bf16 parameter. With two states 16 bytes are read and 14 written per element.
+// The master weight in parts takes 4.125 bytes with the parameter and both are read: 16.125 and 12.125.
 namespace {
 
 using namespace zero;
 
-constexpr std::size_t bytes_per_element = 30;
-
-struct State {
-    explicit State(std::size_t n) : gradient(n, 0.01F), master(n, 0.5F), first(n, 0.0F), second(n, 0.0F), parameter(n) {}
-    bench::Array<float> gradient;
-    bench::Array<float> master;
-    bench::Array<float> first;
-    bench::Array<float> second;
-    bench::Array<bfloat16> parameter;
-};
-
-void count(benchmark::State& state, std::size_t n) {
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * bytes_per_element));
+constexpr std::size_t bytes_per_element(std::size_t states) {
+    return 4 + 8 + 2 + 8 * states;
 }
 
-void adamw(benchmark::State& state, host::InstructionSet set) {
+template <std::size_t states>
+struct Data {
+    explicit Data(std::size_t n) : gradient(n, 0.01F), master(n, 0.5F), parameter(n), moments(states * n, 0.0F) {
+        for (std::size_t s = 0; s < states; ++s) {
+            state[s] = moments.data() + s * n;
+        }
+    }
+    bench::Array<float> gradient;
+    bench::Array<float> master;
+    bench::Array<bfloat16> parameter;
+    bench::Array<float> moments;
+    std::array<float*, states> state{};
+};
+
+void count(benchmark::State& state, std::size_t n, std::size_t states) {
+    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * bytes_per_element(states)));
+}
+
+template <class Optimizer>
+void update(benchmark::State& state, host::InstructionSet set) {
     auto const n = static_cast<std::size_t>(state.range(0));
-    State data(n);
+    Data<Optimizer::states> data(n);
     auto const before = host::instruction_set();
     if (!host::use_instruction_set(set)) {
         state.SkipWithError("this machine lacks the instruction set");
@@ -36,12 +51,12 @@ void adamw(benchmark::State& state, host::InstructionSet set) {
     }
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<AdamW>(data.gradient.data(), data.master.data(), data.parameter.data(),
-                            std::array{data.first.data(), data.second.data()}, n, 0.5F, AdamW::hyper({}, 1e-3, ++step));
+        host::update<Optimizer>(data.gradient.data(), data.master.data(), data.parameter.data(), data.state, n, 0.5F,
+                                Optimizer::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     host::use_instruction_set(before);
-    count(state, n);
+    count(state, n, Optimizer::states);
 }
 
 void split_adamw(benchmark::State& state) {
@@ -61,39 +76,50 @@ void split_adamw(benchmark::State& state) {
     state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * static_cast<double>(n) * 28.25));
 }
 
+template <std::size_t states>
 void twin(benchmark::State& state) {
     auto const n = static_cast<std::size_t>(state.range(0));
-    State data(n);
+    Data<states> data(n);
     for (auto _ : state) {
         float* const gradient = data.gradient.data();
         float* const master = data.master.data();
-        float* const first = data.first.data();
-        float* const second = data.second.data();
+        auto const moments = data.state;
         bfloat16* const parameter = data.parameter.data();
         for (std::size_t i = 0; i < n; i += 8) {
             for (std::size_t j = i; j < i + 8; j += 4) {
                 auto const word = bench::load(gradient + j);
-                auto const value = bench::load(master + j) ^ word;
-                bench::store(master + j, value);
-                bench::store(first + j, bench::load(first + j) ^ word);
-                bench::store(second + j, bench::load(second + j) ^ word);
+                bench::store(master + j, bench::load(master + j) ^ word);
+                for (float* const moment : moments) {
+                    bench::store(moment + j, bench::load(moment + j) ^ word);
+                }
             }
             bench::store(parameter + i, bench::load(master + i) ^ bench::load(master + i + 4)); // 8 elements of 16 bits
         }
         benchmark::ClobberMemory();
     }
-    count(state, n);
+    count(state, n, states);
 }
 
-BENCHMARK(twin)->Name("update/twin")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(adamw, avx2, host::InstructionSet::avx2)
-    ->Name("update/adamw/avx2")
-    ->Arg(bench::gpt2_elements)
-    ->Unit(benchmark::kMillisecond);
+template <class Optimizer>
+void add(std::string const& name) {
+    for (auto const set : {host::InstructionSet::avx2, host::InstructionSet::baseline}) {
+        benchmark::RegisterBenchmark(("update/" + name + "/" + host::name_of(set)).c_str(), update<Optimizer>, set)
+            ->Arg(bench::gpt2_elements)
+            ->Unit(benchmark::kMillisecond);
+    }
+}
+
+BENCHMARK(twin<2>)->Name("update/twin of two states")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
 BENCHMARK(split_adamw)->Name("update/adamw/split/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(adamw, baseline, host::InstructionSet::baseline)
-    ->Name("update/adamw/baseline")
-    ->Arg(bench::gpt2_elements)
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(twin<1>)->Name("update/twin of one state")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+
+[[maybe_unused]] bool const is_registered = [] {
+    add<AdamW>("adamw");
+    add<Adam>("adam");
+    add<Lion>("lion");
+    add<Adagrad>("adagrad");
+    add<Sgd>("sgd");
+    return true;
+}();
 
 } // namespace

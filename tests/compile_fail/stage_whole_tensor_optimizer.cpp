@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.
+// expect: zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or zero::RoundRobinPartitioner.
 #include "stage.hpp"
 
 struct Muon : zero::Sgd {

@@ -4,13 +4,28 @@
 
 #include "layout_checks.hpp"
 
+#include "zero/layout/balanced_partitioner.hpp"
 #include "zero/layout/make_layout.hpp"
+#include "zero/layout/per_tensor_partitioner.hpp"
+#include "zero/layout/waste_searching_bucketer.hpp"
+#include "zero/layout/whole_group_partitioner.hpp"
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
 namespace zero::test {
+
+template <class B>
+inline constexpr char const* bucketer_name_of = "size-capped";
+template <>
+inline constexpr char const* bucketer_name_of<WasteSearchingBucketer> = "waste-searching";
+template <>
+inline constexpr char const* bucketer_name_of<UnitBucketer> = "unit";
+template <>
+inline constexpr char const* bucketer_name_of<ParameterBucketer> = "parameter";
+template <>
+inline constexpr char const* bucketer_name_of<SingleBucketer> = "single";
 
 template <class P, class B>
 struct Family {
@@ -23,20 +38,32 @@ struct Family {
         return make_layout<P, B>(model, options, bucketing);
     }
 
+    [[nodiscard]] static std::string bucketer_name() { return bucketer_name_of<B>; }
+
     [[nodiscard]] static LayoutRules rules(LayoutOptions const& options) {
-        return {true, P::is_even, P::cuts_parameters, options.buckets_inside_units};
+        return {true, P::is_even, P::cuts_parameters, options.buckets_inside_units, P::cuts_group};
     }
 };
+
+/// @brief `visit(family)` for each bucketer with one partitioner.
+template <class P, class Visitor>
+void for_each_bucketer(char const* name, std::size_t bucket_bytes, Visitor&& visit) {
+    visit(Family<P, SizeCappedBucketer>{name, {bucket_bytes}});
+    visit(Family<P, WasteSearchingBucketer>{name, {bucket_bytes / 4 + 1, bucket_bytes + 1}});
+    visit(Family<P, UnitBucketer>{name});
+    visit(Family<P, ParameterBucketer>{name});
+    visit(Family<P, SingleBucketer>{name});
+}
 
 /// @brief `visit(family)` for each; `bucket_bytes` is the cap of the size-capped bucketer.
 template <class Visitor>
 void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
-    visit(Family<ContiguousPartitioner, SizeCappedBucketer>{"contiguous, size-capped", {bucket_bytes}});
-    visit(Family<ContiguousPartitioner, UnitBucketer>{"contiguous, unit"});
-    visit(Family<ContiguousPartitioner, SingleBucketer>{"contiguous, single"});
-    visit(Family<RoundRobinPartitioner, SizeCappedBucketer>{"round-robin, size-capped", {bucket_bytes}});
-    visit(Family<RoundRobinPartitioner, UnitBucketer>{"round-robin, unit"});
-    visit(Family<RoundRobinPartitioner, SingleBucketer>{"round-robin, single"});
+    for_each_bucketer<ContiguousPartitioner>("contiguous", bucket_bytes, visit);
+    for_each_bucketer<RoundRobinPartitioner>("round-robin", bucket_bytes, visit);
+    for_each_bucketer<BalancedPartitioner>("balanced", bucket_bytes, visit);
+    for_each_bucketer<WholeGroupPartitioner>("whole group", bucket_bytes, visit);
+    for_each_bucketer<DealtGroupPartitioner>("dealt group", bucket_bytes, visit);
+    visit(Family<PerTensorPartitioner, ParameterBucketer>{"per tensor"});
 }
 
 /// @brief The first problem of any family with and without buckets inside units, with the family's name and W; empty when all are well.
@@ -47,7 +74,7 @@ inline std::string problem_in_any_family(std::vector<ParameterSpec> const& model
             LayoutOptions const options{world, 4, is_inside};
             std::string const problem = problem_in(family.make(model, options), family.rules(options));
             if (first.empty() && !problem.empty()) {
-                first = std::string(family.name) + (is_inside ? ", inside units" : "") + ", W = " + std::to_string(world) + ": " + problem;
+                first = std::string(family.name) + ", " + family.bucketer_name() + (is_inside ? ", inside units" : "") + ", W = " + std::to_string(world) + ": " + problem;
             }
         }
     });

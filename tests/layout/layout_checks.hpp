@@ -16,6 +16,7 @@ struct LayoutRules {
     bool is_even = true;              ///< all extents of a bucket are equally long
     bool may_cut = true;              ///< a parameter may lie on several ranks
     bool is_inside_units = false;     ///< all parameters of a bucket have the same units
+    bool is_cut_as_group = false;     ///< the ranks' shares of all trainable, and of all frozen, buckets are equal, one after the other
 };
 
 namespace detail {
@@ -62,7 +63,8 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, 
     }
     std::size_t const edge = rules.is_even ? 64 * layout.world() : 64;
     std::size_t const expected = (aligned_sum + edge - 1) / edge * edge;
-    if (rules.has_whole_parameters && layout.elements(bucket) != expected) {
+    bool const has_group_padding = rules.is_cut_as_group && (bucket + 1 == layout.trainable_buckets() || bucket + 1 == layout.buckets());
+    if (rules.has_whole_parameters && !has_group_padding && layout.elements(bucket) != expected) {
         return "has " + std::to_string(layout.elements(bucket)) + " elements with padding, not " + std::to_string(expected);
     }
     std::size_t padding = 0;
@@ -75,6 +77,32 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, 
         return "has padding that is not the complement of its parameters";
     }
     return layout.pieces(bucket).empty() ? "is empty" : "";
+}
+
+/// The buckets [begin, end) laid one after the other are cut once, into equal parts in rank order, and padded no more than that takes.
+inline std::string group_problem(FlatLayout const& layout, std::size_t begin, std::size_t end) {
+    std::size_t aligned_sum = 0;
+    for (std::size_t bucket = begin; bucket < end; ++bucket) {
+        for (Piece const& piece : layout.pieces(bucket)) {
+            aligned_sum += (piece.elements + 63) / 64 * 64;
+        }
+    }
+    std::size_t const edge = 64 * layout.world();
+    std::size_t const shard = (aligned_sum + edge - 1) / edge * 64;
+    for (std::size_t bucket = begin; bucket < end; ++bucket) {
+        Range const part{layout.bucket_begin(bucket) - layout.bucket_begin(begin), layout.bucket_begin(bucket) - layout.bucket_begin(begin) + layout.elements(bucket)};
+        for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+            Range const own = intersection({rank * shard, (rank + 1) * shard}, part);
+            Range const extent = layout.extent(bucket, rank);
+            if (extent.size() != own.size() || (!own.is_empty() && extent.begin + part.begin != own.begin)) {
+                return "bucket " + std::to_string(bucket) + ": the extent of rank " + std::to_string(rank) + " is not its part of the group";
+            }
+        }
+        if (bucket + 1 == end && part.end != shard * layout.world()) {
+            return "bucket " + std::to_string(bucket) + ": the group ends at " + std::to_string(part.end);
+        }
+    }
+    return "";
 }
 
 /// Every element of every parameter lies in exactly one extent of exactly one bucket.
@@ -163,6 +191,13 @@ inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules
         std::string const second = problem.empty() ? detail::pieces_problem(layout, bucket, rules) : problem;
         if (!second.empty()) {
             return "bucket " + std::to_string(bucket) + ": " + second;
+        }
+    }
+    if (rules.is_cut_as_group) {
+        std::string const trainable = detail::group_problem(layout, 0, layout.trainable_buckets());
+        std::string const group = trainable.empty() ? detail::group_problem(layout, layout.trainable_buckets(), layout.buckets()) : trainable;
+        if (!group.empty()) {
+            return group;
         }
     }
     std::string const owners = detail::ownership_problem(layout, rules, has_frozen_buckets);

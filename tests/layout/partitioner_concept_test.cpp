@@ -1,7 +1,9 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/layout/partitioner.hpp"
+#include "zero/layout/balanced_partitioner.hpp"
+#include "zero/layout/per_tensor_partitioner.hpp"
+#include "zero/layout/whole_group_partitioner.hpp"
 
 using namespace zero;
 using test::Archetype;
@@ -14,18 +16,40 @@ struct Category {
 struct Types {
     struct Options {};
 };
+struct CarriedState {};
+struct Carries {
+    using State = CarriedState;
+};
 struct Cuts {
     static constexpr bool cuts_parameters = true;
+};
+struct Group {
+    static constexpr bool cuts_group = true;
 };
 struct Even {
     static constexpr bool is_even = false;
 };
+struct Begin {
+    static CarriedState begin(std::span<std::size_t const>, std::size_t);
+};
 struct Function {
-    static void partition(std::span<PartitionItem>, std::size_t&, std::span<std::size_t>);
+    static void partition(std::span<PartitionItem>, CarriedState&, std::span<std::size_t>);
+};
+struct Order {
+    static std::vector<std::size_t> order(std::span<std::size_t const>, std::size_t);
 };
 
 struct OtherCategory {
     using policy_category = BucketerCategory;
+};
+struct UniqueState {
+    UniqueState() = default;
+    UniqueState(UniqueState const&) = delete;
+};
+struct CarriesUnique {
+    using State = UniqueState;
+    static UniqueState begin(std::span<std::size_t const>, std::size_t);
+    static void partition(std::span<PartitionItem>, UniqueState&, std::span<std::size_t>);
 };
 struct IntegerCuts {
     static constexpr int cuts_parameters = 1;
@@ -33,48 +57,90 @@ struct IntegerCuts {
 struct VariableCuts {
     [[maybe_unused]] inline static bool cuts_parameters = true;
 };
+struct IntegerGroup {
+    static constexpr int cuts_group = 1;
+};
 struct IntegerEven {
     static constexpr int is_even = 0;
 };
-struct NumberFunction {
-    static int partition(std::span<PartitionItem>, std::size_t&, std::span<std::size_t>);
+struct OtherBegin {
+    static int begin(std::span<std::size_t const>, std::size_t);
 };
-struct TurnlessFunction {
+struct WorldlessBegin {
+    static CarriedState begin(std::span<std::size_t const>);
+};
+struct WritingBegin {
+    static CarriedState begin(std::span<std::size_t>, std::size_t);
+};
+struct NumberFunction {
+    static int partition(std::span<PartitionItem>, CarriedState&, std::span<std::size_t>);
+};
+struct StatelessFunction {
     static void partition(std::span<PartitionItem>, std::span<std::size_t>);
 };
-struct MemberFunction {
-    void partition(std::span<PartitionItem>, std::size_t&, std::span<std::size_t>);
+struct OtherStateFunction {
+    static void partition(std::span<PartitionItem>, std::size_t&, std::span<std::size_t>);
 };
+struct MemberFunction {
+    void partition(std::span<PartitionItem>, CarriedState&, std::span<std::size_t>);
+};
+struct SpanOrder {
+    static std::span<std::size_t const> order(std::span<std::size_t const>, std::size_t);
+};
+
+template <class P>
+constexpr bool is_complete() {
+    return Partitioner<P> && diagnose_partitioner<P>();
+}
 
 } // namespace
 
 TEST_CASE("the shipped partitioners model their concept, and nothing is left to diagnose") {
-    STATIC_REQUIRE(Partitioner<ContiguousPartitioner>);
-    STATIC_REQUIRE(Partitioner<RoundRobinPartitioner>);
-    STATIC_REQUIRE(diagnose_partitioner<ContiguousPartitioner>());
-    STATIC_REQUIRE(diagnose_partitioner<RoundRobinPartitioner>());
+    STATIC_REQUIRE(is_complete<ContiguousPartitioner>());
+    STATIC_REQUIRE(is_complete<RoundRobinPartitioner>());
+    STATIC_REQUIRE(is_complete<BalancedPartitioner>());
+    STATIC_REQUIRE(is_complete<PerTensorPartitioner>());
+    STATIC_REQUIRE(is_complete<WholeGroupPartitioner>());
+    STATIC_REQUIRE(is_complete<DealtGroupPartitioner>());
 }
 
-TEST_CASE("a partitioner is its category, options, two constants and one function") {
-    STATIC_REQUIRE(Partitioner<Archetype<Category, Types, Cuts, Even, Function>>);
-    STATIC_REQUIRE(diagnose_partitioner<Archetype<Category, Types, Cuts, Even, Function>>());
+TEST_CASE("a partitioner is its category, options, a state, three constants and two functions") {
+    STATIC_REQUIRE(is_complete<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>());
 }
 
 TEST_CASE("a partitioner that lacks one part is none") {
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Types, Cuts, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Cuts, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Even>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin>>);
     STATIC_REQUIRE_FALSE(Partitioner<int>);
 }
 
 TEST_CASE("a partitioner with one wrong part is none") {
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<OtherCategory, Types, Cuts, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, IntegerCuts, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, VariableCuts, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, IntegerEven, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Even, NumberFunction>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Even, TurnlessFunction>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Even, MemberFunction>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<OtherCategory, Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, CarriesUnique, Cuts, Group, Even>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, IntegerCuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, VariableCuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, IntegerGroup, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, IntegerEven, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, OtherBegin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, WorldlessBegin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, WritingBegin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, NumberFunction>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, StatelessFunction>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, OtherStateFunction>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
+}
+
+TEST_CASE("a partitioner that orders the group says so with one more function") {
+    STATIC_REQUIRE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, Order>>);
+    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, SpanOrder>>);
+    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Order>>);
+    STATIC_REQUIRE(OrderingPartitioner<DealtGroupPartitioner>);
+    STATIC_REQUIRE_FALSE(OrderingPartitioner<WholeGroupPartitioner>);
 }

@@ -79,6 +79,20 @@ TEST_CASE("the check of layouts finds a lost element, an unaligned start, an ove
           == "'p0' has 100 owned elements in 2 slices");
 }
 
+TEST_CASE("the check of layouts finds shares of a group that are unequal, elsewhere, or padded too much") {
+    auto const model = test::model_of_sizes({64, 128});
+    auto const problem = [&](std::vector<std::size_t> second, std::vector<std::size_t> first) {
+        return test::problem_in(FlatLayout(model, 2, {{{{1, 0, 0, 128}}, std::move(second), true, false, 0}, {{{0, 0, 0, 64}}, std::move(first), true, false, 0}}),
+                                {true, false, true, false, true});
+    };
+    CHECK(problem({0, 128, 128}, {0, 0, 128}) == "");
+    CHECK(problem({0, 64, 128}, {0, 64, 128}) == "bucket 0: the extent of rank 0 is not its part of the group");
+    CHECK(problem({0, 128, 128}, {0, 64, 128}) == "bucket 1: the extent of rank 0 is not its part of the group");
+    CHECK(problem({0, 128, 128}, {0, 0, 64}) == "bucket 1: the group ends at 192");
+    CHECK(problem({0, 128, 128}, {0, 0, 192}) == "bucket 1: the extent of rank 1 is not its part of the group");
+    CHECK(problem({0, 128, 192}, {0, 0, 64}) == "bucket 0: has 192 elements with padding, not 128");
+}
+
 TEST_CASE("the same model gives the same layout every time") {
     std::mt19937_64 random(7);
     for (int round = 0; round < 100; ++round) {

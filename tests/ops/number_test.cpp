@@ -1,9 +1,8 @@
 #include "zero/ops/number.hpp"
 
-#include "zero/ops/adamw.hpp"
 #include "zero/ops/integer_power.hpp"
-#include "zero/ops/sgd.hpp"
 
+#include "ops/minimal_number.hpp"
 #include "support/catch.hpp"
 
 #include <bit>
@@ -17,34 +16,9 @@ namespace {
 
 using namespace zero;
 
-/// The least that a number type may be: a functor that compiles with it uses nothing but the functions of `ops`.
-class Minimal {
-public:
-    struct Mask {
-        using Number = Minimal;
-        bool holds;
-    };
-
-    Minimal(float value) : _value(value) {} // implicit, like the packs
-
-    static Minimal fma(Minimal const& a, Minimal const& b, Minimal const& c) { return ops::fma(a._value, b._value, c._value); }
-    static Minimal mul(Minimal const& a, Minimal const& b) { return ops::mul(a._value, b._value); }
-    static Minimal add(Minimal const& a, Minimal const& b) { return ops::add(a._value, b._value); }
-    static Minimal sub(Minimal const& a, Minimal const& b) { return ops::sub(a._value, b._value); }
-    static Minimal div(Minimal const& a, Minimal const& b) { return ops::div(a._value, b._value); }
-    static Minimal root(Minimal const& a) { return ops::root(a._value); }
-    static Mask less(Minimal const& a, Minimal const& b) { return {a._value < b._value}; }
-    static Mask less_equal(Minimal const& a, Minimal const& b) { return {a._value <= b._value}; }
-    static Minimal select(Mask const& mask, Minimal const& a, Minimal const& b) { return mask.holds ? a : b; }
-
-    [[nodiscard]] float value() const { return _value; }
-
-private:
-    float _value;
-};
+using zero::test::Minimal;
 
 static_assert(ops::Number<float>);
-static_assert(ops::Number<Minimal>);
 static_assert(!ops::Number<double>, "a functor that computes in double would round elsewhere");
 static_assert(!ops::Number<int>);
 
@@ -125,23 +99,6 @@ TEST_CASE("Comparison and selection treat NaN as neither less nor equal", "[ops]
     CHECK_FALSE(ops::less_equal(nan, nan));
     CHECK(ops::select(true, 1.0F, 2.0F) == 1.0F);
     CHECK(ops::select(ops::less(Minimal(1.0F), 0.0F), Minimal(1.0F), 2.0F).value() == 2.0F);
-}
-
-TEST_CASE("The optimizers compute with nothing but the functions of ops", "[ops]") {
-    Minimal parameter(0.5F);
-    float plain = 0.5F;
-    Minimal moments[2] = {0.25F, 0.125F};
-    float plain_moments[2] = {0.25F, 0.125F};
-    AdamW{}(Minimal(0.75F), parameter, moments, AdamW::hyper({}, 0.1, 3));
-    AdamW{}(0.75F, plain, plain_moments, AdamW::hyper({}, 0.1, 3));
-    CHECK(parameter.value() == plain);
-    CHECK(moments[1].value() == plain_moments[1]);
-
-    Minimal buffer[1] = {0.25F};
-    float plain_buffer[1] = {0.25F};
-    Sgd{}(Minimal(0.75F), parameter, buffer, Sgd::hyper({.nesterov = true}, 0.1, 3));
-    Sgd{}(0.75F, plain, plain_buffer, Sgd::hyper({.nesterov = true}, 0.1, 3));
-    CHECK(parameter.value() == plain);
 }
 
 TEST_CASE("An integer power is exact for powers of two and within its bound otherwise", "[ops]") {

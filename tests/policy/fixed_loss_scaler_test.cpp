@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/policy/loss_scaler.hpp"
+#include "zero/policy/dynamic_loss_scaler.hpp"
 
 using namespace zero;
 

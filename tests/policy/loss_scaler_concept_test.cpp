@@ -1,7 +1,7 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/policy/loss_scaler.hpp"
+#include "zero/policy/dynamic_loss_scaler.hpp"
 
 using namespace zero;
 using test::Archetype;

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/policy/loss_scaler.hpp"
+#include "zero/policy/dynamic_loss_scaler.hpp"
 
 #include <limits>
 
@@ -98,4 +98,37 @@ TEST_CASE("a call at the minimum needs a function") {
     options.on_minimum = [](void*) {};
     CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
     CHECK(with(&Options::at_minimum, AtMinimumScale::throw_error) == "nothing was thrown");
+}
+
+TEST_CASE("a scale whose inverse would be infinite is refused") {
+    CHECK(message<StaticLossScaler>({0x1p-126F}) == "nothing was thrown");
+    CHECK(message<StaticLossScaler>({0x1p-127F}) == "zero: the loss scaler's scale is below 2^-126, where its inverse would overflow; give a larger one.");
+    CHECK(with(&Options::minimum, 0x1p-126F) == "nothing was thrown");
+    CHECK(with(&Options::minimum, 0x1p-149F) == "zero: the loss scaler's minimum is below 2^-126, where its inverse would overflow; give a larger one.");
+}
+
+TEST_CASE("a call at the minimum that nobody would make is refused") {
+    std::string const expected =
+        "zero: the dynamic loss scaler's on_minimum and context would be ignored; set at_minimum to call_back, or leave them out.";
+    int context = 0;
+    Options options;
+    options.context = &context;
+    CHECK(message<DynamicLossScaler>(options) == expected);
+    options.on_minimum = [](void*) {};
+    CHECK(message<DynamicLossScaler>(options) == expected);
+    options.at_minimum = AtMinimumScale::throw_error;
+    CHECK(message<DynamicLossScaler>(options) == expected);
+    options.at_minimum = AtMinimumScale::call_back;
+    CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
+}
+
+TEST_CASE("a state from elsewhere has to lie inside the bounds") {
+    Options const options{.minimum = 2, .maximum = 65536};
+    CHECK_NOTHROW(DynamicLossScaler::validate_state({2}, options));
+    CHECK_NOTHROW(DynamicLossScaler::validate_state({65536}, options));
+    CHECK_THROWS_WITH(DynamicLossScaler::validate_state({1}, options),
+                      "zero: the loss scale 1.000000 lies outside minimum..maximum of the dynamic loss scaler, 2.000000..65536.000000; give another one, or wider bounds.");
+    CHECK_THROWS_AS(DynamicLossScaler::validate_state({65537}, options), InvalidArgument);
+    CHECK_NOTHROW(NoLossScaler::validate_state({}, {}));
+    CHECK_THROWS_WITH(NoLossScaler::validate_state({2}, {}), zero::test::contains_text("without a loss scaler, whose scale is 1; add StaticLossScaler"));
 }

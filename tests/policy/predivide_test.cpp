@@ -18,7 +18,7 @@ GradientReductionOptions with_predivide(float value) {
 } // namespace
 
 TEST_CASE("a float16 payload is divided by the power of two next to the root of W") {
-    auto const factor = [](std::size_t world) { return predivide_factor<float16>({}, world); };
+    auto const factor = [](std::size_t world) { return predivide_factor({}, world, true); };
     // 2^k up to W = 2 * 4^k, where the root is 2^k * sqrt(2).
     CHECK(factor(1) == 1.0F);
     CHECK(factor(2) == 1.0F);
@@ -39,7 +39,7 @@ TEST_CASE("a float16 payload is divided by the power of two next to the root of 
 
 TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 ranks") {
     for (std::size_t world = 1; world <= 1024; ++world) {
-        float const factor = predivide_factor<float16>({}, world);
+        float const factor = predivide_factor({}, world, true);
         int exponent = 0;
         CHECK(std::frexp(factor, &exponent) == 0.5F);
         double const square = static_cast<double>(factor) * static_cast<double>(factor);
@@ -50,35 +50,34 @@ TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root o
 
 TEST_CASE("float and bfloat16 payloads are not divided") {
     for (std::size_t const world : std::vector<std::size_t>{1, 8, 1024}) {
-        CHECK(predivide_factor<float>({}, world) == 1.0F);
-        CHECK(predivide_factor<bfloat16>({}, world) == 1.0F);
+        CHECK(predivide_factor({}, world, false) == 1.0F);
     }
 }
 
-TEST_CASE("a power of two that is asked for is used for every type and number of ranks") {
-    for (float const value : {0.25F, 1.0F, 2.0F, 1024.0F}) {
-        CHECK(predivide_factor<float>(with_predivide(value), 3) == value);
-        CHECK(predivide_factor<bfloat16>(with_predivide(value), 3) == value);
-        CHECK(predivide_factor<float16>(with_predivide(value), 64) == value);
+TEST_CASE("a factor that is asked for is used for every type and number of ranks, a power of two or not") {
+    for (float const value : {0.25F, 1.0F, 2.0F, 3.0F, 1024.0F}) {
+        CHECK(predivide_factor(with_predivide(value), 3, false) == value);
+        CHECK(predivide_factor(with_predivide(value), 64, true) == value);
     }
 }
 
-TEST_CASE("a factor that is no positive power of two is refused with its value") {
+TEST_CASE("a factor is refused with its value when it or its inverse is not a positive normal number") {
     auto const message = [](float value) {
         try {
-            (void)predivide_factor<float16>(with_predivide(value), 4);
+            (void)predivide_factor(with_predivide(value), 4, true);
         } catch (InvalidArgument const& error) {
             return std::string(error.what());
         }
         return std::string("nothing was thrown");
     };
-    std::string const end = "; it has to be a positive power of two, which divides without rounding.";
-    CHECK(message(3.0F) == "zero: predivide is 3.000000" + end);
+    std::string const end = "; it and its inverse have to be positive normal numbers. A power of two divides without rounding.";
     CHECK(message(0.0F) == "zero: predivide is 0.000000" + end);
     CHECK(message(-2.0F) == "zero: predivide is -2.000000" + end);
+    CHECK(message(0x1p-130F) == "zero: predivide is 0.000000" + end);
+    CHECK(message(0x1p+126F).substr(0, 20) == "nothing was thrown");
+    CHECK(message(0x1p+127F).find(end) != std::string::npos);
     CHECK(message(std::numeric_limits<float>::infinity()) == "zero: predivide is inf" + end);
     CHECK(message(std::numeric_limits<float>::quiet_NaN()) == "zero: predivide is nan" + end);
-    CHECK(message(1.0F + std::numeric_limits<float>::epsilon()) == "zero: predivide is 1.000000" + end);
 }
 
 TEST_CASE("the default schedule and factor are left to the stage and the wire, and the result is a mean") {

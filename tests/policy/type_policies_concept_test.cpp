@@ -70,16 +70,18 @@ TEST_CASE("the shipped parameter policies model their concept") {
     STATIC_REQUIRE(diagnose_parameters<Parameters<bfloat16>>());
 }
 
-TEST_CASE("a parameter policy is its category, options and a storage type") {
-    STATIC_REQUIRE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float16>>>);
-    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<AnyOptions, Named<float>>>);
-    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, Named<float>>>);
-    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions>>);
-    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<MasterWeightsCategory>, AnyOptions, Named<float>>>);
+TEST_CASE("a parameter policy lists storage types, at least one and none twice") {
+    STATIC_REQUIRE(ParametersPolicy<Parameters<bfloat16, float>>);
+    STATIC_REQUIRE(ParametersPolicy<Parameters<float, float16, bfloat16>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<float, float>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<bfloat16, float, bfloat16>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<bfloat16, double>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<double>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<int>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<void>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<float const>>);
+    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float>>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<float>);
 }
 

@@ -3,6 +3,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <functional>
@@ -70,6 +71,68 @@ TEST_CASE("Ranks with the same model but different options get a LayoutMismatch 
     check_all(construct<Stage>([](auto&, auto& options) { options.reduction.predivide = 2.0F; }), "LayoutMismatch", texts);
     check_all(construct<ZeroStage<3>>([](auto&, auto& options) { options.prefetch = false; }), "LayoutMismatch", texts);
     check_all(construct<ZeroStage<3>>([](auto&, auto& options) { options.extra_leases = 1; }), "LayoutMismatch", texts);
+}
+
+TEST_CASE("Ranks with different hyper-parameters get a LayoutMismatch that names the option, on every rank") {
+    auto const named = [](std::string const& names) {
+        return std::vector<std::string>{"rank 0 and rank 2 registered the same parameters", "or other options: " + names + "; give all ranks the same."};
+    };
+    check_all(construct<Stage>([](auto&, auto& options) { options.optimizer.beta1 = 0.8; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage>([](auto&, auto& options) { options.optimizer.beta2 = 0.8; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage>([](auto&, auto& options) { options.optimizer.epsilon = 0.0; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage>([](auto&, auto& options) { options.optimizer.weight_decay = 0.1; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage>([](auto&, auto& options) { options.groups = {{}, {}}; }), "LayoutMismatch", named("'groups'"));
+    using WithSgd = ZeroStage<1, Sgd>;
+    check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.momentum = 0.8; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.weight_decay = 0.1; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<WithSgd>([](auto&, auto& options) { options.optimizer.nesterov = true; }), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct<Stage>([](auto&, auto& options) {
+                  options.unused_parameters = UnusedParameters::error;
+                  options.non_finite = NonFinite::step;
+              }),
+              "LayoutMismatch", named("'unused_parameters', 'non_finite'"));
+    check_all(construct<Stage>([](auto&, auto& options) { options.bucketer.bucket_bytes = 1024; }), "LayoutMismatch", named("'bucketer' or the partitioner"));
+}
+
+TEST_CASE("Ranks with one other group get a LayoutMismatch, whether it is the rate or an option of the optimizer") {
+    auto const outcomes = [](auto const& change) {
+        return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+            Stage::Options options;
+            options.groups = {{.learning_rate_factor = 0.5}, {}};
+            if (communicator.rank() == 1) {
+                change(options.groups[1]);
+            }
+            Stage engine(communicator, registration<float>(toy_specs()), options);
+        });
+    };
+    check_all(outcomes([](auto& group) { group.learning_rate_factor = 0.25; }), "LayoutMismatch", {"rank 0 and rank 1", "options: 'groups'; "});
+    check_all(outcomes([](auto& group) { group.optimizer.beta2 = 0.5; }), "LayoutMismatch", {"rank 0 and rank 1", "options: 'groups'; "});
+    CHECK(outcomes([](auto&) {}).rethrown == Outcome{});
+}
+
+TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch, but each may have its own context") {
+    using Dynamic = ZeroStage<3, DynamicLossScaler>;
+    std::vector<std::string> const texts{"or other options: 'loss_scaler'; "};
+    auto const differ = [&](auto member, auto value) { check_all(construct<Dynamic>([=](auto&, auto& options) { options.loss_scaler.*member = value; }), "LayoutMismatch", texts); };
+    using Options = DynamicLossScalerOptions;
+    differ(&Options::initial_scale, 4.0F);
+    differ(&Options::growth_factor, 4.0F);
+    differ(&Options::backoff_factor, 0.25F);
+    differ(&Options::growth_interval, 10U);
+    differ(&Options::growth_delay, 1U);
+    differ(&Options::hysteresis, 1U);
+    differ(&Options::consecutive_hysteresis, true);
+    differ(&Options::minimum, 0.5F);
+    differ(&Options::maximum, 0x1p30F);
+    differ(&Options::at_maximum, AtMaximumScale::hold);
+    differ(&Options::at_minimum, AtMinimumScale::throw_error);
+    check_all(construct<ZeroStage<2, StaticLossScaler>>([](auto&, auto& options) { options.loss_scaler.scale = 2.0F; }), "LayoutMismatch", texts);
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        int calls = 0;
+        Dynamic engine(communicator, registration<float>(toy_specs()),
+                       {.loss_scaler = {.at_minimum = AtMinimumScale::call_back, .on_minimum = [](void*) {}, .context = &calls}});
+    });
+    CHECK(outcomes.rethrown == Outcome{});
 }
 
 TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ranks none") {

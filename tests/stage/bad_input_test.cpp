@@ -2,6 +2,8 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -64,7 +66,12 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
                       contains_text("parameter 'a' does not lie inside adopted_block"));
     CHECK_THROWS_WITH((construct<3>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::scattered})), contains_text("stage 3 frees parameters"));
     CHECK_THROWS_WITH((construct<2, RoundRobinPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered"));
+    CHECK_THROWS_WITH((construct<2, WholeGroupPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
                       contains_text("use ContiguousPartitioner"));
+    CHECK_THROWS_WITH((construct<1, PerTensorPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+                      contains_text("use ContiguousPartitioner"));
+    CHECK_THROWS_WITH((construct<2, WasteSearchingBucketer>({{.name = "a", .elements = 3}}, {.bucketer = {5, 4}})), contains_text("smallest_bytes is 5, but largest_bytes is 4"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}}, {.groups = {{}}})), contains_text("parameter 'a' is in group 1"));
 }
 
@@ -77,9 +84,23 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = std::numeric_limits<double>::quiet_NaN()}})), contains_text("weight_decay"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = -1.0}}})), contains_text("learning_rate_factor of group 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
-    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = 3.0F}})), contains_text("predivide is 3"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = -3.0F}})), contains_text("predivide is -3"));
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));
     CHECK_THROWS_AS(run_ranks(0, [](LoopbackCommunicator&) {}), InvalidArgument);
+}
+
+TEST_CASE("Options that would be ignored are refused with the remedy") {
+    float data[3] = {};
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 3, .initialize = [](std::size_t, std::span<float>) {}}})), contains_text("parameter 'a' has initial values, which would be ignored"));
+    for (auto const non_finite : {NonFinite::step, NonFinite::throw_error}) {
+        CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("non_finite would be ignored"));
+        CHECK_THROWS_WITH((construct<1, StaticLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("use NoLossScaler"));
+        CHECK_NOTHROW((construct<2, NoLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})));
+    }
+    CHECK_NOTHROW((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = NonFinite::skip})));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = 0.5}, .groups = {{}}})), contains_text("'optimizer' would be ignored, because 'groups' lists"));
+    CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.optimizer = {.weight_decay = 0.5}}}})));
+    CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.on_minimum = [](void*) {}}})), contains_text("on_minimum and context would be ignored"));
 }
 
 TEST_CASE("Calls out of the protocol are refused and change nothing") {

@@ -2,6 +2,8 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -124,10 +126,13 @@ std::size_t model_states(int world, std::size_t elements) {
 TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parameters", "", ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner>(Storage::owned);
+    check_accounts<N, BalancedPartitioner>(Storage::owned);
     if constexpr (N < 3) {
         check_accounts<N, ContiguousPartitioner>(Storage::adopted);
         check_accounts<N, ContiguousPartitioner>(Storage::scattered);
         check_accounts<N, RoundRobinPartitioner>(Storage::scattered);
+        check_accounts<N, WholeGroupPartitioner>(Storage::scattered);
+        check_accounts<N, DealtGroupPartitioner>(Storage::owned); // most leases
     }
 }
 

@@ -62,6 +62,35 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
     return model;
 }
 
+inline constexpr std::size_t llama_7b_tensors = 291;
+inline constexpr std::size_t llama_7b_elements = 6'738'415'616;
+
+/// @brief Llama with 7 billion parameters: 32 layers of width 4096, feed-forward width 11008, 32000 tokens, a head of its own.
+inline std::vector<ParameterSpec> llama_7b() {
+    constexpr std::size_t width = 4096;
+    constexpr std::size_t inner = 11008;
+    constexpr std::size_t tokens = 32'000;
+    constexpr std::size_t layers = 32;
+    std::vector<ParameterSpec> model{{"embedding", tokens * width, {0}, 0, true}};
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+        auto const add = [&](char const* name, std::size_t elements) {
+            model.push_back({"l" + std::to_string(layer) + "." + name, elements, {layer + 1}, 0, true});
+        };
+        add("attention_norm", width);
+        add("q", width * width);
+        add("k", width * width);
+        add("v", width * width);
+        add("o", width * width);
+        add("feed_forward_norm", width);
+        add("gate", inner * width);
+        add("up", inner * width);
+        add("down", width * inner);
+    }
+    model.push_back({"norm", width, {layers + 1}, 0, true});
+    model.push_back({"head", tokens * width, {layers + 1}, 0, true});
+    return model;
+}
+
 /// @brief One parameter per size, numbered from p0: parameter i belongs to unit i / `per_unit`.
 inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes, std::size_t per_unit = 1) {
     std::vector<ParameterSpec> model;

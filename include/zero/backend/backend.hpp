@@ -13,8 +13,8 @@ namespace zero {
 ///
 /// All functions are static and are reached through a template parameter. A queue is a small handle of something that lives elsewhere (a
 /// CUDA stream, a host queue); an event is a point in a queue, copyable, and complete when default-constructed. Every operation returns at
-/// once; pointers have to stay valid until it ran. Beyond this syntax a backend has `run`, `inspect`, `update` and `copy_from_bucket` as
-/// `HostBackend` documents them, and the element-wise operations for every storage type, not only for float.
+/// once; pointers have to stay valid until it ran. Beyond this syntax a backend has `run`, `inspect`, `add_to_norms`, `update` and
+/// `copy_from_bucket` as `HostBackend` documents them, and the element-wise operations for every storage type, not only for float.
 template <class B>
 concept Backend = std::copyable<typename B::Queue> && std::copyable<typename B::Event> && std::default_initializable<typename B::Event>
                && requires { typename B::OwnedQueue; }

@@ -16,6 +16,13 @@ struct InspectSlice {
     std::int64_t first_index = 0; ///< of all elements in registration order
 };
 
+/// @brief Part of one parameter inside one rank's extent, and which of several norms it belongs to.
+template <class A>
+struct NormSlice {
+    InspectSlice<A> part{};
+    std::size_t norm = 0;
+};
+
 /// @brief Weights that the update reads and writes in one type and rounds to the parameter's.
 template <class M, class P>
 struct MasterPointers {

@@ -26,6 +26,17 @@ constexpr DType dtype_of() noexcept {
     }
 }
 
+constexpr std::size_t size_of(DType type) noexcept {
+    switch (type) {
+    case DType::float32: return 4;
+    case DType::bfloat16:
+    case DType::float16: return 2;
+    case DType::int64: return 8;
+    case DType::bytes: return 1;
+    }
+    return 0;
+}
+
 constexpr char const* name_of(DType type) noexcept {
     switch (type) {
     case DType::float32: return "float32";

@@ -119,6 +119,16 @@ struct HostBackend {
         });
     }
 
+    /// @brief Adds each slice to its norm. The table stays valid until the command ran.
+    template <class A>
+    static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind, ops::NormSum* norms) {
+        queue->enqueue([=] {
+            for (auto const& [part, norm] : slices) {
+                host::add_to_norm(kind, part.values, part.elements, part.first_index, norms[norm]);
+            }
+        });
+    }
+
     /// @brief One optimizer step over the slices, unless it is skipped. The tables stay valid until the command ran.
     template <class Optimizer, class Slice, class Group>
     static void update(Queue queue, std::span<Slice const> slices, Group const* groups, UpdateDecision const* decision) {

@@ -3,6 +3,7 @@
 #include "../backend/tables.hpp"
 #include "detail/cast_loops.hpp"
 #include "detail/inspect_loop.hpp"
+#include "detail/norm_loops.hpp"
 #include "detail/scaled_update_loop.hpp"
 #include "detail/sum_loop.hpp"
 #include "detail/update_loop.hpp"
@@ -76,6 +77,16 @@ void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept
 template <StorageType T>
 void inspect(T const* values, std::size_t n, std::int64_t first_index, ops::Inspection& result) noexcept {
     detail::run(detail::InspectLoop<T>{values, n, first_index, &result});
+}
+
+/// @brief Adds the values to what a norm is made of; leaves as for `inspect`.
+template <StorageType T>
+void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index, ops::NormSum& result) noexcept {
+    switch (kind) {
+    case NormKind::l1: detail::add_magnitudes(values, n, first_index, result.leaves); break;
+    case NormKind::l2: inspect(values, n, first_index, result.leaves); break;
+    case NormKind::infinity: detail::find_largest(values, n, result); break;
+    }
 }
 
 namespace detail {

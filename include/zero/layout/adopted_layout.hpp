@@ -125,8 +125,8 @@ FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<
     }
     finish();
     if (!block.leftovers.empty()) {
-        std::size_t turn = 0;
-        block.buckets.push_back(detail::place<ContiguousPartitioner>(std::move(block.leftovers), options.world, turn));
+        ContiguousPartitioner::State state;
+        block.buckets.push_back(detail::place<ContiguousPartitioner>(std::move(block.leftovers), options.world, state));
         block.buckets.back().is_staged = true;
     }
     return {std::move(parameters), options.world, std::move(block.buckets)};

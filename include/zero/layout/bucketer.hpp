@@ -94,6 +94,19 @@ struct UnitBucketer {
 };
 static_assert(Bucketer<UnitBucketer>);
 
+struct ParameterBucketerOptions {};
+
+/// @brief One bucket per parameter: the most collectives, and the finest overlap.
+struct ParameterBucketer {
+    using policy_category = BucketerCategory;
+    using Options = ParameterBucketerOptions;
+    static constexpr bool may_span_units = false;
+
+    static void validate(Options const&) {}
+    static std::size_t take(std::span<BucketItem const>, Options const&, std::size_t) { return 1; }
+};
+static_assert(Bucketer<ParameterBucketer>);
+
 struct SingleBucketerOptions {};
 
 /// @brief Everything in one bucket: one reduction after the backward pass, no overlap. Not for stage 3.

@@ -30,6 +30,7 @@ struct BucketPlan {
     std::vector<Piece> pieces;     ///< sorted by bucket_begin, disjoint
     std::vector<std::size_t> cuts; ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
     bool trainable = true;
+    std::size_t type = 0;             ///< of all its parameters
     bool is_staged = false;      ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
     std::size_t block_begin = 0; ///< where it lies in an adopted block, when it is not staged
 };
@@ -37,7 +38,8 @@ struct BucketPlan {
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
 /// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
 ///
-/// Buckets are numbered in gradient-ready order (reverse registration order); those of frozen parameters come last.
+/// Buckets are numbered in gradient-ready order (reverse registration order) unless the partitioner orders otherwise; those of frozen
+/// parameters come last.
 class FlatLayout {
 public:
     FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets)
@@ -155,7 +157,7 @@ public:
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
         ParameterSpec const& spec = _parameters[index];
         Hash hash;
-        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(std::string_view(spec.name));
+        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(spec.type).add(std::string_view(spec.name));
         for (std::size_t const unit : spec.units) {
             hash.add(unit);
         }

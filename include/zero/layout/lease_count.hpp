@@ -8,11 +8,11 @@
 
 namespace zero {
 
-/// @brief The most gradient buckets that are open at once when units finish in reverse order of use. O(units * buckets of a unit).
+/// @brief The most gradient buckets of a type that are open at once when units finish in reverse order of use. O(units * buckets of a unit).
 ///
 /// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when it and all buckets before it are
 /// complete; otherwise (stage 3) with the last of its units.
-inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order) {
+inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order, std::size_t type = 0) {
     std::size_t const buckets = layout.trainable_buckets();
     std::vector<std::size_t> units_left(buckets, 0);
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
@@ -23,6 +23,7 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
         }
     }
     std::vector<char> is_open(buckets, false);
+    auto const is_counted = [&](std::size_t bucket) { return layout.bucket(bucket).type == type ? std::size_t{1} : std::size_t{0}; };
     std::size_t open = 0;
     std::size_t most = 0;
     std::size_t next = 0;
@@ -30,36 +31,40 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets && !is_open[bucket]) {
                 is_open[bucket] = true;
-                ++open;
+                open += is_counted(bucket);
             }
         }
         most = std::max(most, open);
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets && --units_left[bucket] == 0 && !in_index_order) {
-                --open;
+                open -= is_counted(bucket);
             }
         }
         for (; in_index_order && next < buckets && units_left[next] == 0; ++next) {
-            open -= is_open[next] ? 1 : 0;
+            open -= is_open[next] ? is_counted(next) : 0;
         }
     }
     return most;
 }
 
-/// @brief The most buckets that one unit needs at once.
-inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout) {
+/// @brief The most buckets of a type that one unit needs at once.
+inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t type = 0) {
     std::size_t most = 0;
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-        most = std::max(most, layout.unit_buckets(unit).size());
+        std::size_t count = 0;
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            count += layout.bucket(bucket).type == type ? 1 : 0;
+        }
+        most = std::max(most, count);
     }
     return most;
 }
 
-/// @brief Elements of the largest bucket among the first `buckets`, padding included.
-inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets) {
+/// @brief Elements of the largest bucket of a type among the first `buckets`, padding included.
+inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets, std::size_t type = 0) {
     std::size_t largest = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-        largest = std::max(largest, layout.elements(bucket));
+        largest = layout.bucket(bucket).type == type ? std::max(largest, layout.elements(bucket)) : largest;
     }
     return largest;
 }

@@ -3,6 +3,7 @@
 #include "../core/hash.hpp"
 #include "bucketer.hpp"
 #include "flat_layout.hpp"
+#include "least_padding.hpp"
 #include "order_by.hpp"
 #include "partitioner.hpp"
 
@@ -22,6 +23,10 @@ struct LayoutOptions {
     std::size_t world = 1;
     std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
     bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
+    std::vector<std::size_t> further_element_bytes{}; ///< of the second parameter type, the third, ...
+
+    [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }
+    [[nodiscard]] std::size_t bytes_of(std::size_t type) const { return type == 0 ? element_bytes : further_element_bytes[type - 1]; }
 };
 
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
@@ -29,8 +34,10 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     if (options.world == 0) {
         throw InvalidArgument("zero: world is 0; a layout needs at least one rank.");
     }
-    if (options.element_bytes == 0) {
-        throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
+    for (std::size_t type = 0; type < options.types(); ++type) {
+        if (options.bytes_of(type) == 0) {
+            throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
+        }
     }
     std::vector<std::uint64_t> names; // their hashes
     std::size_t total = 0;
@@ -50,6 +57,10 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
                 throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit)
                                       + "; units are numbered from 0 in order of use, without large gaps.");
             }
+        }
+        if (spec.type >= options.types()) {
+            throw InvalidArgument("zero: parameter '" + spec.name + "' has the type number " + std::to_string(spec.type) + ", but the layout is made for "
+                                  + std::to_string(options.types()) + " types; give the size of each.");
         }
         if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
             throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
@@ -107,14 +118,14 @@ void for_runs(std::span<ParameterSpec const> parameters, std::span<std::size_t c
 
 /// @brief Lets the partitioner place the pieces of one bucket.
 template <class Partitioner>
-BucketPlan place(std::vector<Piece> pieces, std::size_t world, std::size_t& turn) {
+BucketPlan place(std::vector<Piece> pieces, std::size_t world, typename Partitioner::State& state) {
     std::vector<PartitionItem> items;
     for (std::size_t index = 0; index < pieces.size(); ++index) {
         items.push_back({index, pieces[index].elements, 0});
     }
     BucketPlan bucket;
     bucket.cuts.resize(world + 1);
-    Partitioner::partition(items, turn, bucket.cuts);
+    Partitioner::partition(items, state, bucket.cuts);
     for (PartitionItem const& item : items) {
         bucket.pieces.push_back(pieces[item.index]);
         bucket.pieces.back().bucket_begin = item.offset;
@@ -122,32 +133,105 @@ BucketPlan place(std::vector<Piece> pieces, std::size_t world, std::size_t& turn
     return bucket;
 }
 
-/// @brief The indices of the trainable or the frozen parameters in gradient-ready order, which is reverse registration order.
-inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, bool trainable) {
+/// @brief Parameters that may share buckets.
+struct Kind {
+    bool trainable = true;
+    std::size_t type = 0;
+};
+
+/// @brief The indices of the parameters of a kind in gradient-ready order, which is reverse registration order.
+inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, Kind kind) {
     std::vector<std::size_t> order;
     for (std::size_t index = parameters.size(); index-- > 0;) {
-        if (parameters[index].trainable == trainable) {
+        if (parameters[index].trainable == kind.trainable && parameters[index].type == kind.type) {
             order.push_back(index);
         }
     }
     return order;
 }
 
-/// @brief Buckets of whole parameters for everything that is trainable, or for everything that is frozen.
+/// @brief `values[positions[0]], values[positions[1]], ...`
+inline std::vector<std::size_t> permuted(std::span<std::size_t const> values, std::span<std::size_t const> positions) {
+    std::vector<std::size_t> result;
+    std::vector<char> is_taken(values.size(), false);
+    for (std::size_t const position : positions) {
+        if (position < values.size() && !is_taken[position]) {
+            is_taken[position] = true;
+            result.push_back(values[position]);
+        }
+    }
+    if (result.size() != values.size() || positions.size() != values.size()) {
+        throw InvalidArgument("zero: the partitioner's order of " + std::to_string(values.size()) + " parameters lists "
+                              + std::to_string(positions.size()) + " numbers, " + std::to_string(result.size())
+                              + " of them valid and for the first time; it has to list each number below " + std::to_string(values.size())
+                              + " once.");
+    }
+    return result;
+}
+
+/// @brief All parameters of a kind before they are put into buckets.
+template <class Partitioner>
+struct PartitionGroup {
+    std::vector<std::size_t> order; ///< in which buckets are filled
+    typename Partitioner::State state;
+};
+
+template <class Partitioner>
+PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, Kind kind, std::size_t world) {
+    std::vector<std::size_t> order = ready_order(parameters, kind);
+    auto const sizes = [&] {
+        std::vector<std::size_t> elements;
+        for (std::size_t const index : order) {
+            elements.push_back(parameters[index].elements);
+        }
+        return elements;
+    };
+    if constexpr (OrderingPartitioner<Partitioner>) {
+        order = permuted(order, Partitioner::order(sizes(), world));
+    }
+    auto state = Partitioner::begin(sizes(), world);
+    return {std::move(order), std::move(state)};
+}
+
+/// @brief Buckets of whole parameters for one group.
 template <class Partitioner, class Bucketer>
-void append_buckets(std::vector<BucketPlan>& buckets, std::span<ParameterSpec const> parameters, bool trainable,
-                    LayoutOptions const& options, typename Bucketer::Options bucketing, std::size_t& turn) {
-    std::vector<std::size_t> const order = ready_order(parameters, trainable);
-    for_runs(parameters, order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
-        for_groups<Bucketer>(parameters, run, bucketing, options.element_bytes, [&](std::span<std::size_t const> group) {
-            std::vector<Piece> pieces;
-            for (std::size_t const index : group) {
-                pieces.push_back({index, 0, 0, parameters[index].elements});
-            }
-            buckets.push_back(place<Partitioner>(std::move(pieces), options.world, turn));
-            buckets.back().trainable = trainable;
+std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, Kind kind, LayoutOptions const& options,
+                                     typename Bucketer::Options bucketing) {
+    auto const group = begin_group<Partitioner>(parameters, kind, options.world);
+    std::size_t const bytes = options.bytes_of(kind.type);
+    return plan_buckets<Bucketer>(bucketing, bytes, [&](typename Bucketer::Options tried) {
+        std::vector<BucketPlan> buckets;
+        auto state = group.state;
+        for_runs(parameters, group.order, options.buckets_inside_units, [&](std::span<std::size_t const> run) {
+            for_groups<Bucketer>(parameters, run, tried, bytes, [&](std::span<std::size_t const> members) {
+                std::vector<Piece> pieces;
+                for (std::size_t const index : members) {
+                    pieces.push_back({index, 0, 0, parameters[index].elements});
+                }
+                buckets.push_back(place<Partitioner>(std::move(pieces), options.world, state));
+                buckets.back().trainable = kind.trainable;
+                buckets.back().type = kind.type;
+            });
         });
+        return buckets;
     });
+}
+
+/// @brief Buckets of several types in the order in which they get complete: what waits for the earliest parameter comes last.
+inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const& buckets, std::size_t parameters) {
+    std::vector<std::uint64_t> complete;
+    for (BucketPlan const& bucket : buckets) {
+        std::size_t earliest = parameters;
+        for (Piece const& piece : bucket.pieces) {
+            earliest = std::min(earliest, piece.parameter);
+        }
+        complete.push_back(parameters - earliest);
+    }
+    std::vector<BucketPlan> ordered;
+    for (std::size_t const index : order_by(complete)) {
+        ordered.push_back(buckets[index]);
+    }
+    return ordered;
 }
 
 } // namespace detail
@@ -161,9 +245,20 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
     validate(parameters, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;
-    std::size_t turn = 0;
-    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, true, options, bucketing, turn);
-    detail::append_buckets<Partitioner, Bucketer>(buckets, parameters, false, options, bucketing, turn);
+    for (bool const trainable : {true, false}) {
+        std::vector<BucketPlan> found;
+        for (std::size_t type = 0; type < options.types(); ++type) {
+            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(parameters, {trainable, type}, options, bucketing)) {
+                found.push_back(std::move(bucket));
+            }
+        }
+        if (options.types() > 1) {
+            found = detail::merge_by_readiness(found, parameters.size());
+        }
+        for (BucketPlan& bucket : found) {
+            buckets.push_back(std::move(bucket));
+        }
+    }
     return {std::move(parameters), options.world, std::move(buckets)};
 }
 

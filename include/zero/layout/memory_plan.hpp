@@ -27,7 +27,7 @@ struct MemoryRow {
     friend constexpr bool operator==(MemoryRow, MemoryRow) = default;
 };
 
-/// @brief Elements of a layout as one rank sees them: all that the memory formulas depend on.
+/// @brief Elements of one type in a layout, as one rank sees them: all that the memory formulas depend on.
 struct LayoutTotals {
     std::size_t all_content = 0;        ///< parameters, frozen ones included
     std::size_t all_padded = 0;
@@ -83,6 +83,16 @@ struct MemoryPlan {
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept { return rows[static_cast<std::size_t>(kind)]; }
     [[nodiscard]] constexpr MemoryRow const& operator[](BufferKind kind) const noexcept { return rows[static_cast<std::size_t>(kind)]; }
 
+    /// @brief The plan of a model with several parameter types is the sum of theirs.
+    constexpr MemoryPlan& operator+=(MemoryPlan const& other) noexcept {
+        for (std::size_t kind = 0; kind < rows.size(); ++kind) {
+            rows[kind].content_bytes += other.rows[kind].content_bytes;
+            rows[kind].padding_bytes += other.rows[kind].padding_bytes;
+            rows[kind].is_callers = rows[kind].is_callers || other.rows[kind].is_callers;
+        }
+        return *this;
+    }
+
     /// @brief What the engine allocates.
     [[nodiscard]] constexpr std::size_t engine_bytes() const noexcept {
         std::size_t sum = 0;
@@ -132,21 +142,27 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     return plan;
 }
 
-/// @brief Counts a layout for one rank. O(pieces).
+/// @brief Counts the buckets of one type for one rank. O(pieces).
 /// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3
-inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases) {
+inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases,
+                                 std::size_t type = 0) {
     LayoutTotals totals;
-    bool const is_gathered = row.parameters == Placement::sharded;
+    bool const is_gathered = row.shards_parameters();
+    bool has_trainable = false;
     for (auto const& spec : layout.parameters()) {
-        totals.all_content += spec.elements;
+        totals.all_content += spec.type == type ? spec.elements : 0;
     }
-    totals.all_padded = layout.padded_elements();
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type != type) {
+            continue;
+        }
         Range const own = layout.extent(bucket, rank);
         std::size_t const own_content = layout.content(bucket, own);
+        totals.all_padded += layout.elements(bucket);
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
+            has_trainable = true;
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
@@ -154,17 +170,18 @@ inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, Sta
             totals.trainable_blocks += count_blocks(layout, bucket, rank, Placement::replicated);
             totals.own_trainable_blocks += count_blocks(layout, bucket, rank, Placement::sharded);
         }
-        bool const is_copied = is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;
+        bool const is_copied =
+            is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;
         if (is_copied) {
             totals.largest_gathered_bucket = std::max(totals.largest_gathered_bucket, layout.elements(bucket));
         }
     }
-    totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets());
-    if (layout.trainable_buckets() != 0) { // a bucket of empty parameters takes a lease, too, of no bytes
-        totals.gradient_leases = most_open_buckets(layout, !is_gathered) + 1 + extra_leases;
+    totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets(), type);
+    if (has_trainable) { // a bucket of empty parameters takes a lease, too, of no bytes
+        totals.gradient_leases = most_open_buckets(layout, !is_gathered, type) + 1 + extra_leases;
     }
     if (is_gathered) {
-        totals.parameter_leases = 2 * most_buckets_of_a_unit(layout) + extra_leases;
+        totals.parameter_leases = 2 * most_buckets_of_a_unit(layout, type) + extra_leases;
     } else if (totals.largest_gathered_bucket != 0 && row.reduced_gradients == Placement::sharded) {
         totals.parameter_leases = 1;
     }

@@ -13,6 +13,7 @@ struct ParameterSpec {
     std::vector<std::size_t> units{0};   ///< who uses it, numbered in order of use from 0; several for a tied parameter
     std::size_t group = 0;               ///< parameter group: shares hyper-parameters
     bool trainable = true;
+    std::size_t type = 0;                ///< which of the model's parameter types; a bucket holds one type
 };
 
 } // namespace zero

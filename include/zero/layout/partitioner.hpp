@@ -27,14 +27,28 @@ struct PartitionItem {
 
 /// @brief A policy that orders the pieces inside a bucket and cuts the bucket into one extent per rank.
 ///
-/// `partition(items, turn, cuts)` sets every offset and the W + 1 monotone `cuts` (cuts[0] = 0, cuts[W] = elements of the bucket with
-/// padding). It may reorder the items. `turn` starts at 0 and is carried from bucket to bucket. Pure: every rank gets the same.
+/// Trainable and frozen parameters are one group each. `begin(elements, world)` sees the sizes of a whole group in the order in which its
+/// buckets are filled, and makes the `State` that goes from bucket to bucket. `partition(items, state, cuts)` gets the group's pieces in
+/// that order, bucket by bucket; it sets every offset and the W + 1 monotone `cuts` (cuts[0] = 0, cuts[W] = elements of the bucket with
+/// padding), all multiples of `granularity`. It may reorder the items. Pure: every rank gets the same.
 template <class P>
 concept Partitioner = std::same_as<typename P::policy_category, PartitionerCategory> && requires { typename P::Options; }
-                   && std::same_as<decltype(P::cuts_parameters), bool const> && std::same_as<decltype(P::is_even), bool const>
-                   && requires(std::span<PartitionItem> items, std::size_t& turn, std::span<std::size_t> cuts) {
-                          { P::partition(items, turn, cuts) } -> std::same_as<void>;
+                   && std::copy_constructible<typename P::State> && std::same_as<decltype(P::cuts_parameters), bool const>
+                   && std::same_as<decltype(P::cuts_group), bool const> && std::same_as<decltype(P::is_even), bool const>
+                   && requires(std::span<std::size_t const> elements, std::size_t world) {
+                          { P::begin(elements, world) } -> std::same_as<typename P::State>;
+                      }
+                   && requires(std::span<PartitionItem> items, typename P::State& state, std::span<std::size_t> cuts) {
+                          { P::partition(items, state, cuts) } -> std::same_as<void>;
                       };
+
+/// @brief A partitioner that also says in which order the buckets of a group are filled.
+///
+/// `order(elements, world)` gets the sizes in gradient-ready order and returns a permutation of their indices.
+template <class P>
+concept OrderingPartitioner = Partitioner<P> && requires(std::span<std::size_t const> elements, std::size_t world) {
+    { P::order(elements, world) } -> std::same_as<std::vector<std::size_t>>;
+};
 
 /// @brief Reports each reason why `P` is not a `Partitioner` as one error.
 template <class P>
@@ -42,16 +56,51 @@ consteval bool diagnose_partitioner() {
     static_assert(requires { typename P::Options; }, "zero: a Partitioner needs a member type 'Options' (an empty struct if it has none).");
     static_assert(requires { requires std::same_as<decltype(P::cuts_parameters), bool const>; },
                   "zero: a Partitioner needs 'static constexpr bool cuts_parameters' (may a parameter lie on several ranks?).");
+    static_assert(requires { requires std::same_as<decltype(P::cuts_group), bool const>; },
+                  "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut from the whole group, "
+                  "not bucket by bucket?).");
     static_assert(requires { requires std::same_as<decltype(P::is_even), bool const>; },
                   "zero: a Partitioner needs 'static constexpr bool is_even' (are all extents of a bucket equally long?).");
-    static_assert(requires(std::span<PartitionItem> items, std::size_t& turn, std::span<std::size_t> cuts) {
-                      { P::partition(items, turn, cuts) } -> std::same_as<void>;
-                  },
-                  "zero: a Partitioner needs 'static void partition(std::span<PartitionItem>, std::size_t& turn, std::span<std::size_t> cuts)'.");
+    static_assert(requires { requires std::copy_constructible<typename P::State>; },
+                  "zero: a Partitioner needs a copyable member type 'State' (what it carries from bucket to bucket).");
+    if constexpr (requires { typename P::State; }) {
+        static_assert(requires(std::span<std::size_t const> elements, std::size_t world) {
+                          { P::begin(elements, world) } -> std::same_as<typename P::State>;
+                      },
+                      "zero: a Partitioner needs 'static State begin(std::span<std::size_t const> elements, std::size_t world)'.");
+        static_assert(requires(std::span<PartitionItem> items, typename P::State& state, std::span<std::size_t> cuts) {
+                          { P::partition(items, state, cuts) } -> std::same_as<void>;
+                      },
+                      "zero: a Partitioner needs 'static void partition(std::span<PartitionItem>, State&, std::span<std::size_t> cuts)'.");
+    }
     return Partitioner<P>;
 }
 
 namespace detail {
+
+/// @brief Places the items one after the other and returns where the last ends.
+inline std::size_t place_in_order(std::span<PartitionItem> items) {
+    std::size_t end = 0;
+    for (auto& item : items) {
+        item.offset = end;
+        end += round_up(item.elements, granularity);
+    }
+    return end;
+}
+
+/// @brief The length of each of W equal shards of `elements`.
+constexpr std::size_t equal_shard(std::size_t elements, std::size_t world) noexcept {
+    return round_up((elements + world - 1) / world, granularity);
+}
+
+/// @brief Places the items one after the other and cuts them into W equal shards.
+inline void cut_evenly(std::span<PartitionItem> items, std::span<std::size_t> cuts) {
+    std::size_t const world = cuts.size() - 1;
+    std::size_t const shard = equal_shard(place_in_order(items), world);
+    for (std::size_t rank = 0; rank <= world; ++rank) {
+        cuts[rank] = rank * shard;
+    }
+}
 
 /// @brief Orders the items by owner, so that what a rank owns is one extent of the bucket, and cuts there.
 inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64_t const> owners, std::span<std::size_t> cuts) {
@@ -80,20 +129,14 @@ struct ContiguousPartitionerOptions {};
 struct ContiguousPartitioner {
     using policy_category = PartitionerCategory;
     using Options = ContiguousPartitionerOptions;
+    struct State {};
     static constexpr bool cuts_parameters = true;
+    static constexpr bool cuts_group = false;
     static constexpr bool is_even = true;
 
-    static void partition(std::span<PartitionItem> items, std::size_t& /*turn*/, std::span<std::size_t> cuts) {
-        std::size_t end = 0;
-        for (auto& item : items) {
-            item.offset = end;
-            end += round_up(item.elements, granularity);
-        }
-        std::size_t const world = cuts.size() - 1;
-        std::size_t const shard = round_up((end + world - 1) / world, granularity);
-        for (std::size_t rank = 0; rank <= world; ++rank) {
-            cuts[rank] = rank * shard;
-        }
+    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
+    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
+        detail::cut_evenly(items, cuts);
     }
 };
 static_assert(Partitioner<ContiguousPartitioner>);
@@ -103,18 +146,24 @@ struct RoundRobinPartitionerOptions {};
 /// @brief Whole parameters are dealt to the ranks in turn, in gradient-ready order; none is cut. O(items * log(items)).
 ///
 /// Uneven where parameters are: for GPT-2 124M the fullest of 8 ranks holds 4.1 times the mean, of 64 ranks 20.8 times. It serves
-/// optimizers that need whole matrices.
+/// optimizers that need whole matrices; `BalancedPartitioner` does, too, and deals by size.
 struct RoundRobinPartitioner {
     using policy_category = PartitionerCategory;
     using Options = RoundRobinPartitionerOptions;
+    struct State {
+        std::size_t turn = 0;
+    };
     static constexpr bool cuts_parameters = false;
+    static constexpr bool cuts_group = false;
     static constexpr bool is_even = false;
 
-    static void partition(std::span<PartitionItem> items, std::size_t& turn, std::span<std::size_t> cuts) {
+    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
+
+    static void partition(std::span<PartitionItem> items, State& state, std::span<std::size_t> cuts) {
         std::size_t const world = cuts.size() - 1;
         std::vector<std::uint64_t> owners;
         for (std::size_t index = 0; index < items.size(); ++index) {
-            owners.push_back(turn++ % world);
+            owners.push_back(state.turn++ % world);
         }
         detail::place_by_owner(items, owners, cuts);
     }

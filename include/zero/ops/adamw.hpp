@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/check_option.hpp"
-#include "integer_power.hpp"
+#include "detail/adam_moments.hpp"
 #include "number.hpp"
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace zero {
 struct AdamWOptions {
     double beta1 = 0.9;         ///< decay of the first moment, 0 <= beta1 < 1 in float
     double beta2 = 0.999;       ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-8;      ///< added to the root of the second moment, >= 0
+    double epsilon = 1e-8;      ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
     double weight_decay = 0.01; ///< decoupled: multiplied by the learning rate and the parameter, >= 0
 };
 
@@ -22,7 +22,7 @@ struct AdamWOptions {
 ///
 /// Everything in float, each operation rounded once, in exactly this order:
 ///
-///     m = fma(rate1, g, fma(negative_rate1, m, m))
+///     m = fma(rate1, g, fma(-rate1, m, m))
 ///     v = fma(beta2, v, mul(rate2, mul(g, g)))
 ///     d = fma(inverse_root, root(v), epsilon)
 ///     p = sub(p, fma(step_size, div(m, d), mul(decay, p)))
@@ -45,54 +45,28 @@ struct AdamW {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        float rate1;
-        float negative_rate1;
-        float beta2;
-        float rate2;
-        float step_size;
-        float inverse_root;
-        float epsilon;
+        detail::AdamConstants moments;
         float decay;
     };
 
     /// @param step the number of this step, counted from 1.
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
-        auto const rate1 = static_cast<float>(ops::sub(1.0, options.beta1));
-        auto const beta2 = static_cast<float>(options.beta2);
-        auto const rate2 = static_cast<float>(ops::sub(1.0, options.beta2));
-        double const decay2 = static_cast<double>(beta2);
-        double const correction1 = ops::sub(1.0, ops::integer_power(ops::sub(1.0, static_cast<double>(rate1)), step));
-        double const correction2 =
-            ops::mul(static_cast<double>(rate2), ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
-        return {.rate1 = rate1,
-                .negative_rate1 = -rate1,
-                .beta2 = beta2,
-                .rate2 = rate2,
-                .step_size = static_cast<float>(learning_rate / correction1),
-                .inverse_root = static_cast<float>(1.0 / ops::root(correction2)),
-                .epsilon = static_cast<float>(options.epsilon),
+        return {.moments = detail::adam_constants(options, learning_rate, step),
                 .decay = static_cast<float>(ops::mul(learning_rate, options.weight_decay))};
     }
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.beta1), "AdamW", "beta1", options.beta1, "at least 0 and less than 1");
-        detail::check_option(detail::is_rate(options.beta2), "AdamW", "beta2", options.beta2, "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.epsilon), "AdamW", "epsilon", options.epsilon,
-                             "a finite float of at least 0");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "AdamW", "weight_decay", options.weight_decay,
-                             "a finite float of at least 0");
+    static void validate(Options const& options) { detail::validate_adam("AdamW", options); }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
     }
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
-        F& first = state[0];
-        F& second = state[1];
-        first = ops::fma(hyper.rate1, gradient, ops::fma(hyper.negative_rate1, first, first));
-        second = ops::fma(hyper.beta2, second, ops::mul(hyper.rate2, ops::mul(gradient, gradient)));
-        F const denominator = ops::fma(hyper.inverse_root, ops::root(second), hyper.epsilon);
-        F const change = ops::fma(hyper.step_size, ops::div(first, denominator), ops::mul(hyper.decay, parameter));
-        parameter = ops::sub(parameter, change);
+        F const direction = detail::adam_direction(gradient, state, hyper.moments);
+        parameter = detail::decayed_step(parameter, hyper.moments.step_size, direction, hyper.decay);
     }
 };
 

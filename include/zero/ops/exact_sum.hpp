@@ -86,8 +86,11 @@ struct Inspection {
 
     [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept { return sums[digits]; }
 
-    /// @brief The sum of squares of the finite elements; it depends only on the exact sum of the leaves, relative error below 2^-52.
-    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept {
+    /// @brief The sum of squares of the finite elements, when squares are what the leaves hold.
+    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept { return sum_of_leaves(); }
+
+    /// @brief The sum of all leaves; it depends only on their exact sum, relative error below 2^-52.
+    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_leaves() const noexcept {
         constexpr std::int64_t base = std::int64_t{1} << digit_bits;
         double value = 0.0;
         std::int64_t carry = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/check_option.hpp"
 #include "number.hpp"
@@ -53,6 +54,11 @@ struct Sgd {
         detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum, "at least 0 and less than 1");
         detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd", "weight_decay", options.weight_decay,
                              "a finite float of at least 0");
+    }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.momentum).add(options.weight_decay).add(options.nesterov);
     }
 
     template <class F>

@@ -15,12 +15,16 @@
 namespace zero {
 
 /// @brief What the gradients of ranks and micro-steps are combined to.
-enum class ReductionKind : std::uint8_t { mean, sum };
+enum class ReductionKind : std::uint8_t {
+    mean,         ///< over ranks and micro-steps
+    sum,
+    weighted_mean ///< the sum divided by the weights of all ranks, which are given to `step`: tokens or samples, when ranks have not equally many
+};
 
 struct GradientReductionOptions {
     ReductionKind kind = ReductionKind::mean;
     std::optional<ReductionSchedule> schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
-    std::optional<float> predivide{};            ///< a power of two; default: near sqrt(W) for a float16 wire, otherwise 1
+    std::optional<float> predivide{};            ///< positive; a power of two divides without rounding. Default: the one near sqrt(W) where float16 is sent, otherwise 1
 };
 
 /// @brief The types that gradients pass through. `void` stands for the default.
@@ -63,22 +67,19 @@ consteval bool diagnose_gradient_reduction() {
 }
 
 /// @brief What a payload is divided by before it is sent, so that a sum over W ranks stays in the range of its type.
-/// @throws InvalidArgument when the option is not a positive power of two.
-template <StorageType Communication>
-float predivide_factor(GradientReductionOptions const& options, std::size_t world) {
+/// @throws InvalidArgument when the option or its inverse is not a positive normal number.
+inline float predivide_factor(GradientReductionOptions const& options, std::size_t world, bool communicates_float16) {
     if (options.predivide) {
-        int exponent = 0;
         float const divisor = *options.predivide;
-        if (!(divisor > 0.0F) || !std::isnormal(divisor) || !std::isnormal(1.0F / divisor) || std::frexp(divisor, &exponent) != 0.5F) {
-            throw InvalidArgument("zero: predivide is " + std::to_string(divisor) + "; it has to be a positive power of two, which divides without rounding.");
+        if (!(divisor > 0.0F) || !std::isnormal(divisor) || !std::isnormal(1.0F / divisor)) {
+            throw InvalidArgument("zero: predivide is " + std::to_string(divisor) + "; it and its inverse have to be positive normal numbers. "
+                                  "A power of two divides without rounding.");
         }
         return divisor;
     }
     float divisor = 1.0F;
-    if constexpr (std::is_same_v<Communication, float16>) {
-        while (static_cast<std::size_t>(divisor * divisor) * 2 < world) {
-            divisor *= 2.0F;
-        }
+    while (communicates_float16 && static_cast<std::size_t>(divisor * divisor) * 2 < world) {
+        divisor *= 2.0F;
     }
     return divisor;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/float16.hpp"
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
@@ -67,6 +68,7 @@ struct StochasticRounding {
     using Options = StochasticRoundingOptions;
     using Type = void;
     static constexpr MasterForm form = MasterForm::stochastic;
+    static void add_to(Hash& hash, Options const& options) { hash.add(options.seed); }
 };
 
 namespace detail {

@@ -9,26 +9,40 @@ namespace zero {
 
 struct ParametersOptions {};
 
-/// @brief The type that parameters are stored, gathered and used in.
-template <class T>
+/// @brief The types that parameters are stored, gathered and used in; most models have one. Each type has flat buffers of its own.
+template <class... T>
 struct Parameters {
     using policy_category = ParametersCategory;
     using Options = ParametersOptions;
-    using Type = T;
+
+    template <class U>
+    static constexpr bool contains = (std::same_as<T, U> || ...);
+    template <class U>
+    static constexpr bool contains_only = (std::same_as<T, U> && ...);
 };
 
-/// @brief A policy that names the parameter type.
-template <class P>
-concept ParametersPolicy = std::same_as<typename P::policy_category, ParametersCategory> && requires { typename P::Options; } && StorageType<typename P::Type>;
+namespace detail {
 
-/// @brief Reports each reason why `P` is not a `ParametersPolicy` as one error.
+template <class P>
+inline constexpr bool are_parameter_types = false;
+
+/// At least one type, each storable, none twice.
+template <class... T>
+inline constexpr bool are_parameter_types<Parameters<T...>> =
+    sizeof...(T) != 0 && (StorageType<T> && ...) && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1) && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
+
+} // namespace detail
+
+/// @brief The policy that names the parameter types: `Parameters` itself.
+template <class P>
+concept ParametersPolicy = detail::are_parameter_types<P>;
+
+/// @brief Reports why `P` is not a `ParametersPolicy`.
 template <class P>
 consteval bool diagnose_parameters() {
-    static_assert(requires { typename P::Options; }, "zero: a Parameters policy needs a member type 'Options' (an empty struct if it has none).");
-    static_assert(requires { typename P::Type; }, "zero: a Parameters policy needs a member type 'Type'.");
-    if constexpr (requires { typename P::Type; }) {
-        static_assert(StorageType<typename P::Type>, "zero: parameters are float, zero::bfloat16 or zero::float16; write zero::Parameters<zero::bfloat16>, for example.");
-    }
+    static_assert(ParametersPolicy<P>, "zero: parameters are float, zero::bfloat16 or zero::float16, each at most once; write "
+                                       "zero::Parameters<zero::bfloat16>, or zero::Parameters<zero::bfloat16, float> for a model with both.");
     return ParametersPolicy<P>;
 }
 

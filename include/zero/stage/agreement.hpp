@@ -4,11 +4,13 @@
 #include "../core/buffer.hpp"
 #include "../core/error.hpp"
 #include "../layout/flat_layout.hpp"
+#include "drain.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,11 +27,12 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
     for (std::size_t peer = 0; peer <= world; ++peer) {
         cuts.push_back(peer * values.size());
     }
-    Buffer<T> all(memory, world * values.size(), BufferKind::control);
+    std::vector<T> gathered(world * values.size());
+    Buffer<T> all(memory, gathered.size(), BufferKind::control);
+    Drain<Backend> const drain(queue); // commands that were enqueued use both, also when the collective throws
     T* const own = all.data() + cuts[rank];
     Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(T));
     communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
-    std::vector<T> gathered(all.size());
     Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
     Backend::synchronize(Backend::record(queue));
     return gathered;
@@ -48,19 +51,41 @@ inline std::string describe(FlatLayout const& layout, std::size_t index) {
            + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
 }
 
-/// @brief Compares the layouts of all ranks; names the first parameter that differs, and both sides. Collective.
+/// @brief A hash of what ranks have to choose alike, and what to call it.
+struct NamedOption {
+    char const* name;
+    std::uint64_t hash;
+};
+
+/// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those that make the buckets.
+inline std::string name_differences(std::vector<NamedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {
+    std::string names;
+    for (std::size_t option = 0; option < options.size(); ++option) {
+        if (first[option] != other[option]) {
+            names += (names.empty() ? "'" : ", '") + std::string(options[option].name) + "'";
+        }
+    }
+    return names.empty() ? "'bucketer' or the partitioner" : names;
+}
+
+/// @brief Compares layouts and options of all ranks; names the first parameter that differs and both sides, or the options. Collective.
+/// @param options the same names on every rank
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Communicator& communicator,
+void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const& options, Communicator& communicator,
                        typename Communicator::Backend::Queue queue, MemoryResource& memory) {
-    std::vector<std::uint64_t> const own{layout.hash(), options_hash, layout.parameters().size()};
+    std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
+    for (NamedOption const& option : options) {
+        own.push_back(option.hash);
+    }
     auto const heads = gather_on_host<std::uint64_t>(communicator, queue, memory, own, "layout hash");
     std::size_t other = 0;
     std::size_t most = 0;
+    auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        bool const differs = heads[rank * 3] != heads[0] || heads[rank * 3 + 1] != heads[1] || heads[rank * 3 + 2] != heads[2];
+        bool const differs = !std::equal(head(rank).begin(), head(rank).end(), heads.begin());
         other = other == 0 && differs ? rank : other;
-        most = std::max(most, static_cast<std::size_t>(heads[rank * 3 + 2]));
+        most = std::max(most, static_cast<std::size_t>(head(rank)[0]));
     }
     if (other == 0) {
         return;
@@ -77,7 +102,8 @@ void require_agreement(FlatLayout const& layout, std::uint64_t options_hash, Com
     if (first == most) {
         throw LayoutMismatch(
             "zero: rank 0 and rank " + std::to_string(other)
-            + " registered the same parameters but chose different bucket sizes, schedules or other options; give all ranks the same.");
+            + " registered the same parameters but chose different bucket sizes, schedules or other options: "
+            + name_differences(options, head(0).subspan(2), head(other).subspan(2)) + "; give all ranks the same.");
     }
     std::string text = describe(layout, first);
     std::vector<char> padded(256, '\0');

@@ -9,8 +9,10 @@ namespace zero {
 /// @brief What forbids a composition, or `none`.
 enum class Conflict {
     none,
-    no_such_stage,                ///< stages are 0 to 3
-    bucket_spans_units,           ///< stage 3 gathers unit by unit
+    no_such_stage,                 ///< stages are 0 to 3
+    bucket_spans_units,            ///< stage 3 gathers unit by unit
+    units_on_few_ranks,            ///< stage 3 with shards of the whole group: few ranks would send all of a unit
+    bucketer_not_the_partitioners, ///< a partitioner that brings its bucketer, and another one
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
     master_of_itself,             ///< parameters with a copy of themselves
     master_loses_bits,            ///< a copy of a narrower type than the parameter's
@@ -35,20 +37,47 @@ constexpr Conflict master_conflict() noexcept {
     }
 }
 
+/// @brief The same for a model. Float parameters beside 16-bit ones are their own master weights, whatever the policy.
+template <MasterWeightsPolicy Policy, StorageType... Parameter>
+constexpr Conflict master_conflict_of_all() noexcept {
+    if constexpr ((std::is_same_v<Parameter, float> && ...)) {
+        return master_conflict<float, Policy>();
+    } else {
+        Conflict first = Conflict::none;
+        ((first = first == Conflict::none && !std::is_same_v<Parameter, float> ? master_conflict<Parameter, Policy>() : first), ...);
+        return first;
+    }
+}
+
+/// @brief What counts when policies that are valid each by itself are put together.
+struct Composition {
+    int stage = 0;
+    bool partitioner_cuts_parameters = true;
+    bool partitioner_cuts_group = false;
+    bool partitioner_brings_other_bucketer = false;
+    bool bucketer_may_span_units = false;
+    bool optimizer_is_whole_tensor = false;
+    Conflict master = Conflict::none; ///< what `master_conflict_of_all` says
+};
+
 /// @brief Which stage, partitioner, bucketer and optimizer go together: the one place that knows.
-/// @param master what `master_conflict` says
-constexpr Conflict conflict_of(int stage, bool partitioner_cuts_parameters, bool bucketer_may_span_units, bool optimizer_is_whole_tensor,
-                               Conflict master) noexcept {
-    if (stage < 0 || stage > 3) {
+constexpr Conflict conflict_of(Composition const& composition) noexcept {
+    if (composition.stage < 0 || composition.stage > 3) {
         return Conflict::no_such_stage;
     }
-    if (stage == 3 && bucketer_may_span_units) {
+    if (composition.stage == 3 && composition.bucketer_may_span_units) {
         return Conflict::bucket_spans_units;
     }
-    if (stage != 0 && optimizer_is_whole_tensor && partitioner_cuts_parameters) {
+    if (composition.stage == 3 && composition.partitioner_cuts_group) {
+        return Conflict::units_on_few_ranks;
+    }
+    if (composition.partitioner_brings_other_bucketer) {
+        return Conflict::bucketer_not_the_partitioners;
+    }
+    if (composition.stage != 0 && composition.optimizer_is_whole_tensor && composition.partitioner_cuts_parameters) {
         return Conflict::optimizer_needs_whole_tensor;
     }
-    return master;
+    return composition.master;
 }
 
 } // namespace zero

@@ -1,18 +1,23 @@
 #pragma once
 
+#include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../layout/flat_layout.hpp"
+#include "../policy/options_hash.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
+#include "gradient_norms.hpp"
 #include "gradient_reducer.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
 #include "options.hpp"
 #include "parameter_store.hpp"
+#include "part_context.hpp"
 #include "protocol.hpp"
 #include "step_decision.hpp"
+#include "type_list.hpp"
 
 #include <array>
 #include <cstddef>
@@ -23,6 +28,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,28 +49,26 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
-    using Registration = zero::Parameter<ParameterType, GradientType>;
     using Options = StageOptions<Config>;
-    using Slice = OwnedSlice<Config>;
+    static constexpr std::size_t parameter_types = Config::types;
+    /// What a parameter is registered as: of the one type, or of any when there are several.
+    using Registration = std::conditional_t<parameter_types == 1, zero::Parameter<ParameterType, GradientType>, AnyParameter>;
     using EngineType = Engine; ///< what handles refer to
 
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
     /// @throws LayoutMismatch, CommunicatorError
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
-    [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<Registration const> parameters, Options const& options,
+    [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters, Options const& options,
                              FlatLayout layout)
         : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
           _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
-          _protocol(_layout, _rank), _row(stage_row(number, schedule_of(number, options))),
-          _totals(count_layout(_layout, _rank, _row, options.storage, options.extra_leases)),
+          _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
-          _compute(options.compute_queue), _decision(_layout, _rank, _queue, parameters, _options, *_memory),
-          _store(_layout, communicator, _queue, parameters, _row, options, _totals, *_memory),
-          _reducer(_layout, communicator, _queue, parameters, _row, schedule_of(number, options), options, _totals, *_memory),
-          _shard(_layout, _rank, _queue, _row, _store, _reducer, *_memory, options.poison), _drain(_queue) {
+          _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
+          _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
         guarded([&] {
-            require_agreement(_layout, options_hash(), communicator, _queue, *_memory);
+            require_agreement(_layout, named_options(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -151,9 +155,16 @@ public:
 
     /// @brief Adds a transient gradient of one parameter; its memory is free for commands after the returned event.
     /// @throws InvalidArgument when the span is not as long as the parameter; LateGradient
-    Event hand_over(std::size_t unit, std::size_t parameter, std::span<GradientType const> gradient, std::optional<Queue> writer = {}) {
+    template <class G = GradientType>
+    Event hand_over(std::size_t unit, std::size_t parameter, std::type_identity_t<std::span<G const>> gradient,
+                    std::optional<Queue> writer = {}) {
         _protocol.require_micro_step("hand_over()");
         _protocol.require_member(unit, parameter);
+        with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
+            if constexpr (!std::is_same_v<typename Types::Gradient, G>) {
+                _protocol.refuse_type(parameter, "gradient", name_of(dtype_of<typename Types::Gradient>()), name_of(dtype_of<G>()));
+            }
+        });
         _protocol.require_not_ready(_reducer.readiness(), unit);
         _protocol.require_transient_gradient(parameter, gradient.size(), _reducer.is_in_callers_memory(parameter));
         Event done;
@@ -173,28 +184,63 @@ public:
         }
     }
 
+    /// @brief Norms of the gradients that `step` will apply: reduced over the ranks, unscaled and averaged, before clipping. For logging: it waits
+    /// and allocates. Collective, between the last `end_micro_step` and `step`, which it does not change by one bit; no micro-step may follow.
+    ///
+    /// Elements count once, however many units or ranks share them. The same bits in every stage; `l2` over `global` is `StepReport::gradient_norm`.
+    /// With a weighted mean they are norms of the sum, since the weights come with `step`.
+    /// @return one norm, or one for each group or parameter (0 when it is frozen); infinite where a gradient is not finite
+    /// @throws OutOfOrder elsewhere
+    [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
+        _protocol.require_accumulated("gradient_norms()");
+        std::vector<double> norms;
+        guarded([&] {
+            _reducer.finish_step();
+            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope)
+                        .measure(kind, _decision.gradient_factor(_protocol.micro_steps(), predivide()), _reducer, *_communicator, _queue, *_memory);
+        });
+        _protocol.end_accumulation();
+        return norms;
+    }
+
     /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
     /// @param learning_rate finite, not negative; times each group's factor
+    /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
+    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped.
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
-    StepTicket<Engine> step(double learning_rate) {
-        _protocol.require_may_step(learning_rate);
-        _protocol.require_nothing_held(_store.is_held(), "step()");
+    StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {}) {
+        decide(learning_rate, weight);
         guarded([&] {
-            _reducer.finish_step();
-            _store.wait_for_readers();
-            _store.drop_prefetched();
-            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), _reducer.predivide());
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
                 _store.publish(bucket);
             }
         });
-        _protocol.end_step();
-        Event const done = Backend::record(_queue);
-        _decision.answer_overflow(done);
-        return {*this, _decision.serial(), done};
+        return end_step();
+    }
+
+    /// @brief Ends the step with an update of the caller's own: calls `update(slice)` with a `SliceUpdate` for every part of a parameter that
+    /// this rank updates. Collective, waits for the decision and for `update`.
+    ///
+    /// `update` writes `slice.weights()` and may use the states. The engine rounds master weights to the parameters and publishes them. A
+    /// skipped step does not call it.
+    template <class Update>
+        requires(!std::is_convertible_v<Update, std::optional<std::int64_t>>)
+    StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
+        decide(learning_rate, weight);
+        guarded([&] {
+            Backend::synchronize(Backend::record(_queue));
+            Backend::rethrow_failure(_queue);
+            if (UpdateDecision const decision = Backend::load(_decision.decision()); !decision.skip) {
+                _shard.for_each_type([&](auto const& memory) { memory.update_by(update, decision.factor, learning_rate); });
+            }
+            for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+                _store.publish(bucket);
+            }
+        });
+        return end_step();
     }
 
     /// @brief Gives up the step after a caught error of the caller's own: gradients are dropped, parameters and states stay. On every rank,
@@ -225,7 +271,8 @@ public:
             auto const weights = acquire(unit);
             Backend::synchronize(Backend::record(_compute));
             guarded([&] { Backend::synchronize(Backend::record(_queue)); });
-            visit(parameter, weights[parameter]);
+            with_types(_layout.parameter(parameter).type,
+                       [&]<class Types>(Types) { visit(parameter, weights.template get<typename Types::Parameter>(parameter)); });
         }
     }
 
@@ -234,10 +281,12 @@ public:
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit) {
         Backend::synchronize(Backend::record(_queue));
-        for (std::size_t index = 0; index < _shard.slices(); ++index) {
-            auto owned = _shard.owned_slice(index);
-            visit(owned);
-        }
+        _shard.for_each_type([&](auto const& memory) {
+            for (std::size_t index = 0; index < memory.slices(); ++index) {
+                auto owned = memory.owned_slice(index);
+                visit(owned);
+            }
+        });
     }
 
     /// @brief After the caller changed parameters between two steps: makes the replicas equal and refreshes the master weights. Collective, waits.
@@ -277,6 +326,25 @@ public:
     /// @brief The loss scaler's trackers. Waits.
     [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return _decision.settled().scaler; }
 
+    /// @brief Goes on from another state of the loss scaler, all trackers of it, from the next `begin_step` on. On every rank the same.
+    /// @throws InvalidArgument when its scale is not positive and finite, is below 2^-126, or outside the scaler's bounds (without a scaler: is not 1)
+    void set_loss_scaler_state(typename Config::LossScaler::State const& state) {
+        _protocol.require_idle("set_loss_scaler_state()");
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
+    /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on. On every rank the same. Waits.
+    /// @throws InvalidArgument as `set_loss_scaler_state`
+    template <class Scaler = typename Config::LossScaler> // checked where it is called, not where an engine is instantiated explicitly
+    void set_loss_scale(float scale) {
+        static_assert(!std::is_same_v<Scaler, NoLossScaler>,
+                      "zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.");
+        _protocol.require_idle("set_loss_scale()");
+        typename Scaler::State state = loss_scaler_state();
+        state.scale = scale;
+        guarded([&] { _decision.set_scaler_state(state); });
+    }
+
     /// @}
     /// @name What it is made of
     /// @{
@@ -286,22 +354,30 @@ public:
     /// @brief The N of `ZeroStage<N>`.
     [[nodiscard]] int stage_number() const noexcept { return _number; }
 
-    [[nodiscard]] ReductionSchedule schedule() const noexcept { return _reducer.schedule(); }
+    [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
     /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
-    [[nodiscard]] MemoryPlan memory_plan() const noexcept {
-        return plan_memory(_row, _totals, element_sizes(), _options.storage, GradientReducer<Config>::has_wire(_reducer.schedule()),
-                           _decision.size_bytes());
+    [[nodiscard]] MemoryPlan memory_plan() const {
+        MemoryPlan plan;
+        auto const all = context({});
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            with_types(type, [&]<class Types>(Types) {
+                plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, has_wire<Types>(_schedule), 0);
+            });
+        }
+        plan[BufferKind::control].content_bytes = _decision.size_bytes();
+        return plan;
     }
 
+    template <class Types = typename Config::template TypesAt<0>>
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
-        return {sizeof(ParameterType),
-                sizeof(GradientType),
-                sizeof(typename Config::Communication),
-                sizeof(typename Config::Accumulation),
-                MasterStore<Config>::bytes,
+        return {sizeof(typename Types::Parameter),
+                sizeof(typename Types::Gradient),
+                sizeof(typename Types::Communication),
+                sizeof(typename Types::Accumulation),
+                MasterStore<Config, Types>::bytes,
                 StateStore<Config>::bytes,
-                MasterStore<Config>::bytes_per_block,
+                MasterStore<Config, Types>::bytes_per_block,
                 StateStore<Config>::bytes_per_block};
     }
 
@@ -312,20 +388,59 @@ private:
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
 
-    static ReductionSchedule schedule_of(int number, Options const& options) {
-        return options.reduction.schedule.value_or(default_schedule(number));
+    [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
+        return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide()};
+    }
+
+    /// One divisor for all payloads, whatever their type: a power of two unless the caller chose another.
+    [[nodiscard]] float predivide() const { return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16); }
+
+    /// Calls `visit` with the type set of that number.
+    template <class Visitor>
+    static void with_types(std::size_t type, Visitor&& visit) {
+        typename Config::TypeSetTuple sets;
+        visit_at(sets, type, visit);
     }
 
     /// What must agree besides the geometry.
-    [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(_number).add(_reducer.schedule()).add(_options.reduction.kind).add(_options.storage).add(_options.prefetch);
-        hash.add(_options.unused_parameters).add(_options.non_finite).add(_options.extra_leases);
-        hash.add(static_cast<double>(_options.gradient_clipping.value_or(0.0F))).add(static_cast<double>(_reducer.predivide()));
-        if constexpr (Config::master_form == MasterForm::stochastic) {
-            hash.add(_options.master_weights.seed);
+    [[nodiscard]] std::vector<NamedOption> named_options() const {
+        auto const hash_of = [](auto value) { return Hash().add(value).value(); };
+        Hash groups;
+        for (auto const& group : _options.groups) {
+            groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
         }
-        return hash.value();
+        return {{"stage", hash_of(_number)},
+                {"reduction", Hash().add(_schedule).add(_options.reduction.kind).add(double{predivide()}).value()},
+                {"storage", hash_of(_options.storage)},
+                {"prefetch", hash_of(_options.prefetch)},
+                {"extra_leases", hash_of(_options.extra_leases)},
+                {"unused_parameters", hash_of(_options.unused_parameters)},
+                {"non_finite", hash_of(_options.non_finite)},
+                {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
+                {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
+                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)},
+                {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
+                {"groups", groups.value()}};
+    }
+
+    /// The part of a step that comes before any update. Collective.
+    void decide(double learning_rate, std::optional<std::int64_t> weight) {
+        _protocol.require_may_step(learning_rate);
+        _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
+        _protocol.require_nothing_held(_store.is_held(), "step()");
+        guarded([&] {
+            _reducer.finish_step();
+            _store.wait_for_readers();
+            _store.drop_prefetched();
+            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), weight, predivide());
+        });
+    }
+
+    StepTicket<Engine> end_step() {
+        _protocol.end_step();
+        Event const done = Backend::record(_queue);
+        _decision.answer_overflow(done);
+        return {*this, _decision.serial(), done};
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {
@@ -334,15 +449,30 @@ private:
         return _decision.report(serial, done);
     }
 
-    [[nodiscard]] std::span<ParameterType const> weights_of(std::size_t unit, std::size_t parameter) const {
+    template <class T>
+    [[nodiscard]] std::span<T const> weights_of(std::size_t unit, std::size_t parameter) const {
         _protocol.require_member(unit, parameter);
-        return {_store.gathered(parameter), _layout.parameter(parameter).elements};
+        require_type<T>(parameter);
+        return {_store.template memory<typename Config::template TypesOf<T>>().whole(parameter), _layout.parameter(parameter).elements};
     }
 
-    [[nodiscard]] std::span<GradientType> gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+    template <class T>
+    [[nodiscard]] auto gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+        using Types = typename Config::template TypesOf<T>;
         _protocol.require_current_gradient(_reducer.readiness(), unit, parameter, micro_step);
+        require_type<T>(parameter);
         auto const& spec = _layout.parameter(parameter);
-        return {_reducer.gradient(parameter), spec.trainable ? spec.elements : 0};
+        return std::span<typename Types::Gradient>(_reducer.template gradient<Types>(parameter), spec.trainable ? spec.elements : 0);
+    }
+
+    template <class T>
+    void require_type(std::size_t parameter) const {
+        static_assert(Config::template index_of<T>() < Config::types, "zero: this is none of the model's parameter types.");
+        if (std::size_t const type = _layout.parameter(parameter).type; type != Config::template index_of<T>()) {
+            with_types(type, [&]<class Types>(Types) {
+                _protocol.refuse_type(parameter, "type", name_of(dtype_of<typename Types::Parameter>()), name_of(dtype_of<T>()));
+            });
+        }
     }
 
     void release(std::size_t unit, Queue reader) noexcept {
@@ -398,8 +528,7 @@ private:
     MemoryResource* _memory;
     FlatLayout _layout;
     Protocol _protocol;
-    StageRow _row;
-    LayoutTotals _totals;
+    ReductionSchedule _schedule;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;

@@ -16,7 +16,6 @@ namespace zero {
 template <class Engine>
 class Weights {
 public:
-    using T = typename Engine::ParameterType;
     using Queue = typename Engine::Queue;
 
     Weights(Engine& engine, std::size_t unit, Queue queue) noexcept : _engine(&engine), _unit(unit), _queue(queue) {}
@@ -36,11 +35,19 @@ public:
 
     /// @brief A parameter of this unit, by its number of registration.
     /// @throws Released after `release`, InvalidArgument when the parameter is not one of the unit's.
-    [[nodiscard]] std::span<T const> operator[](std::size_t parameter) const {
+    [[nodiscard]] auto operator[](std::size_t parameter) const
+        requires(Engine::parameter_types == 1)
+    {
+        return get<typename Engine::ParameterType>(parameter);
+    }
+
+    /// @brief The same for a model with several parameter types. @throws InvalidArgument also when the parameter's type is not T.
+    template <class T>
+    [[nodiscard]] std::span<T const> get(std::size_t parameter) const {
         if (_engine == nullptr) {
             throw Released("zero: the weights of unit " + std::to_string(_unit) + " were released; acquire the unit again.");
         }
-        return _engine->weights_of(_unit, parameter);
+        return _engine->template weights_of<T>(_unit, parameter);
     }
 
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
@@ -62,14 +69,22 @@ private:
 template <class Engine>
 class Gradients {
 public:
-    using G = typename Engine::GradientType;
-
     Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
         : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
 
     /// @brief The gradient of a parameter of this unit, by its number of registration; empty when the parameter is frozen.
     /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
-    [[nodiscard]] std::span<G> operator[](std::size_t parameter) const { return _engine->gradient_of(_unit, parameter, _micro_step); }
+    [[nodiscard]] auto operator[](std::size_t parameter) const
+        requires(Engine::parameter_types == 1)
+    {
+        return get<typename Engine::ParameterType>(parameter);
+    }
+
+    /// @brief The same for a model with several parameter types; T is that of the parameter.
+    template <class T>
+    [[nodiscard]] auto get(std::size_t parameter) const {
+        return _engine->template gradient_of<T>(_unit, parameter, _micro_step);
+    }
 
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 

@@ -4,6 +4,7 @@
 #include "../layout/memory_plan.hpp"
 #include "../policy/master_weights.hpp"
 #include "owned_slice.hpp"
+#include "part_context.hpp"
 #include "per_block.hpp"
 #include "placed.hpp"
 
@@ -17,38 +18,41 @@ namespace zero::detail {
 ///
 /// `place` says where the weights of a slice are; slices are placed once, in the order of the table. `take_over` enqueues that the weights
 /// become the parameters as they are. `show` gives a slice's owner what is kept.
-template <class Config, MasterForm form = Config::master_form>
+template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterStore;
 
-template <class Config>
-class MasterStore<Config, MasterForm::own> {
+template <class Config, class Types>
+class MasterStore<Config, Types, MasterForm::own> {
 public:
-    using P = typename Config::Parameter;
+    using P = typename Types::Parameter;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<P, P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
 
-    MasterStore(FlatLayout const&, std::size_t, Placement, Queue, MemoryResource&, bool) {}
+    explicit MasterStore(TypedContext<Config> const&) {}
     [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) { return {parameter, nullptr}; }
     static void take_over(Queue, Pointers const&, std::size_t) {}
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) { owned.values = {at.master, elements}; }
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.master, elements}; }
 };
 
-template <class Config>
-class MasterStore<Config, MasterForm::copied> {
+template <class Config, class Types>
+class MasterStore<Config, Types, MasterForm::copied> {
 public:
-    using P = typename Config::Parameter;
-    using M = typename Config::Master;
+    using P = typename Types::Parameter;
+    using M = typename Types::Master;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<M, P>;
     static constexpr std::size_t bytes = sizeof(M);
     static constexpr std::size_t bytes_per_block = 0;
 
-    MasterStore(FlatLayout const& layout, std::size_t rank, Placement placement, Queue queue, MemoryResource& memory, bool poison)
-        : _queue(queue), _master(layout, layout.trainable_buckets(), rank, placement, memory, BufferKind::master_weights) {
+    explicit MasterStore(TypedContext<Config> const& context)
+        : _queue(context.queue), _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
+        bool const poison = context.options->poison;
         Backend::fill(_queue, _master.data(), _master.size(), poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
     }
 
@@ -62,7 +66,7 @@ public:
         Backend::convert(queue, at.master, at.parameter, elements, 1.0F);
     }
 
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) {
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.parameter, elements};
         owned.master = {at.master, elements};
     }
@@ -72,21 +76,23 @@ private:
     Placed<M> _master;
 };
 
-template <class Config>
-class MasterStore<Config, MasterForm::split> {
+template <class Config, class Types>
+class MasterStore<Config, Types, MasterForm::split> {
 public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = SplitPointers;
     static constexpr std::size_t bytes = sizeof(std::uint16_t);
     static constexpr std::size_t bytes_per_block = block_elements / 8;
 
-    MasterStore(FlatLayout const& layout, std::size_t rank, Placement placement, Queue queue, MemoryResource& memory, bool poison)
-        : _remainder(layout, layout.trainable_buckets(), rank, placement, memory, BufferKind::master_weights),
-          _rounded_up(layout, rank, placement, bytes_per_block, memory, BufferKind::master_weights) {
-        auto const unset = static_cast<std::uint16_t>(poison ? 0xffffU : 0U);
-        Backend::fill(queue, _remainder.data(), _remainder.size(), unset);
-        Backend::fill(queue, _rounded_up.data(), _rounded_up.size(), static_cast<std::uint8_t>(unset & 0xffU));
+    explicit MasterStore(TypedContext<Config> const& context)
+        : _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
+          _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state, bytes_per_block, *context.memory,
+                      BufferKind::master_weights) {
+        auto const unset = static_cast<std::uint16_t>(context.options->poison ? 0xffffU : 0U);
+        Backend::fill(context.queue, _remainder.data(), _remainder.size(), unset);
+        Backend::fill(context.queue, _rounded_up.data(), _rounded_up.size(), static_cast<std::uint8_t>(unset & 0xffU));
     }
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, bfloat16* parameter) {
@@ -99,7 +105,7 @@ public:
         Backend::fill(queue, at.rounded_up, (elements + 7) / 8, std::uint8_t{0});
     }
 
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) {
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.parameter, elements};
         owned.remainder = {at.remainder, elements};
         owned.rounded_up = {at.rounded_up, (elements + 7) / 8};
@@ -110,21 +116,24 @@ private:
     PerBlock<std::uint8_t> _rounded_up;
 };
 
-template <class Config>
-class MasterStore<Config, MasterForm::stochastic> {
+template <class Config, class Types>
+class MasterStore<Config, Types, MasterForm::stochastic> {
 public:
-    using P = typename Config::Parameter;
+    using P = typename Types::Parameter;
     using Queue = typename Config::Backend::Queue;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = StochasticPointers<P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
 
-    MasterStore(FlatLayout const& layout, std::size_t, Placement, Queue, MemoryResource&, bool) : _layout(&layout) {}
+    explicit MasterStore(TypedContext<Config> const& context) : _layout(context.layout) {}
+
     [[nodiscard]] Pointers place(std::size_t, Piece const& piece, P* parameter) {
         return {parameter, std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
     }
+
     static void take_over(Queue, Pointers const&, std::size_t) {}
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) { owned.values = {at.parameter, elements}; }
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.parameter, elements}; }
 
 private:
     FlatLayout const* _layout;

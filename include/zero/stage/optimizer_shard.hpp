@@ -1,118 +1,57 @@
 #pragma once
 
-#include "../backend/tables.hpp"
-#include "drain.hpp"
 #include "gradient_reducer.hpp"
-#include "master_store.hpp"
-#include "owned_slice.hpp"
+#include "optimizer_memory.hpp"
 #include "parameter_store.hpp"
-#include "state_store.hpp"
-#include "step_state.hpp"
+#include "type_list.hpp"
 
 #include <cstddef>
-#include <span>
-#include <vector>
+#include <tuple>
+#include <utility>
 
 namespace zero::detail {
 
-/// @brief Master weights and moments of what this rank updates, and the tables that inspection and update walk.
-///
-/// The norm always walks the own extents, in stage 0 too: every element counts once over all ranks.
+/// @brief What this rank updates: one `OptimizerMemory` for each parameter type, addressed by bucket.
 template <class Config>
 class OptimizerShard {
 public:
-    using P = typename Config::Parameter;
-    using A = typename Config::Accumulation;
-    using Optimizer = typename Config::Optimizer;
-    using Backend = typename Config::Backend;
-    using Queue = typename Backend::Queue;
-    using Masters = MasterStore<Config>;
-    using States = StateStore<Config>;
-    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
-
-    OptimizerShard(FlatLayout const& layout, std::size_t rank, Queue queue, StageRow const& row, ParameterStore<Config> const& store,
-                   GradientReducer<Config> const& reducer, MemoryResource& memory, bool poison)
-        : _queue(queue), _master(layout, rank, row.optimizer_state, queue, memory, poison),
-          _states(layout, rank, row.optimizer_state, queue, memory, poison), _first_slice{0}, _first_inspected{0}, _drain(queue) {
-        std::size_t const buckets = layout.trainable_buckets();
-        for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-            Range const own = layout.extent(bucket, rank);
-            auto const add = [&](Piece const& piece) { add_slice(layout, bucket, piece, store, reducer); };
-            if (row.optimizer_state != Placement::replicated) {
-                layout.for_slices(bucket, own, add);
-            } else if constexpr (States::is_scaled) {
-                layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
-            } else {
-                layout.for_slices(bucket, {0, layout.elements(bucket)}, add);
-            }
-            layout.for_slices(bucket, own, [&](Piece const& piece) {
-                _inspected.push_back({reducer.reduced(bucket, piece.bucket_begin), piece.elements,
-                                      static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
-            });
-            _first_slice.push_back(_slices.size());
-            _first_inspected.push_back(_inspected.size());
-        }
-    }
+    OptimizerShard(PartContext<Config> const& context, ParameterStore<Config> const& store, GradientReducer<Config> const& reducer)
+        : OptimizerShard(context, store, reducer, std::make_index_sequence<Config::types>()) {}
 
     /// @brief Master weights become the parameters as they are now.
     void copy_parameters_to_master() {
-        for (Slice const& slice : _slices) {
-            Masters::take_over(_queue, slice.weights(), slice.elements);
-        }
+        for_each_type([](auto& memory) { memory.copy_parameters_to_master(); });
     }
 
     void inspect(std::size_t bucket, ops::Inspection* result) const {
-        Backend::inspect(_queue,
-                         std::span(_inspected).subspan(_first_inspected[bucket], _first_inspected[bucket + 1] - _first_inspected[bucket]),
-                         result);
+        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.inspect(bucket, result); });
     }
 
-    void update(std::size_t bucket, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
-        Backend::template update<Optimizer>(
-            _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
+    void update(std::size_t bucket, GroupState<typename Config::Optimizer> const* groups, UpdateDecision const* decision) const {
+        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.update(bucket, groups, decision); });
     }
 
-    [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
-
-    /// @brief A slice of the table as its owner may read and change it.
-    [[nodiscard]] OwnedSlice<Config> owned_slice(std::size_t index) const {
-        Slice const& slice = _slices[index];
-        OwnedSlice<Config> owned;
-        owned.parameter = _origins[index].parameter;
-        owned.begin = _origins[index].parameter_begin;
-        Masters::show(slice.weights(), slice.elements, owned);
-        States::show(slice.all_states(), slice.elements, owned);
-        return owned;
+    /// @brief Calls `visit` with the memory of each parameter type.
+    template <class Visitor>
+    void for_each_type(Visitor&& visit) {
+        std::apply([&](auto&... memory) { (visit(memory), ...); }, _memories);
     }
 
 private:
-    /// Where a slice of the table stands in the model.
-    struct Origin {
-        std::size_t parameter;
-        std::size_t parameter_begin;
-    };
+    template <std::size_t... Type>
+    OptimizerShard(PartContext<Config> const& context, ParameterStore<Config> const& store, GradientReducer<Config> const& reducer,
+                   std::index_sequence<Type...>)
+        : _layout(context.layout),
+          _memories(context_of<typename Config::template TypesAt<Type>>(context, Type, store, reducer)...) {}
 
-    void add_slice(FlatLayout const& layout, std::size_t bucket, Piece const& piece, ParameterStore<Config> const& store,
-                   GradientReducer<Config> const& reducer) {
-        Slice slice;
-        slice.gradient = reducer.reduced(bucket, piece.bucket_begin);
-        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, store.slice(bucket, piece));
-        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
-        slice.elements = piece.elements;
-        slice.group = layout.parameter(piece.parameter).group;
-        _slices.push_back(slice);
-        _origins.push_back({piece.parameter, piece.parameter_begin});
+    template <class Types>
+    static OptimizerContext<Config, Types> context_of(PartContext<Config> const& context, std::size_t type, ParameterStore<Config> const& store,
+                                                      GradientReducer<Config> const& reducer) {
+        return {{context, type}, &store.template memory<Types>(), &reducer.template memory<Types>()};
     }
 
-    Queue _queue;
-    Masters _master;
-    States _states;
-    std::vector<Slice> _slices;
-    std::vector<Origin> _origins;
-    std::vector<InspectSlice<A>> _inspected;
-    std::vector<std::size_t> _first_slice;
-    std::vector<std::size_t> _first_inspected;
-    Drain<Backend> _drain;
+    FlatLayout const* _layout;
+    typename Config::template ForTypes<OptimizerMemory> _memories;
 };
 
 } // namespace zero::detail

@@ -3,6 +3,7 @@
 #include "../core/error.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../policy/gradient_reduction.hpp"
+#include "../policy/options_hash.hpp"
 
 #include <cmath>
 #include <cstddef>
@@ -39,7 +40,7 @@ struct StageOptions {
     using Backend = typename Config::Backend;
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
-    NonFinite non_finite = NonFinite::skip;   ///< only without a loss scaler that skips overflows
+    NonFinite non_finite = NonFinite::skip;   ///< another than `skip` only without a loss scaler that skips overflows
     UnusedParameters unused_parameters = UnusedParameters::zero;
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
@@ -49,8 +50,8 @@ struct StageOptions {
 
     typename Config::BucketerOptions bucketer{};
     typename Config::LossScaler::Options loss_scaler{};
-    typename Config::Optimizer::Options optimizer{}; ///< of every group that is not listed in `groups`
-    std::vector<ParameterGroup<typename Config::Optimizer>> groups{};
+    typename Config::Optimizer::Options optimizer{}; ///< of every group; leave it out when `groups` lists them
+    std::vector<ParameterGroup<typename Config::Optimizer>> groups{}; ///< all of them, or none
     GradientReductionOptions reduction{};
     [[no_unique_address]] typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
 
@@ -73,7 +74,14 @@ template <class Config>
 void validate_options(StageOptions<Config> const& options, int stage) {
     validate_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
+    if (Config::LossScaler::skips_overflow && options.non_finite != NonFinite::skip) {
+        throw InvalidArgument("zero: non_finite would be ignored, because the loss scaler skips steps whose gradients are infinite or NaN; leave it "
+                              "out (at_minimum of DynamicLossScaler reports overflows that go on), or use NoLossScaler.");
+    }
     Config::Optimizer::validate(options.optimizer);
+    if (!options.groups.empty() && hash_of_options<typename Config::Optimizer>(options.optimizer) != hash_of_options<typename Config::Optimizer>({})) {
+        throw InvalidArgument("zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of every group; give them there only.");
+    }
     for (std::size_t group = 0; group < options.groups.size(); ++group) {
         Config::Optimizer::validate(options.groups[group].optimizer);
         double const factor = options.groups[group].learning_rate_factor;

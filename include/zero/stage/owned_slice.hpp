@@ -14,12 +14,12 @@ namespace zero {
 /// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
 ///
 /// The spans are what is stored, bit for bit; `master_weight` and `state` are what it means whatever the policy. On a device they are device memory.
-template <class Config>
+template <class Config, class Types>
 struct OwnedSlice {
     std::size_t parameter = 0;
     std::size_t begin = 0; ///< first element, counted inside the parameter
-    std::span<typename Config::Parameter> values;
-    std::span<typename Config::Master> master;
+    std::span<typename Types::Parameter> values;
+    std::span<typename Types::Master> master;
     std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states;
     std::array<std::span<float>, Config::Optimizer::states> scales; ///< BlockScaledState: of 64 states each
     std::span<std::uint16_t> remainder; ///< SplitMasterWeights: the lower bits of the master weights
@@ -27,9 +27,9 @@ struct OwnedSlice {
 
     /// @brief The weight that the next step starts from. @param i less than `values.size()`
     [[nodiscard]] float master_weight(std::size_t i) const {
-        if constexpr (Config::master_form == MasterForm::split) {
+        if constexpr (Types::master_form == MasterForm::split) {
             return join({values[i], remainder[i], (rounded_up[i / 8] >> i % 8 & 1U) != 0});
-        } else if constexpr (Config::has_master) {
+        } else if constexpr (Types::has_master) {
             return to_float(master[i]);
         } else {
             return to_float(values[i]);
@@ -40,6 +40,25 @@ struct OwnedSlice {
     [[nodiscard]] float state(std::size_t index, std::size_t i) const {
         float const stored = to_float(states[index][i]);
         return scales[index].empty() ? stored : stored * scales[index][i / ops::scaled_block_elements];
+    }
+};
+
+/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
+/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
+template <class Config, class Types>
+struct SliceUpdate : OwnedSlice<Config, Types> {
+    std::span<typename Types::Accumulation const> gradient;
+    float factor = 1.0F;
+    double learning_rate = 0.0; ///< as given to `step`
+    std::size_t group = 0;      ///< parameter group
+
+    /// @brief What the update writes: the master weights if there are some, otherwise the values.
+    [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {
+        if constexpr (Types::has_master) {
+            return this->master;
+        } else {
+            return this->values;
+        }
     }
 };
 

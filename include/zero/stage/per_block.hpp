@@ -14,11 +14,12 @@ class PerBlock {
 public:
     PerBlock() = default;
 
-    PerBlock(FlatLayout const& layout, std::size_t rank, Placement placement, std::size_t numbers, MemoryResource& memory, BufferKind kind)
+    PerBlock(FlatLayout const& layout, std::size_t type, std::size_t rank, Placement placement, std::size_t numbers, MemoryResource& memory,
+             BufferKind kind)
         : _numbers(numbers) {
         std::size_t blocks = 0;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            blocks += count_blocks(layout, bucket, rank, placement);
+            blocks += layout.bucket(bucket).type == type ? count_blocks(layout, bucket, rank, placement) : 0;
         }
         _buffer = Buffer<T>(memory, blocks * _numbers, kind);
     }

@@ -3,13 +3,15 @@
 #include "../core/buffer.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/placement.hpp"
+#include "../layout/shard_map.hpp"
 
 #include <cstddef>
 #include <vector>
 
 namespace zero::detail {
 
-/// @brief Memory for one number per element of the first `buckets` buckets: of all elements (replicated) or of this rank's extents.
+/// @brief Memory for one number per element of those of the first `buckets` buckets that hold parameters of a type: of all elements
+/// (replicated) or of this rank's extents.
 ///
 /// Parameters, accumulation buffer, master weights and moments are all of this kind; stages differ only in which collective runs.
 template <class T>
@@ -17,15 +19,15 @@ class Placed {
 public:
     Placed() = default;
 
-    Placed(FlatLayout const& layout, std::size_t buckets, std::size_t rank, Placement placement, MemoryResource& memory, BufferKind kind) {
-        std::size_t elements = 0;
+    Placed(FlatLayout const& layout, std::size_t buckets, std::size_t type, std::size_t rank, Placement placement, MemoryResource& memory,
+           BufferKind kind) {
+        bool const is_sharded = placement == Placement::sharded;
+        std::vector<std::size_t> const begins = is_sharded ? shard_begins(layout, rank, type) : replica_begins(layout, type);
         for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-            Range const held = placement == Placement::replicated ? Range{0, layout.elements(bucket)} : layout.extent(bucket, rank);
-            _first.push_back(held.begin);
-            _storage_begin.push_back(elements);
-            elements += held.size();
+            _first.push_back(is_sharded ? layout.extent(bucket, rank).begin : 0);
+            _storage_begin.push_back(begins[bucket]);
         }
-        _buffer = Buffer<T>(memory, elements, kind);
+        _buffer = Buffer<T>(memory, begins[buckets], kind);
     }
 
     /// @brief Element `index` of a bucket, which has to be held.

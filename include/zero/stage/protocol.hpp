@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ public:
         _phase = Phase::in_step;
     }
 
+    /// @brief No micro-step may follow in this step.
+    void end_accumulation() noexcept { _is_announced = true; }
+
     void end_step() noexcept { _phase = Phase::idle; }
 
     void break_down(char const* cause) noexcept {
@@ -70,14 +74,29 @@ public:
     void require_may_begin_micro_step() const {
         require(_phase == Phase::in_step, "begin_micro_step()",
                 " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
-        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last; call step()");
+        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last, or after gradient_norms(); call step()");
+    }
+
+    /// @brief Between the last micro-step of a step and its end.
+    void require_accumulated(char const* call) const {
+        require(_phase == Phase::in_step, call, " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(_micro_steps != 0, call, " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
     }
 
     void require_may_step(double learning_rate) const {
-        require(_phase == Phase::in_step, "step()",
-                " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
-        require(_micro_steps != 0, "step()", " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
+        require_accumulated("step()");
         require_rate(learning_rate, "learning rate");
+    }
+
+    /// @brief A weight is given exactly if the reduction is a weighted mean. @throws InvalidArgument
+    void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const {
+        if (weight.has_value() != is_weighted) {
+            throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's gradients: reduction.kind is weighted_mean."
+                                              : "zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.");
+        }
+        if (weight.value_or(0) < 0) {
+            throw InvalidArgument("zero: the weight of a step is " + std::to_string(*weight) + "; it has to be at least 0.");
+        }
     }
 
     void require_nothing_held(bool is_held, char const* call) const {
@@ -151,6 +170,12 @@ public:
             throw InvalidArgument("zero: the gradient of parameter '" + spec.name
                                   + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
         }
+    }
+
+    /// @throws InvalidArgument: a parameter is asked for as another type than it has
+    [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has, char const* asked) const {
+        throw InvalidArgument("zero: parameter '" + _layout->parameter(parameter).name + "' has the " + what + ' ' + has + ", not " + asked
+                              + "; ask for it as that (" + rank_text() + ").");
     }
 
     /// @brief Number of the first parameter without a gradient in this micro-step; the number of parameters when there is none.

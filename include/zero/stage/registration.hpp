@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../layout/order_by.hpp"
@@ -29,17 +30,37 @@ struct Parameter {
     std::size_t group = 0;             ///< parameter group
     bool trainable = true;
     G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
-    /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`.
+    /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     std::function<void(std::size_t begin, std::span<T> values)> initialize{};
+};
+
+/// @brief A parameter of whatever type: what a model with several parameter types registers, and what every engine works on.
+struct AnyParameter {
+    template <class T, class G>
+    AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor): lists of parameters of several types
+        : spec{parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable}, type(dtype_of<T>()),
+          gradient_type(dtype_of<G>()), data(parameter.data), gradient(parameter.gradient) {
+        if (parameter.initialize) {
+            initialize = [fill = parameter.initialize](std::size_t begin, void* values, std::size_t elements) {
+                fill(begin, std::span<T>(static_cast<T*>(values), elements));
+            };
+        }
+    }
+
+    ParameterSpec spec;
+    DType type;
+    DType gradient_type;
+    void* data;
+    void* gradient;
+    std::function<void(std::size_t begin, void* values, std::size_t elements)> initialize{};
 };
 
 namespace detail {
 
-template <class T, class G>
-std::vector<ParameterSpec> specs_of(std::span<Parameter<T, G> const> parameters) {
+inline std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters) {
     std::vector<ParameterSpec> specs;
     for (auto const& parameter : parameters) {
-        specs.push_back({parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable});
+        specs.push_back(parameter.spec);
     }
     return specs;
 }
@@ -50,6 +71,11 @@ struct Claim {
     std::uintptr_t end;
     std::string const* name;
 };
+
+inline Claim claim(void const* memory, std::size_t bytes, std::string const& name) {
+    auto const begin = reinterpret_cast<std::uintptr_t>(memory);
+    return {begin, begin + bytes, &name};
+}
 
 inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) {
     std::vector<std::uint64_t> begins;
@@ -68,31 +94,31 @@ inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) 
 }
 
 /// @brief Refuses null pointers with a size and the same memory under two names. @throws InvalidArgument
-template <class T, class G>
-void validate_memory(std::span<Parameter<T, G> const> parameters, Storage storage) {
+inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
     std::vector<Claim> values;
     std::vector<Claim> gradients;
-    auto const claim = [](auto const* memory, std::size_t elements, std::string const& name) {
-        auto const begin = reinterpret_cast<std::uintptr_t>(memory);
-        return Claim{begin, begin + elements * sizeof(*memory), &name};
-    };
     for (auto const& parameter : parameters) {
-        if (parameter.elements == 0) {
+        ParameterSpec const& spec = parameter.spec;
+        if (spec.elements == 0) {
             continue;
         }
         if (storage != Storage::owned && parameter.data == nullptr) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' has " + std::to_string(parameter.elements)
+            throw InvalidArgument("zero: parameter '" + spec.name + "' has " + std::to_string(spec.elements)
                                   + " elements but its pointer is null; only owned parameters may leave it out.");
         }
         if (storage != Storage::owned && parameter.initialize) {
-            throw InvalidArgument("zero: parameter '" + parameter.name
+            throw InvalidArgument("zero: parameter '" + spec.name
                                   + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
         }
+        if (parameter.data != nullptr && parameter.initialize) {
+            throw InvalidArgument("zero: parameter '" + spec.name
+                                  + "' has initial values, which would be ignored, and an initializer; give one of the two.");
+        }
         if (parameter.data != nullptr) {
-            values.push_back(claim(parameter.data, parameter.elements, parameter.name));
+            values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
         }
         if (parameter.gradient != nullptr) {
-            gradients.push_back(claim(parameter.gradient, parameter.elements, parameter.name));
+            gradients.push_back(claim(parameter.gradient, spec.elements * size_of(parameter.gradient_type), spec.name));
         }
     }
     refuse_overlaps(values, "parameter");

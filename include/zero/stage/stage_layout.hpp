@@ -3,27 +3,31 @@
 #include "../core/error.hpp"
 #include "../layout/adopted_layout.hpp"
 #include "../layout/make_layout.hpp"
+#include "config.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::detail {
 
 /// @brief Where each parameter lies in the adopted block. @throws InvalidArgument naming one that lies outside.
-template <class T, class G>
-std::vector<std::size_t> offsets_in_block(std::span<Parameter<T, G> const> parameters, std::span<T> block) {
+template <class T>
+std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters, std::span<T> block) {
     std::vector<std::size_t> offsets;
     for (auto const& parameter : parameters) {
         auto const begin = reinterpret_cast<std::uintptr_t>(parameter.data);
         auto const block_begin = reinterpret_cast<std::uintptr_t>(block.data());
-        std::size_t const offset = parameter.elements == 0 ? 0 : (begin - block_begin) / sizeof(T);
-        bool const is_inside = begin >= block_begin && offset <= block.size() && parameter.elements <= block.size() - offset;
-        if (parameter.elements != 0 && !is_inside) {
-            throw InvalidArgument("zero: parameter '" + parameter.name
+        std::size_t const offset = parameter.spec.elements == 0 ? 0 : (begin - block_begin) / sizeof(T);
+        bool const is_inside = begin >= block_begin && offset <= block.size() && parameter.spec.elements <= block.size() - offset;
+        if (parameter.spec.elements != 0 && !is_inside) {
+            throw InvalidArgument("zero: parameter '" + parameter.spec.name
                                   + "' does not lie inside adopted_block; give the block that holds all parameters.");
         }
         offsets.push_back(offset);
@@ -31,26 +35,65 @@ std::vector<std::size_t> offsets_in_block(std::span<Parameter<T, G> const> param
     return offsets;
 }
 
+[[noreturn]] inline void throw_no_such_type(AnyParameter const& parameter) {
+    throw InvalidArgument("zero: parameter '" + parameter.spec.name + "' is " + name_of(parameter.type) + " with a " + name_of(parameter.gradient_type)
+                          + " gradient, which is none of the types of this composition; name its type in zero::Parameters, and its gradient's "
+                            "in zero::GradientReduction.");
+}
+
+/// @brief Bytes per element of each parameter type.
+template <class Engine>
+std::vector<std::size_t> sizes_of() {
+    return []<std::size_t... Type>(std::index_sequence<Type...>) {
+        return std::vector<std::size_t>{sizeof(typename Engine::template TypesAt<Type>::Parameter)...};
+    }(std::make_index_sequence<Engine::types>());
+}
+
+/// @brief Parameters of the caller's as the engine sees them, each with its place in the list of types.
+/// @throws InvalidArgument naming a parameter whose types the composition does not have
+template <class Engine, class Registration>
+std::vector<AnyParameter> register_parameters(std::span<Registration const> parameters) {
+    std::vector<AnyParameter> registered(parameters.begin(), parameters.end());
+    using Pair = std::array<DType, 2>;
+    auto const types = []<std::size_t... Type>(std::index_sequence<Type...>) {
+        return std::array<Pair, Engine::types>{Pair{dtype_of<typename Engine::template TypesAt<Type>::Parameter>(),
+                                                    dtype_of<typename Engine::template TypesAt<Type>::Gradient>()}...};
+    }(std::make_index_sequence<Engine::types>());
+    for (AnyParameter& parameter : registered) {
+        std::size_t& type = parameter.spec.type;
+        while (type < types.size() && types[type] != Pair{parameter.type, parameter.gradient_type}) {
+            ++type;
+        }
+        if (type == types.size()) {
+            throw_no_such_type(parameter);
+        }
+    }
+    return registered;
+}
+
 /// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
-template <class Stage, class T, class G>
-FlatLayout make_stage_layout(std::size_t world, std::span<Parameter<T, G> const> parameters,
-                             StageOptions<typename Stage::Engine> const& options) {
+template <class Stage>
+FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options) {
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
-    if (!(Partitioner::is_even && Partitioner::cuts_parameters) && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut contiguously, but the partitioner moves whole parameters; use "
+    if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
     }
     for (auto const& parameter : parameters) {
-        if (!options.groups.empty() && parameter.group >= options.groups.size()) {
-            throw InvalidArgument("zero: parameter '" + parameter.name + "' is in group " + std::to_string(parameter.group)
+        if (!options.groups.empty() && parameter.spec.group >= options.groups.size()) {
+            throw InvalidArgument("zero: parameter '" + parameter.spec.name + "' is in group " + std::to_string(parameter.spec.group)
                                   + ", but options.groups has " + std::to_string(options.groups.size())
                                   + " entries; list every group, or none.");
         }
     }
-    LayoutOptions const geometry{world, sizeof(T), stage_table[Stage::stage].shards_parameters()};
+    if (Stage::Engine::types > 1 && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered.");
+    }
+    std::vector<std::size_t> const bytes = sizes_of<typename Stage::Engine>();
+    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()}};
     if (options.storage == Storage::adopted) {
         return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
                                                              geometry, options.bucketer);

@@ -3,6 +3,7 @@
 #include "../backend/tables.hpp"
 #include "../layout/memory_plan.hpp"
 #include "owned_slice.hpp"
+#include "part_context.hpp"
 #include "per_block.hpp"
 #include "placed.hpp"
 
@@ -29,15 +30,15 @@ public:
     static constexpr std::size_t bytes = states * sizeof(S);
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
-    StateStore(FlatLayout const& layout, std::size_t rank, Placement placement, Queue queue, MemoryResource& memory, bool poison)
-        : _queue(queue) {
-        float const unset = poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+    explicit StateStore(TypedContext<Config> const& context) : _queue(context.queue) {
+        float const unset = context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
-            state = Placed<S>(layout, layout.trainable_buckets(), rank, placement, memory, BufferKind::optimizer_state);
+            state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
             Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
         }
         for (auto& scale : _scales) {
-            scale = PerBlock<float>(layout, rank, placement, 1, memory, BufferKind::optimizer_state);
+            scale = PerBlock<float>(*context.layout, context.type, context.rank(), context.row.optimizer_state, 1, *context.memory,
+                                    BufferKind::optimizer_state);
             Backend::fill(_queue, scale.data(), scale.size(), unset);
         }
     }
@@ -55,7 +56,8 @@ public:
         return at;
     }
 
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config>& owned) {
+    template <class Types>
+    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config, Types>& owned) {
         for (std::size_t state = 0; state < states; ++state) {
             owned.states[state] = {at.states[state], elements};
             if constexpr (is_scaled) {

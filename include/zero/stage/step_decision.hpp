@@ -2,11 +2,10 @@
 
 #include "../comm/communicator.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../policy/loss_scaler.hpp"
+#include "../policy/dynamic_loss_scaler.hpp"
 #include "drain.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
-#include "registration.hpp"
 #include "step_state.hpp"
 
 #include <cstddef>
@@ -29,10 +28,8 @@ public:
     using Optimizer = typename Config::Optimizer;
     using Group = GroupState<Optimizer>;
 
-    template <class T, class G>
-    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, std::span<Parameter<T, G> const> parameters,
-                 StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(parameters, options)),
+    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(layout, options)),
           _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
         set_initial_state();
     }
@@ -50,10 +47,14 @@ public:
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
     template <class Communicator>
     void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps,
-                float predivide) {
+                std::optional<std::int64_t> weight, float predivide) {
         bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
         StepState<Config>* const state = _state.data();
+        if (weight) {
+            Backend::run(_queue, [state, own = *weight] { state->weight = own; });
+            communicator.all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue, CollectiveTag{"weight of the step", 0});
+        }
         if (is_inspected) {
             Backend::run(_queue, [state] { state->inspection.clear(); });
             for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
@@ -64,12 +65,14 @@ public:
             communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
                                              CollectiveTag{"first non-finite gradient", 0});
         }
-        double const divisor = _options->reduction.kind == ReductionKind::mean
-                                   ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps)
-                                   : 1.0;
         Backend::run(_queue,
-                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, divisor, predivide,
+                     Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, weight ? 0.0 : divisor(micro_steps), predivide,
                                     _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()), is_inspected, skips});
+    }
+
+    /// @brief What a reduced gradient of this step is multiplied by. Waits for the capture of the loss scale.
+    [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
+        return unscale_factor(predivide, divisor(micro_steps), loss_scale());
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
@@ -84,6 +87,15 @@ public:
 
     void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
         Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; });
+    }
+
+    /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
+    void set_scaler_state(typename Config::LossScaler::State const& scaler) {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
+        Backend::run(_queue, [state = _state.data(), scaler] { state->scaler = scaler; });
     }
 
     /// @brief The state after everything that was enqueued. Waits.
@@ -134,12 +146,15 @@ public:
     }
 
 private:
+    [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
+        return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
+    }
+
     static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
-    template <class T, class G>
-    static std::size_t count_groups(std::span<Parameter<T, G> const> parameters, StageOptions<Config> const& options) {
+    static std::size_t count_groups(FlatLayout const& layout, StageOptions<Config> const& options) {
         std::size_t count = options.groups.size();
-        for (auto const& parameter : parameters) {
+        for (auto const& parameter : layout.parameters()) {
             count = parameter.group >= count ? parameter.group + 1 : count;
         }
         return count == 0 ? 1 : count;

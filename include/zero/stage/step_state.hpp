@@ -3,6 +3,7 @@
 #include "../backend/tables.hpp"
 #include "../ops/counter_random.hpp"
 #include "../ops/exact_sum.hpp"
+#include "../ops/host_device.hpp"
 #include "../ops/number.hpp"
 #include "../policy/master_weights.hpp"
 #include "options.hpp"
@@ -44,8 +45,16 @@ struct StepState {
     std::uint64_t step_count = 0;
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
+    std::int64_t weight = 0;         ///< ReductionKind::weighted_mean: what the caller's gradients are sums over, of all ranks
     std::array<StepReport, reports_kept> reports{};
 };
+
+/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in double, rounded once where it is applied.
+/// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for a weighted mean
+/// @param predivide what the payload was divided by
+ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor, float loss_scale) noexcept {
+    return static_cast<double>(predivide) / (divisor * static_cast<double>(loss_scale));
+}
 
 /// @brief One parameter group in the backend's memory.
 template <class Optimizer>
@@ -63,7 +72,7 @@ struct Decide {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor;  ///< world size times micro-steps for a mean, 1 for a sum
+    double divisor;  ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of weights in `state`
     float predivide; ///< what the payload was divided by
     float max_norm;  ///< infinite: no clipping
     bool is_inspected;
@@ -76,8 +85,10 @@ struct Decide {
         report.serial = serial;
         report.has_norm = is_inspected;
         report.loss_scale = s.captured_scale;
-        // Everything that scales a gradient is one factor: computed in double, rounded once.
-        double const base = static_cast<double>(predivide) / (divisor * static_cast<double>(s.captured_scale));
+        double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
+        bool const is_empty = all == 0.0; // gradients of no sample: there is no mean
+        double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
+        report.is_skipped = is_empty;
         double coefficient = 1.0;
         if (is_inspected) {
             report.non_finite_count = s.inspection.non_finite_count();
@@ -87,7 +98,7 @@ struct Decide {
                 overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
             double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
-            report.is_skipped = overflow && skips_non_finite;
+            report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
             s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
         }
@@ -96,7 +107,7 @@ struct Decide {
         s.decision.skip = report.is_skipped;
         if (!report.is_skipped) {
             ++s.step_count;
-            if constexpr (Config::master_form == MasterForm::stochastic) {
+            if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
                 s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
             }
             for (std::size_t group = 0; group < group_count; ++group) {

@@ -16,8 +16,13 @@ namespace detail {
 template <int N, class... Policies>
 consteval Conflict conflict_in() {
     using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
-    return conflict_of(N, Config::Partitioner::cuts_parameters, Config::Bucketer::may_span_units, Config::Optimizer::whole_tensor,
-                       master_conflict<typename Config::Parameter, typename Config::MasterPolicy>());
+    return conflict_of({.stage = N,
+                        .partitioner_cuts_parameters = Config::Partitioner::cuts_parameters,
+                        .partitioner_cuts_group = Config::Partitioner::cuts_group,
+                        .partitioner_brings_other_bucketer = !accepts_bucketer<typename Config::Partitioner, typename Config::Bucketer>,
+                        .bucketer_may_span_units = Config::Bucketer::may_span_units,
+                        .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
+                        .master = Config::master_conflict});
 }
 
 template <int N, class... Policies>
@@ -42,12 +47,19 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::bucket_spans_units,
                       "zero::ZeroStage: in stage 3 a bucket must not span units, because units are gathered and freed one by one; "
                       "use zero::UnitBucketer or zero::SizeCappedBucketer.");
+        static_assert(conflict != Conflict::units_on_few_ranks,
+                      "zero::ZeroStage: in stage 3 the partitioner must not cut the whole group, because each unit would lie on few ranks, "
+                      "which then send all of it; use zero::ContiguousPartitioner, or zero::BalancedPartitioner for whole parameters.");
+        static_assert(conflict != Conflict::bucketer_not_the_partitioners,
+                      "zero::ZeroStage: the partitioner brings its own bucketer, and under another one it would not cut as it says; leave "
+                      "the bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).");
         static_assert(
             conflict != Conflict::optimizer_needs_whole_tensor,
-            "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::RoundRobinPartitioner.");
-        static_assert(conflict != Conflict::master_of_itself || !std::is_same_v<typename StageConfig<0, Policies...>::Parameter, float>,
+            "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or "
+            "zero::RoundRobinPartitioner.");
+        static_assert(conflict != Conflict::master_of_itself || !std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
                       "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
-        static_assert(conflict != Conflict::master_of_itself || std::is_same_v<typename StageConfig<0, Policies...>::Parameter, float>,
+        static_assert(conflict != Conflict::master_of_itself || std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
                       "zero::ZeroStage: master weights of the parameters' own 16-bit type are copies that keep nothing more; use "
                       "zero::MasterWeights<float>, or zero::NoMasterWeights for none.");
         static_assert(conflict != Conflict::master_loses_bits,
@@ -72,20 +84,43 @@ public:
     using typename Base::Communicator;
     using typename Base::Options;
     using typename Base::Registration;
+    using Composition = Stage; ///< every policy, defaults included
     static constexpr int stage = Stage::stage;
 
     /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
-        : Base(stage, communicator, parameters, options,
-               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
+        : AcceptedStage(communicator, register_parameters<typename Stage::Engine>(parameters), options, Registered()) {}
 
     AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
         : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+
+private:
+    struct Registered {};
+
+    AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters, Options const& options, Registered)
+        : Base(stage, communicator, parameters, options,
+               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
 };
 
 template <class... Policies>
 struct PolicyPack {};
+
+/// @brief The policies of a list that are not of a category, and one more.
+template <class Replacement, class Kept, class... Policies>
+struct Exchange;
+
+template <class Replacement, class... Kept>
+struct Exchange<Replacement, PolicyPack<Kept...>> {
+    template <template <int, class...> class Stage, int N>
+    using in = Stage<N, Kept..., Replacement>;
+};
+
+template <class Replacement, class... Kept, class First, class... Rest>
+struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
+    : Exchange<Replacement,
+               std::conditional_t<is_in<typename Replacement::policy_category, First>(), PolicyPack<Kept...>, PolicyPack<Kept..., First>>,
+               Rest...> {};
 
 /// @brief What a rejected stage would be without the policies that are none.
 template <int N, class Valid, class... Rest>
@@ -147,6 +182,14 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 
 public:
     using Base::Base;
+
+    /// @brief The same composition with one policy exchanged, or added.
+    template <class Policy>
+    using with = typename detail::Exchange<Policy, detail::PolicyPack<>, Policies...>::template in<zero::ZeroStage, N>;
+
+    /// @brief The same policies under another stage.
+    template <int M>
+    using at_stage = ZeroStage<M, Policies...>;
 };
 
 } // namespace zero

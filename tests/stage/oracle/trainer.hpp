@@ -148,7 +148,9 @@ private:
     typename Stage::Options options() {
         typename Stage::Options o;
         o.gradient_clipping = _c.clip;
-        o.non_finite = _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
+        if (_c.types().scaler == Scaler::none) {
+            o.non_finite = _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
+        }
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
@@ -170,7 +172,9 @@ private:
             o.loss_scaler.minimum = _c.scaler.minimum;
             o.loss_scaler.maximum = _c.scaler.maximum;
         }
-        set(o.optimizer, _c.groups.front());
+        if (!_c.lists_groups) {
+            set(o.optimizer, _c.groups.front());
+        }
         for (std::size_t group = 0; _c.lists_groups && group < _c.groups.size(); ++group) {
             auto& listed = o.groups.emplace_back();
             set(listed.optimizer, _c.groups[group]);
@@ -395,7 +399,7 @@ private:
         for (std::size_t parameter = 0; parameter < _owned.size(); ++parameter) {
             _owned[parameter].assign(_c.shapes[parameter].elements, 0);
         }
-        _engine.for_each_owned_slice([&](typename Stage::Slice const& slice) {
+        _engine.for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
             _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
             if (_c.types().has_master) {

@@ -1,0 +1,11 @@
+// Prints the tables of docs/partitioners.md: what each partitioner goes with, and what it costs on known models. Nothing is timed.
+
+#include "support/partition_numbers.hpp"
+#include "support/partitioner_compatibility.hpp"
+
+#include <cstdio>
+
+int main() {
+    std::string const text = zero::test::compatibility_table() + "\n" + zero::test::partition_tables();
+    return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+}

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "../core/policy_category.hpp"
+#include "detail/adam_moments.hpp"
+#include "number.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zero {
+
+/// @brief Hyper-parameters of `Adam`; the learning rate comes with each step.
+struct AdamOptions {
+    double beta1 = 0.9;        ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;      ///< decay of the second moment, 0 <= beta2 < 1 in float
+    double epsilon = 1e-8;     ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
+    double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
+};
+
+/// @brief Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", algorithm 1), with bias correction; weight decay goes through
+/// the moments like any other part of the gradient. `AdamW` decays parameters directly, which is what most models want.
+///
+/// Everything in float, each operation rounded once, in exactly this order:
+///
+///     d = fma(weight_decay, p, g)
+///     m = fma(rate1, d, fma(-rate1, m, m))
+///     v = fma(beta2, v, mul(rate2, mul(d, d)))
+///     e = fma(inverse_root, root(v), epsilon)
+///     p = fma(-step_size, div(m, e), p)
+///
+/// The constants are those of `AdamW`. The parameter is rounded once per step.
+struct Adam {
+    using policy_category = OptimizerCategory;
+    using Options = AdamOptions;
+
+    static constexpr std::size_t states = 2;    ///< first moment, second moment; both start at zero
+    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
+
+    struct Hyper {
+        detail::AdamConstants moments;
+        float weight_decay;
+    };
+
+    /// @param step the number of this step, counted from 1.
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
+        return {.moments = detail::adam_constants(options, learning_rate, step), .weight_decay = static_cast<float>(options.weight_decay)};
+    }
+
+    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
+    static void validate(Options const& options) { detail::validate_adam("Adam", options); }
+
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+        F const decayed = ops::fma(hyper.weight_decay, parameter, gradient);
+        F const direction = detail::adam_direction(decayed, state, hyper.moments);
+        parameter = ops::fma(-hyper.moments.step_size, direction, parameter);
+    }
+};
+
+} // namespace zero

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "../core/hash.hpp"
+
+#include <concepts>
+#include <cstdint>
+
+namespace zero {
+
+/// @brief A policy whose options ranks compare: `static void add_to(Hash&, Options const&)` adds each of them that has to agree.
+///
+/// Optional. Ranks that chose different options of such a policy get a LayoutMismatch; without it they go on, with results that differ.
+template <class P>
+concept HasComparedOptions = requires(Hash& hash, typename P::Options const& options) {
+    { P::add_to(hash, options) } -> std::same_as<void>;
+};
+
+namespace detail {
+
+/// @brief A hash of a policy's options; that of nothing for a policy that does not add them.
+template <class P>
+[[nodiscard]] std::uint64_t hash_of_options(typename P::Options const& options) noexcept {
+    Hash hash;
+    if constexpr (HasComparedOptions<P>) {
+        P::add_to(hash, options);
+    }
+    return hash.value();
+}
+
+} // namespace detail
+} // namespace zero

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "../core/dtype.hpp"
+#include "../core/type_name.hpp"
+#include "../policy/master_weights.hpp"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace zero {
+
+namespace detail {
+
+template <class Types>
+std::string describe_types() {
+    std::string const master = Types::master_form == MasterForm::split      ? "float32 in parts"
+                             : Types::master_form == MasterForm::stochastic ? "none, rounded stochastically"
+                             : Types::has_master                            ? name_of(dtype_of<typename Types::Master>())
+                                                                            : "none";
+    return std::string(name_of(dtype_of<typename Types::Parameter>())) + " parameters (gradients " + name_of(dtype_of<typename Types::Gradient>())
+         + ", sent as " + name_of(dtype_of<typename Types::Communication>()) + ", accumulated in "
+         + name_of(dtype_of<typename Types::Accumulation>()) + ", master weights " + master + ")";
+}
+
+} // namespace detail
+
+/// @brief A composition in one line, defaults included, for logs: "ZeroStage<2>: bfloat16 parameters (...), ContiguousPartitioner, ...".
+template <class Stage>
+[[nodiscard]] std::string describe() {
+    using Composition = typename Stage::Composition;
+    using Engine = typename Composition::Engine;
+    std::string text = "ZeroStage<" + std::to_string(Stage::stage) + ">: ";
+    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
+        ((text += detail::describe_types<typename Engine::template TypesAt<Type>>() + ", "), ...);
+    }(std::make_index_sequence<Engine::types>());
+    return text + type_name<typename Composition::Partitioner>() + ", " + type_name<typename Composition::Bucketer>() + ", "
+         + type_name<typename Composition::Communicator>() + ", " + type_name<typename Composition::LossScaler>() + ", "
+         + type_name<typename Composition::Optimizer>() + " with " + type_name<typename Composition::OptimizerStates>();
+}
+
+} // namespace zero

@@ -1,0 +1,140 @@
+#pragma once
+
+#include "../backend/tables.hpp"
+#include "drain.hpp"
+#include "gradient_memory.hpp"
+#include "master_store.hpp"
+#include "owned_slice.hpp"
+#include "parameter_memory.hpp"
+#include "state_store.hpp"
+#include "step_state.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief What an `OptimizerMemory` is made from: the memory that its tables point to.
+template <class Config, class Types>
+struct OptimizerContext : TypedContext<Config> {
+    ParameterMemory<Config, Types> const* parameters;
+    GradientMemory<Config, Types> const* gradients;
+};
+
+/// @brief Master weights and moments of what this rank updates of one parameter type, and the tables that inspection and update walk.
+///
+/// The norm always walks the own extents, in stage 0 too: every element counts once over all ranks.
+template <class Config, class Types>
+class OptimizerMemory {
+public:
+    using A = typename Types::Accumulation;
+    using Optimizer = typename Config::Optimizer;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Masters = MasterStore<Config, Types>;
+    using States = StateStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
+
+    explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
+        FlatLayout const& layout = *context.layout;
+        std::size_t const rank = context.rank();
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            if (layout.bucket(bucket).type == context.type) {
+                Range const own = layout.extent(bucket, rank);
+                auto const add = [&](Piece const& piece) { add_slice(context, bucket, piece); };
+                if (context.row.shards_optimizer()) {
+                    layout.for_slices(bucket, own, add);
+                } else if constexpr (States::is_scaled) {
+                    layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
+                } else {
+                    layout.for_slices(bucket, {0, layout.elements(bucket)}, add);
+                }
+                layout.for_slices(bucket, own, [&](Piece const& piece) {
+                    _inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                                          static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
+                });
+            }
+            _first_slice.push_back(_slices.size());
+            _first_inspected.push_back(_inspected.size());
+        }
+    }
+
+    /// @brief Master weights become the parameters as they are now.
+    void copy_parameters_to_master() {
+        for (Slice const& slice : _slices) {
+            Masters::take_over(_queue, slice.weights(), slice.elements);
+        }
+    }
+
+    void inspect(std::size_t bucket, ops::Inspection* result) const {
+        Backend::inspect(_queue,
+                         std::span(_inspected).subspan(_first_inspected[bucket], _first_inspected[bucket + 1] - _first_inspected[bucket]),
+                         result);
+    }
+
+    void update(std::size_t bucket, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        Backend::template update<Optimizer>(
+            _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
+    }
+
+    /// @brief Calls `update(SliceUpdate)` for every slice and rounds the master weights that it wrote to the parameters.
+    template <class Update>
+    void update_by(Update& update, float factor, double learning_rate) const {
+        static_assert(Types::master_form != MasterForm::split, "zero: a caller's own update can not write master weights that are stored in "
+                                                               "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(Types::master_form != MasterForm::stochastic, "zero: a caller's own update rounds what it writes, so StochasticRounding would "
+                                                                    "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
+        for (std::size_t index = 0; index < _slices.size(); ++index) {
+            Slice const& slice = _slices[index];
+            update(SliceUpdate<Config, Types>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            if constexpr (Types::has_master) {
+                Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
+            }
+        }
+    }
+
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
+
+    /// @brief A slice of the table as its owner may read and change it.
+    [[nodiscard]] OwnedSlice<Config, Types> owned_slice(std::size_t index) const {
+        Slice const& slice = _slices[index];
+        OwnedSlice<Config, Types> owned;
+        owned.parameter = _origins[index].parameter;
+        owned.begin = _origins[index].parameter_begin;
+        Masters::show(slice.weights(), slice.elements, owned);
+        States::show(slice.all_states(), slice.elements, owned);
+        return owned;
+    }
+
+private:
+    /// Where a slice of the table stands in the model.
+    struct Origin {
+        std::size_t parameter;
+        std::size_t parameter_begin;
+    };
+
+    void add_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
+        Slice slice;
+        slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
+        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
+        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
+        slice.elements = piece.elements;
+        slice.group = context.layout->parameter(piece.parameter).group;
+        _slices.push_back(slice);
+        _origins.push_back({piece.parameter, piece.parameter_begin});
+    }
+
+    Queue _queue;
+    Masters _master;
+    States _states;
+    std::vector<Slice> _slices;
+    std::vector<Origin> _origins;
+    std::vector<InspectSlice<A>> _inspected;
+    std::vector<std::size_t> _first_slice;
+    std::vector<std::size_t> _first_inspected;
+    Drain<Backend> _drain;
+};
+
+} // namespace zero::detail

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "../layout/memory_plan.hpp"
+#include "options.hpp"
+#include "placed.hpp"
+#include "registration.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace zero::detail {
+
+/// @brief What the parts of an engine are made from. Everything that it points to outlives them.
+template <class Config>
+struct PartContext {
+    FlatLayout const* layout;
+    typename Config::Communicator* communicator;
+    typename Config::Backend::Queue queue; ///< of communication and update
+    std::span<AnyParameter const> parameters; ///< only during construction
+    StageOptions<Config> const* options;
+    MemoryResource* memory;
+    StageRow row;
+    ReductionSchedule schedule;
+    float predivide; ///< what payloads are divided by before they are sent
+
+    [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(communicator->rank()); }
+
+    /// @brief What the memory formulas need of one parameter type.
+    [[nodiscard]] LayoutTotals totals(std::size_t type) const {
+        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type);
+    }
+};
+
+/// @brief A context for the memory of one parameter type.
+template <class Config>
+struct TypedContext : PartContext<Config> {
+    std::size_t type;
+};
+
+/// @brief Memory for one number per element that this rank updates of a parameter type.
+template <class T, class Config>
+Placed<T> placed_for_optimizer(TypedContext<Config> const& context, BufferKind kind) {
+    FlatLayout const& layout = *context.layout;
+    return {layout, layout.trainable_buckets(), context.type, context.rank(), context.row.optimizer_state, *context.memory, kind};
+}
+
+} // namespace zero::detail

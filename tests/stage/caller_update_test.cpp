@@ -1,0 +1,105 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include <zero/ops/sgd.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <stdexcept>
+#include <vector>
+
+// `step` with an update of the caller's own, over the slices that this rank owns.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 3;
+
+/// What `Sgd` does, written by a caller.
+template <class Slice>
+void momentum_update(Slice const& slice) {
+    auto const rate = static_cast<float>(-slice.learning_rate);
+    for (std::size_t i = 0; i < slice.gradient.size(); ++i) {
+        float const gradient = to_float(slice.gradient[i]) * slice.factor;
+        float& momentum = slice.states[0][i];
+        momentum = ops::fma(0.9F, momentum, gradient);
+        slice.weights()[i] = ops::fma(rate, momentum, slice.weights()[i]);
+    }
+}
+
+template <class Engine>
+void forward_and_backward(Engine& engine, std::uint64_t rank, std::uint64_t step) {
+    engine.begin_step();
+    for (auto const micro_step : engine.micro_steps(2)) {
+        run_micro_step(engine, rank, step, micro_step);
+    }
+}
+
+template <class Stage>
+std::vector<std::vector<std::uint32_t>> train(bool is_callers) {
+    return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), {.gradient_clipping = 0.5F});
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            forward_and_backward(engine, rank, step);
+            if (is_callers) {
+                engine.step(0.05, [](auto const& slice) { momentum_update(slice); });
+            } else {
+                engine.step(0.05);
+            }
+        }
+        return snapshot(engine);
+    });
+}
+
+} // namespace
+
+TEST_CASE("A caller's own momentum update gives the bits of Sgd, in every stage") {
+    for (int const stage : {0, 1, 2, 3}) {
+        INFO("stage " << stage);
+        with_stage(stage, []<int N>() {
+            CHECK((train<ZeroStage<N, Sgd>>(true) == train<ZeroStage<N, Sgd>>(false)));
+            using Half = ZeroStage<N, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
+            CHECK((train<Half>(true) == train<Half>(false)));
+        });
+    }
+}
+
+TEST_CASE("A skipped step does not call the caller's update and changes no bit") {
+    auto const seen = on_ranks<std::vector<int>>(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
+        auto const before = snapshot(engine);
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        auto const gradients = engine.gradients(1);
+        gradients[1][3] = communicator.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F;
+        engine.gradients_ready(1);
+        engine.end_micro_step();
+        int calls = 0;
+        bool const is_skipped = engine.step(0.1, [&](auto const&) { ++calls; }).report().is_skipped;
+        return std::vector<int>{calls, is_skipped ? 1 : 0, snapshot(engine) == before ? 1 : 0};
+    });
+    for (auto const& rank : seen) {
+        CHECK(rank == std::vector<int>{0, 1, 1});
+    }
+}
+
+TEST_CASE("An exception in the caller's update breaks the engine and releases the other ranks") {
+    auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
+        forward_and_backward(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
+        engine.step(0.1, [&](auto const&) {
+            if (communicator.rank() == 1) {
+                throw std::runtime_error("no such table");
+            }
+        });
+        engine.parameters_changed();
+    });
+    CHECK(contains_text("no such table").match(outcomes.rethrown.message));
+    CHECK(outcomes.ranks[1].message == "no such table");
+    CHECK(outcomes.ranks[0].type == "Aborted");
+    CHECK(outcomes.ranks[2].type == "Aborted");
+}

@@ -1,0 +1,48 @@
+#include "support/catch.hpp"
+#include "support/partition_numbers.hpp"
+#include "support/partitioner_compatibility.hpp"
+
+#include <fstream>
+#include <iterator>
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+std::string page() {
+    std::ifstream file(ZERO_SOURCE_DIR "/docs/partitioners.md");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+} // namespace
+
+TEST_CASE("The table of partitioners says what goes with what") {
+    CHECK(compatibility_table()
+          == "| partitioner | stages | collectives | whole parameters | bucketer | adopted block |\n"
+             "|---|---|---|---|---|---|\n"
+             "| `ContiguousPartitioner` | 0, 1, 2, 3 | native even | no | any | yes |\n"
+             "| `PerTensorPartitioner` | 0, 1, 2, 3 | native even | no | its own | no |\n"
+             "| `WholeGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
+             "| `DealtGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
+             "| `RoundRobinPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
+             "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
+}
+
+TEST_CASE("What does not go together has one conflict, by name") {
+    CHECK(conflict_of({.stage = 4}) == Conflict::no_such_stage);
+    CHECK(conflict_of({.stage = -1}) == Conflict::no_such_stage);
+    CHECK(conflict_of({.stage = 3, .bucketer_may_span_units = true}) == Conflict::bucket_spans_units);
+    CHECK(conflict_of({.stage = 3, .partitioner_cuts_group = true}) == Conflict::units_on_few_ranks);
+    CHECK(conflict_of({.stage = 2, .partitioner_cuts_group = true}) == Conflict::none);
+    CHECK(conflict_of({.stage = 0, .partitioner_brings_other_bucketer = true}) == Conflict::bucketer_not_the_partitioners);
+    CHECK(conflict_of({.stage = 1, .optimizer_is_whole_tensor = true}) == Conflict::optimizer_needs_whole_tensor);
+    CHECK(conflict_of({.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true}) == Conflict::none);
+    CHECK(conflict_of({.stage = 0, .optimizer_is_whole_tensor = true}) == Conflict::none);
+    CHECK(conflict_of({.has_redundant_master = true}) == Conflict::master_of_float);
+}
+
+TEST_CASE("The page about partitioners shows the tables that the program prints") {
+    CHECK(page().find(compatibility_table()) != std::string::npos);
+    CHECK(page().find(partition_tables()) != std::string::npos);
+}
