@@ -76,6 +76,36 @@ void split_adamw(benchmark::State& state) {
     state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * static_cast<double>(n) * 28.25));
 }
 
+void scaled_adamw(benchmark::State& state) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    Data<0> data(n);
+    bench::Array<float16> moments(2 * n);
+    bench::Array<float> scales(2 * (n / 64 + 1), 1.0F);
+    ScaledStatePointers<2> states;
+    states.states = {moments.data(), moments.data() + n};
+    states.scales = {scales.data(), scales.data() + n / 64 + 1};
+    std::uint64_t step = 0;
+    for (auto _ : state) {
+        host::update<AdamW>(data.gradient.data(), MasterPointers<float, bfloat16>{data.master.data(), data.parameter.data()}, states, n, 0.5F,
+                            AdamW::hyper({}, 1e-3, ++step));
+        benchmark::ClobberMemory();
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * static_cast<double>(n) * 22.25));
+}
+
+void stochastic_adamw(benchmark::State& state) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    Data<2> data(n);
+    std::uint64_t step = 0;
+    for (auto _ : state) {
+        ++step;
+        host::update<AdamW>(data.gradient.data(), StochasticPointers<bfloat16>{data.parameter.data(), 0, ops::random_key(1, step)},
+                            StatePointers<2, float>{data.state}, n, 0.5F, AdamW::hyper({}, 1e-3, step));
+        benchmark::ClobberMemory();
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * 24));
+}
+
 template <std::size_t states>
 void twin(benchmark::State& state) {
     auto const n = static_cast<std::size_t>(state.range(0));
@@ -111,6 +141,8 @@ void add(std::string const& name) {
 
 BENCHMARK(twin<2>)->Name("update/twin of two states")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
 BENCHMARK(split_adamw)->Name("update/adamw/split/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+BENCHMARK(scaled_adamw)->Name("update/adamw/scaled_states/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+BENCHMARK(stochastic_adamw)->Name("update/adamw/stochastic/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
 BENCHMARK(twin<1>)->Name("update/twin of one state")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
 
 [[maybe_unused]] bool const is_registered = [] {

@@ -81,6 +81,7 @@ TEST_CASE("Ranks with different seeds are told so") {
         Stage<2> const engine(communicator, registration<bfloat16>(toy_specs()), {.master_weights = {.seed = static_cast<std::uint64_t>(communicator.rank())}});
     });
     CHECK(outcomes.rethrown.type == "LayoutMismatch");
+    CHECK_THAT(outcomes.rethrown.message, contains_text("master_weights"));
 }
 
 TEST_CASE("Stochastic rounding takes no memory beside the parameters") {

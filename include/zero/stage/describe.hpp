@@ -14,9 +14,10 @@ namespace detail {
 
 template <class Types>
 std::string describe_types() {
-    std::string const master = Types::master_form == MasterForm::split ? "float32 in parts"
-                             : Types::has_master                       ? name_of(dtype_of<typename Types::Master>())
-                                                                       : "none";
+    std::string const master = Types::master_form == MasterForm::split      ? "float32 in parts"
+                             : Types::master_form == MasterForm::stochastic ? "none, rounded stochastically"
+                             : Types::has_master                            ? name_of(dtype_of<typename Types::Master>())
+                                                                            : "none";
     return std::string(name_of(dtype_of<typename Types::Parameter>())) + " parameters (gradients " + name_of(dtype_of<typename Types::Gradient>())
          + ", sent as " + name_of(dtype_of<typename Types::Communication>()) + ", accumulated in "
          + name_of(dtype_of<typename Types::Accumulation>()) + ", master weights " + master + ")";

@@ -416,6 +416,7 @@ private:
                 {"non_finite", hash_of(_options.non_finite)},
                 {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
                 {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
+                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)},
                 {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
                 {"groups", groups.value()},
                 {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)}};

@@ -121,16 +121,19 @@ class MasterStore<Config, Types, MasterForm::stochastic> {
 public:
     using P = typename Types::Parameter;
     using Queue = typename Config::Backend::Queue;
+    using Owned = OwnedSlice<Config, Types>;
     using Pointers = StochasticPointers<P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
 
     explicit MasterStore(TypedContext<Config> const& context) : _layout(context.layout) {}
+
     [[nodiscard]] Pointers place(std::size_t, Piece const& piece, P* parameter) {
         return {parameter, std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
     }
+
     static void take_over(Queue, Pointers const&, std::size_t) {}
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config, Types>& owned) { owned.values = {at.parameter, elements}; }
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.parameter, elements}; }
 
 private:
     FlatLayout const* _layout;

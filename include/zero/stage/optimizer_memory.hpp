@@ -84,6 +84,8 @@ public:
     void update_by(Update& update, float factor, double learning_rate) const {
         static_assert(Types::master_form != MasterForm::split, "zero: a caller's own update can not write master weights that are stored in "
                                                                "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(Types::master_form != MasterForm::stochastic, "zero: a caller's own update rounds what it writes, so StochasticRounding would "
+                                                                    "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < _slices.size(); ++index) {
             Slice const& slice = _slices[index];
             update(SliceUpdate<Config, Types>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});

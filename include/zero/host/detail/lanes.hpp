@@ -2,6 +2,7 @@
 
 #include "../../core/float16.hpp"
 #include "../../core/split_float.hpp"
+#include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/number.hpp"
@@ -78,6 +79,19 @@ struct Lanes {
             rounded_up |= (parts.is_rounded_up ? 1U : 0U) << i;
         }
         return rounded_up;
+    }
+
+    /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
+    static Lanes larger_magnitude(Lanes const& magnitude, Lanes const& value) noexcept {
+        return each([&](std::size_t i) {
+            float const other = ops::finite_magnitude(value._lane[i]);
+            return magnitude._lane[i] < other ? other : magnitude._lane[i];
+        });
+    }
+
+    /// As `ops::keep_from_zero`.
+    static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
+        return each([&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
     }
 
     /// Stores stochastically rounded; lane i takes the random bits of counter + i.

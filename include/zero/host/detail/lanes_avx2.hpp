@@ -156,6 +156,23 @@ struct Lanes<InstructionSet::avx2> {
         return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((rounded ^ bits) << 15))); // the last bit of the half, to the sign
     }
 
+    /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
+    ZERO_HOST_AVX2 static Lanes larger_magnitude(Lanes const& magnitude, Lanes const& value) noexcept {
+        Int8 const other = (Int8)value._value & 0x7fffffff;
+        Lanes result;
+        result._value = (Float8)larger((Int8)magnitude._value, other & (other < 0x7f800000)); // the bits of magnitudes are in their order
+        return result;
+    }
+
+    /// As `ops::keep_from_zero`.
+    ZERO_HOST_AVX2 static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
+        Int8 const magnitude = (Int8)scaled._value & 0x7fffffff;
+        Int8 const least = ((Int8)value._value << 1 != 0) & 0x33800000; // only zeros have no other bit than the sign
+        Lanes result;
+        result._value = (Float8)(larger(magnitude, least) | ((Int8)scaled._value & ~0x7fffffff));
+        return result;
+    }
+
     /// Stores stochastically rounded a pack whose only NaN is the canonical one; lane i takes the random bits of counter + i.
     ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key, std::uint64_t counter) const noexcept {
         RandomBits const random(key, counter);
@@ -257,6 +274,11 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    ZERO_HOST_AVX2 static Int8 larger(Int8 const& a, Int8 const& b) noexcept {
+        Int8 const is_less = a < b;
+        return (a & ~is_less) | (b & is_less);
+    }
+
     struct RandomBits { // `ops::random_bits` of eight counters
         ZERO_HOST_AVX2 RandomBits(std::uint64_t key, std::uint64_t counter) noexcept {
             auto const first = static_cast<std::uint32_t>(counter);

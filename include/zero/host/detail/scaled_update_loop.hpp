@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
 
 namespace zero::host::detail {
 
@@ -44,14 +43,12 @@ struct ScaledUpdateLoop {
 private:
     template <class F>
     [[gnu::always_inline]] static void read(float* to, float16 const* from, std::size_t count, float scale) noexcept {
-        float16 rest[block] = {};
-        if (count < block) {
+        if (count == block) {
+            read_block<F>(to, from, scale);
+        } else {
+            float16 rest[block];
             copy_elements(rest, from, count);
-            from = rest;
-        }
-        F const factor(scale);
-        for (std::size_t i = 0; i < block; i += F::size) {
-            F::mul(F::load(from + i), factor).store(to + i);
+            read_block<F>(to, rest, scale);
         }
     }
 
@@ -59,35 +56,38 @@ private:
     template <class F>
     [[gnu::always_inline]] static float write(float16* to, float const* from, std::size_t count) noexcept {
         float const scale = ops::block_scale(largest_finite<F>(from));
-        F const factor(ops::inverse_block_scale(scale));
-        F const zero(0.0F);
-        F const least(ops::least_scaled);
-        F const minus_least(-ops::least_scaled);
-        float16 rest[block];
-        float16* const out = count < block ? rest : to;
-        for (std::size_t i = 0; i < block; i += F::size) {
-            F const value = F::load(from + i);
-            F scaled = F::mul(value, factor);
-            scaled = F::select(F::less(zero, value), F::select(F::less(scaled, least), least, scaled), scaled);
-            scaled = F::select(F::less(value, zero), F::select(F::less(minus_least, scaled), minus_least, scaled), scaled);
-            scaled.with_canonical_nan().store_number(out + i);
-        }
-        if (count < block) {
+        if (count == block) {
+            write_block<F>(to, from, scale);
+        } else {
+            float16 rest[block];
+            write_block<F>(rest, from, scale);
             copy_elements(to, rest, count);
         }
         return scale;
     }
 
     template <class F>
-    [[gnu::always_inline]] static float largest_finite(float const* from) noexcept {
-        F const zero(0.0F);
-        F const limit(std::numeric_limits<float>::max());
-        F largest(0.0F);
+    [[gnu::always_inline]] static void read_block(float* to, float16 const* from, float scale) noexcept {
+        F const factor(scale);
+        for (std::size_t i = 0; i < block; i += F::size) {
+            F::mul(F::load(from + i), factor).store(to + i);
+        }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static void write_block(float16* to, float const* from, float scale) noexcept {
+        F const factor(ops::inverse_block_scale(scale));
         for (std::size_t i = 0; i < block; i += F::size) {
             F const value = F::load(from + i);
-            F const magnitude = F::select(F::less(value, zero), F::sub(zero, value), value);
-            F const finite = F::select(F::less_equal(magnitude, limit), magnitude, zero);
-            largest = F::select(F::less(largest, finite), finite, largest);
+            F::keep_from_zero(F::mul(value, factor), value).with_canonical_nan().store_number(to + i);
+        }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static float largest_finite(float const* from) noexcept {
+        F largest(0.0F);
+        for (std::size_t i = 0; i < block; i += F::size) {
+            largest = F::larger_magnitude(largest, F::load(from + i));
         }
         float lanes[F::size];
         largest.store(lanes);
