@@ -7,6 +7,7 @@
 #include "owned_slice.hpp"
 #include "parameter_memory.hpp"
 #include "step_state.hpp"
+#include "whole_parameters.hpp"
 
 #include <array>
 #include <cstddef>
@@ -21,6 +22,7 @@ template <class Config, class Types>
 struct OptimizerContext : TypedContext<Config> {
     ParameterMemory<Config, Types> const* parameters;
     GradientMemory<Config, Types> const* gradients;
+    float* scratch; ///< of `scratch_floats` elements
 };
 
 /// @brief Master weights and moments of what this rank updates of one parameter type, and the tables that inspection and update walk.
@@ -47,8 +49,7 @@ public:
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
-                layout.for_slices(bucket, context.row.shards_optimizer() ? own : Range{0, layout.elements(bucket)},
-                                  [&](Piece const& piece) { add_slice(context, bucket, piece); });
+                layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row), [&](Piece const& piece) { add_slice(context, bucket, piece); });
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
                     _inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
                                           static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
@@ -109,6 +110,8 @@ private:
         }
         slice.elements = piece.elements;
         slice.group = context.layout->parameter(piece.parameter).group;
+        slice.rows = context.layout->parameter(piece.parameter).rows;
+        slice.scratch = context.scratch;
         _slices.push_back(slice);
         _origins.push_back({piece.parameter, piece.parameter_begin});
     }
