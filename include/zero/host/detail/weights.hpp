@@ -124,7 +124,7 @@ struct RedirectedAccess {
         typename Weights::template Rest<size> weights;
         float values[size] = {};
 
-        Rest(RedirectedAccess const& access, std::size_t begin, std::size_t count) noexcept : weights(access.from, begin, count) {}
+        Rest(RedirectedAccess const& source, std::size_t begin, std::size_t count) noexcept : weights(source.from, begin, count) {}
 
         RedirectedAccess access() noexcept { return {weights.access(), values}; }
 
