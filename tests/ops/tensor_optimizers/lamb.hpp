@@ -15,7 +15,7 @@ struct LambFixture {
     static constexpr char const* name = "Lamb";
     static constexpr std::array rates{Field<Options>{"beta1", &Options::beta1}, Field<Options>{"beta2", &Options::beta2}};
     static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon}, Field<Options>{"weight_decay", &Options::weight_decay}};
-    static constexpr double tolerance = 3e-6;
+    static constexpr double tolerance = 1e-6;
 
     struct Rule {
         char const* mistake = "none";

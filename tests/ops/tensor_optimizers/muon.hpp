@@ -17,7 +17,7 @@ struct MuonFixture {
     static constexpr std::array rates{Field<Options>{"momentum", &Options::momentum}};
     static constexpr std::array factors{Field<Options>{"weight_decay", &Options::weight_decay},
                                         Field<Options>{"adamw_learning_rate_factor", &Options::adamw_learning_rate_factor}};
-    static constexpr double tolerance = 3e-6;
+    static constexpr double tolerance = 1e-6;
 
     struct Rule {
         char const* mistake = "none";
