@@ -2,14 +2,10 @@
 // The other cases beside this one differ from it in one policy only.
 #include "stage.hpp"
 
-struct Muon : zero::Sgd {
-    static constexpr bool whole_tensor = true;
-};
-
 int main() {
     auto communicators = zero::LoopbackCommunicator::make_group(1);
     auto& communicator = communicators.front();
     train<zero::ZeroStage<2>>(communicator);
-    train<zero::ZeroStage<3, zero::SizeCappedBucketer, zero::RoundRobinPartitioner, Muon, zero::GradientReduction<float>>>(communicator);
-    train<zero::ZeroStage<0, zero::ContiguousPartitioner, zero::SingleBucketer, zero::DynamicLossScaler, Muon>>(communicator);
+    train<zero::ZeroStage<3, zero::SizeCappedBucketer, zero::RoundRobinPartitioner, zero::Muon, zero::GradientReduction<float>>>(communicator);
+    train<zero::ZeroStage<0, zero::ContiguousPartitioner, zero::SingleBucketer, zero::DynamicLossScaler, zero::Muon>>(communicator);
 }

@@ -87,5 +87,5 @@ TEST_CASE("each kind of buffer has a name of its own") {
     }
     CHECK(names
           == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
-                                      "wire", "control"});
+                                      "wire", "control", "scratch"});
 }

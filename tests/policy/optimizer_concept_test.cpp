@@ -4,7 +4,9 @@
 #include "zero/ops/adagrad.hpp"
 #include "zero/ops/adam.hpp"
 #include "zero/ops/adamw.hpp"
+#include "zero/ops/lamb.hpp"
 #include "zero/ops/lion.hpp"
+#include "zero/ops/muon.hpp"
 #include "zero/ops/sgd.hpp"
 #include "zero/policy/optimizer.hpp"
 
@@ -61,7 +63,7 @@ struct IntegerWhole {
 struct AnsweringValidate {
     static bool validate(SomeOptions const&);
 };
-struct Hyperless {
+struct Hyperless { // names no type 'Hyper'
     static SomeHyper hyper(SomeOptions const&, double, std::uint64_t) noexcept;
     template <class F, std::size_t N>
     void operator()(F, F&, F (&)[N], SomeHyper const&) const;
@@ -88,12 +90,51 @@ struct DoubleFunctor : Step<SomeHyper> {
     void operator()(double, double&, double (&)[2], SomeHyper const&) const;
 };
 
+struct NeedsWhole {
+    static constexpr bool whole_tensor = true;
+};
+struct HyperAlone {
+    using Hyper = SomeHyper;
+    static SomeHyper hyper(SomeOptions const&, double, std::uint64_t) noexcept;
+};
+/// Without a functor: what a whole-tensor optimizer has in its place.
+struct Tensors : HyperAlone {
+    template <class Tensor>
+    static void update_tensor(Tensor const&, SomeHyper const&) noexcept;
+};
+struct Scratch {
+    static std::size_t scratch_floats(std::size_t, std::size_t) noexcept;
+};
+struct ThrowingTensors : HyperAlone {
+    template <class Tensor>
+    static void update_tensor(Tensor const&, SomeHyper const&);
+};
+struct ObjectTensors : HyperAlone {
+    template <class Tensor>
+    void update_tensor(Tensor const&, SomeHyper const&) const noexcept;
+};
+struct OtherTensors : HyperAlone {
+    static void update_tensor(float*, SomeHyper const&) noexcept;
+};
+struct ThrowingScratch {
+    static std::size_t scratch_floats(std::size_t, std::size_t);
+};
+struct ShapelessScratch {
+    static std::size_t scratch_floats(std::size_t) noexcept;
+};
+struct FloatScratch {
+    static float scratch_floats(std::size_t, std::size_t) noexcept;
+};
+
+template <class T, class S>
+using WithTensors = Archetype<Category, OptionsType, T, States, NeedsWhole, Validate, S>;
+
 template <class S>
 using WithStep = Archetype<Category, OptionsType, S, States, Whole, Validate>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose", "", Adagrad, Adam, AdamW, Lion, Sgd) {
+TEMPLATE_TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose", "", Adagrad, Adam, AdamW, Lamb, Lion, Muon, Sgd) {
     STATIC_REQUIRE(Optimizer<TestType>);
     STATIC_REQUIRE(diagnose_optimizer<TestType>());
     STATIC_REQUIRE(std::is_empty_v<TestType>);
@@ -130,4 +171,27 @@ TEST_CASE("an optimizer with one wrong part is none") {
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<ChangingFunctor>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<ThreeStateFunctor>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<DoubleFunctor>>);
+}
+
+TEST_CASE("an optimizer of whole parameters has two functions in place of the functor") {
+    STATIC_REQUIRE(Optimizer<WithTensors<Tensors, Scratch>>);
+    STATIC_REQUIRE(TensorOptimizer<WithTensors<Tensors, Scratch>>);
+    STATIC_REQUIRE_FALSE(ElementOptimizer<WithTensors<Tensors, Scratch>>);
+    STATIC_REQUIRE(diagnose_optimizer<WithTensors<Tensors, Scratch>>());
+    STATIC_REQUIRE(ElementOptimizer<WithStep<Step<SomeHyper>>>);
+    STATIC_REQUIRE_FALSE(TensorOptimizer<WithStep<Step<SomeHyper>>>);
+}
+
+TEST_CASE("an optimizer of whole parameters that lacks a part or has a wrong one is none") {
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, States, NeedsWhole, Validate>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, States, Whole, Validate, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, NeedsWhole, Validate, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<HyperAlone, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Step<SomeHyper>, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<ThrowingTensors, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<ObjectTensors, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<OtherTensors, Scratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Tensors, ThrowingScratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Tensors, ShapelessScratch>>);
+    STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Tensors, FloatScratch>>);
 }

@@ -37,6 +37,7 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
         parameter.units = specs[index].units;
         parameter.group = specs[index].group;
         parameter.trainable = specs[index].trainable;
+        parameter.rows = specs[index].rows;
         parameter.initialize = [index](std::size_t begin, std::span<T> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
                 values[i] = from_float<T>(noise(1, index, begin + i));

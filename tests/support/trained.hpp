@@ -60,10 +60,10 @@ private:
 
 template <class Stage>
 Trained trained(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4, double learning_rate = 0.01,
-                std::size_t binades = 24) {
+                std::size_t binades = 24, std::vector<ParameterSpec> const& specs = toy_specs()) {
     using T = typename Stage::ParameterType;
     auto const ranks = on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
-        auto parameters = registration<T, typename Stage::GradientType>(toy_specs());
+        auto parameters = registration<T, typename Stage::GradientType>(specs);
         auto own_options = options;
         own_options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
         std::optional<CallersMemory<T, typename Stage::GradientType>> memory;

@@ -66,6 +66,8 @@ struct UpdateSlice : Weights, States {
     A const* gradient = nullptr;
     std::size_t elements = 0;
     std::size_t group = 0;
+    std::size_t rows = 0;     ///< of the matrix, when the slice is a whole one; 0: it is none
+    float* scratch = nullptr; ///< for an optimizer of whole parameters, the same memory for every slice: what it leaves there is lost
 
     [[nodiscard]] constexpr Weights const& weights() const noexcept { return *this; }
     [[nodiscard]] constexpr States const& all_states() const noexcept { return *this; }

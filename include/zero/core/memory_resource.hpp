@@ -17,14 +17,16 @@ enum class BufferKind : std::uint8_t {
     gradient_leases,   ///< buckets of the micro-step in flight
     parameter_leases,  ///< gathered units of stage 3, staging of scattered and adopted parameters
     wire,              ///< one bucket in the communication type, where it differs
-    control            ///< scalars of the step, reports, tables in the backend's memory
+    control,           ///< scalars of the step, reports, tables in the backend's memory
+    scratch            ///< what the update of one whole parameter needs beside it
 };
 
-inline constexpr std::size_t buffer_kinds = 8;
+inline constexpr std::size_t buffer_kinds = 9;
 
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{"parameters",      "gradients",        "master weights", "optimizer state",
-                                                          "gradient leases", "parameter leases", "wire",           "control"};
+                                                          "gradient leases", "parameter leases", "wire",           "control",
+                                                          "scratch"};
     return names[static_cast<std::size_t>(kind)];
 }
 

@@ -5,6 +5,7 @@
 #include "../core/memory_resource.hpp"
 #include "inline_queue.hpp"
 #include "kernels.hpp"
+#include "tensor.hpp"
 #include "threaded_queue.hpp"
 
 #include <algorithm>
@@ -137,8 +138,12 @@ struct HostBackend {
                 return;
             }
             for (auto const& slice : slices) {
-                host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision), slice.all_states(), slice.elements, decision->factor,
-                                        groups[slice.group].hyper);
+                if constexpr (Optimizer::whole_tensor) {
+                    Optimizer::update_tensor(host::Tensor(slice, decision->factor), groups[slice.group].hyper);
+                } else {
+                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision), slice.all_states(), slice.elements, decision->factor,
+                                            groups[slice.group].hyper);
+                }
             }
         });
     }

@@ -153,11 +153,11 @@ public:
         return hash.value();
     }
 
-    /// @brief A hash of one parameter: name, size, units, group, trainability.
+    /// @brief A hash of one parameter: name, size, rows, units, group, trainability.
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
         ParameterSpec const& spec = _parameters[index];
         Hash hash;
-        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(spec.type).add(std::string_view(spec.name));
+        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(spec.type).add(spec.rows).add(std::string_view(spec.name));
         for (std::size_t const unit : spec.units) {
             hash.add(unit);
         }

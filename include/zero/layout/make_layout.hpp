@@ -62,6 +62,10 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
             throw InvalidArgument("zero: parameter '" + spec.name + "' has the type number " + std::to_string(spec.type) + ", but the layout is made for "
                                   + std::to_string(options.types()) + " types; give the size of each.");
         }
+        if (spec.rows != 0 && spec.elements % spec.rows != 0) {
+            throw InvalidArgument("zero: parameter '" + spec.name + "' has " + std::to_string(spec.elements) + " elements, which are not "
+                                  + std::to_string(spec.rows) + " rows of equal length; give the rows of the matrix, or 0 if it is none.");
+        }
         if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
             throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
         }

@@ -14,6 +14,7 @@ struct ParameterSpec {
     std::size_t group = 0;               ///< parameter group: shares hyper-parameters
     bool trainable = true;
     std::size_t type = 0;                ///< which of the model's parameter types; a bucket holds one type
+    std::size_t rows = 0;                ///< of the matrix that its elements are, row by row; 0: it is no matrix
 };
 
 } // namespace zero

@@ -47,7 +47,8 @@ inline std::string describe(FlatLayout const& layout, std::size_t index) {
     for (std::size_t const unit : spec.units) {
         units += (units.empty() ? "" : ",") + std::to_string(unit);
     }
-    return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements, units " + units.substr(0, 40) + ", group "
+    std::string const rows = spec.rows == 0 ? "" : " in " + std::to_string(spec.rows) + " rows";
+    return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements" + rows + ", units " + units.substr(0, 40) + ", group "
            + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
 }
 

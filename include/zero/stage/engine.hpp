@@ -18,6 +18,7 @@
 #include "protocol.hpp"
 #include "step_decision.hpp"
 #include "type_list.hpp"
+#include "whole_parameters.hpp"
 
 #include <array>
 #include <cstddef>
@@ -364,6 +365,7 @@ public:
             });
         }
         plan[BufferKind::control].content_bytes = _decision.size_bytes();
+        plan[BufferKind::scratch].content_bytes = sizeof(float) * scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
         return plan;
     }
 

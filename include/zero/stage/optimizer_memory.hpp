@@ -8,6 +8,7 @@
 #include "parameter_memory.hpp"
 #include "state_store.hpp"
 #include "step_state.hpp"
+#include "whole_parameters.hpp"
 
 #include <cstddef>
 #include <span>
@@ -20,6 +21,7 @@ template <class Config, class Types>
 struct OptimizerContext : TypedContext<Config> {
     ParameterMemory<Config, Types> const* parameters;
     GradientMemory<Config, Types> const* gradients;
+    float* scratch; ///< of `scratch_floats` elements
 };
 
 /// @brief Master weights and moments of what this rank updates of one parameter type, and the tables that inspection and update walk.
@@ -44,12 +46,10 @@ public:
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
                 auto const add = [&](Piece const& piece) { add_slice(context, bucket, piece); };
-                if (context.row.shards_optimizer()) {
-                    layout.for_slices(bucket, own, add);
-                } else if constexpr (States::is_scaled) {
+                if (States::is_scaled && !context.row.shards_optimizer()) {
                     layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
                 } else {
-                    layout.for_slices(bucket, {0, layout.elements(bucket)}, add);
+                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row), add);
                 }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
                     _inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
@@ -122,6 +122,8 @@ private:
         static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
         slice.group = context.layout->parameter(piece.parameter).group;
+        slice.rows = context.layout->parameter(piece.parameter).rows;
+        slice.scratch = context.scratch;
         _slices.push_back(slice);
         _origins.push_back({piece.parameter, piece.parameter_begin});
     }

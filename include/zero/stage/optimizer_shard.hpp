@@ -1,11 +1,14 @@
 #pragma once
 
+#include "../core/buffer.hpp"
 #include "gradient_reducer.hpp"
 #include "optimizer_memory.hpp"
 #include "parameter_store.hpp"
 #include "type_list.hpp"
+#include "whole_parameters.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -42,15 +45,21 @@ private:
     OptimizerShard(PartContext<Config> const& context, ParameterStore<Config> const& store, GradientReducer<Config> const& reducer,
                    std::index_sequence<Type...>)
         : _layout(context.layout),
-          _memories(context_of<typename Config::template TypesAt<Type>>(context, Type, store, reducer)...) {}
+          _scratch(*context.memory, scratch_floats<typename Config::Optimizer>(*context.layout, context.rank(), context.row), BufferKind::scratch),
+          _memories(context_of<typename Config::template TypesAt<Type>>(context, Type, store, reducer, _scratch.data())...) {
+        if (context.options->poison) {
+            Config::Backend::fill(context.queue, _scratch.data(), _scratch.size(), std::numeric_limits<float>::quiet_NaN());
+        }
+    }
 
     template <class Types>
     static OptimizerContext<Config, Types> context_of(PartContext<Config> const& context, std::size_t type, ParameterStore<Config> const& store,
-                                                      GradientReducer<Config> const& reducer) {
-        return {{context, type}, &store.template memory<Types>(), &reducer.template memory<Types>()};
+                                                      GradientReducer<Config> const& reducer, float* scratch) {
+        return {{context, type}, &store.template memory<Types>(), &reducer.template memory<Types>(), scratch};
     }
 
     FlatLayout const* _layout;
+    Buffer<float> _scratch;
     typename Config::template ForTypes<OptimizerMemory> _memories;
 };
 

@@ -29,6 +29,7 @@ struct Parameter {
     std::vector<std::size_t> units{0}; ///< who uses it, numbered in order of use from 0; several for a tied parameter
     std::size_t group = 0;             ///< parameter group
     bool trainable = true;
+    std::size_t rows = 0;  ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
     G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     std::function<void(std::size_t begin, std::span<T> values)> initialize{};
@@ -38,7 +39,7 @@ struct Parameter {
 struct AnyParameter {
     template <class T, class G>
     AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor): lists of parameters of several types
-        : spec{parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable}, type(dtype_of<T>()),
+        : spec{parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable, 0, parameter.rows}, type(dtype_of<T>()),
           gradient_type(dtype_of<G>()), data(parameter.data), gradient(parameter.gradient) {
         if (parameter.initialize) {
             initialize = [fill = parameter.initialize](std::size_t begin, void* values, std::size_t elements) {

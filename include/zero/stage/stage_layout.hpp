@@ -6,6 +6,7 @@
 #include "config.hpp"
 #include "options.hpp"
 #include "registration.hpp"
+#include "whole_parameters.hpp"
 
 #include <array>
 #include <cstddef>
@@ -78,6 +79,11 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
+    constexpr bool needs_whole = Stage::Engine::Optimizer::whole_tensor;
+    if (needs_whole && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; use Storage::scattered or "
+                              "Storage::owned.");
+    }
     if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
         throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
                               "ContiguousPartitioner or Storage::scattered.");
@@ -98,7 +104,11 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
         return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
                                                              geometry, options.bucketer);
     }
-    return make_layout<Partitioner, typename Stage::Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    FlatLayout layout = make_layout<Partitioner, typename Stage::Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    if (needs_whole) {
+        require_whole_parameters(layout, stage_table[Stage::stage]);
+    }
+    return layout;
 }
 
 } // namespace zero::detail

@@ -143,4 +143,37 @@ struct StochasticAccess {
     };
 };
 
+/// Weights that are read, while what the functor makes of them is written elsewhere.
+template <class Weights>
+struct RedirectedAccess {
+    static constexpr bool streams = false;
+
+    Weights from;
+    float* to;
+
+    template <class F>
+    [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
+        return from.template load<F>(begin);
+    }
+
+    template <bool, class F>
+    [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
+        value.store_number(to + begin);
+    }
+
+    template <std::size_t size>
+    struct Rest {
+        typename Weights::template Rest<size> weights;
+        float values[size] = {};
+
+        Rest(RedirectedAccess const& source, std::size_t begin, std::size_t count) noexcept : weights(source.from, begin, count) {}
+
+        RedirectedAccess access() noexcept { return {weights.access(), values}; }
+
+        void write_to(RedirectedAccess const& target, std::size_t begin, std::size_t count) const noexcept {
+            copy_elements(target.to + begin, values, count);
+        }
+    };
+};
+
 } // namespace zero::host::detail

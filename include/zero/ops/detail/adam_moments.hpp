@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-/// What Adam and AdamW share: two moments of the gradient and their bias corrections. They differ in where the weight decay acts.
+/// What Adam, AdamW and Lamb share: two moments of the gradient and their bias corrections. They differ in where the weight decay acts.
 namespace zero::detail {
 
 /// The constants of a step, as `AdamW` documents them.
@@ -37,14 +37,20 @@ ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double lea
             .epsilon = static_cast<float>(options.epsilon)};
 }
 
-/// Updates the moments; the first over the root of the second, corrected but for the factor `step_size`.
+/// The first moment over the root of the second, corrected but for the factor `step_size`.
+template <ops::Number F>
+ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2], AdamConstants const& constants) noexcept {
+    return ops::div(moments[0], ops::fma(constants.inverse_root, ops::root(moments[1]), constants.epsilon));
+}
+
+/// Updates the moments; their direction.
 template <ops::Number F>
 ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2], AdamConstants const& constants) noexcept {
     F& first = moments[0];
     F& second = moments[1];
     first = moved_towards(first, gradient, constants.rate1);
     second = ops::fma(constants.beta2, second, ops::mul(constants.rate2, ops::mul(gradient, gradient)));
-    return ops::div(first, ops::fma(constants.inverse_root, ops::root(second), constants.epsilon));
+    return direction_of_moments(moments, constants);
 }
 
 template <class Options>

@@ -1,0 +1,153 @@
+#pragma once
+
+#include "../number.hpp"
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <utility>
+
+namespace zero::detail {
+
+/// A pack of floats that is read from memory and written to it.
+template <class F>
+concept MemoryPack = ops::Pack<F> && requires(float const* from, float* to, F const& pack) {
+    { F::load(from) } -> std::same_as<F>;
+    pack.store(to);
+    { F::size } -> std::convertible_to<std::size_t>;
+};
+
+/// out = scale * (left * right) + addend_scale * addend, of matrices that lie row by row without gaps.
+///
+/// Each element is sum = fma(left[i][k], right[k][j], sum) with k ascending from a sum of 0, and then, if there is an addend,
+/// fma(scale, sum, mul(addend_scale, addend)). That order depends on neither the blocks below nor the width of a pack, so neither do the bits.
+struct MatrixProduct {
+    float* out;         ///< rows x columns; overlaps nothing that is read
+    float const* left;  ///< rows x depth
+    float const* right; ///< depth x columns; transposed: columns x depth
+    std::size_t rows;
+    std::size_t columns;
+    std::size_t depth;
+    bool is_right_transposed = false;
+    bool is_symmetric = false; ///< the product is known to be: half of it is computed
+    float scale = 1.0F;
+    float const* addend = nullptr; ///< rows x columns, or null
+    float addend_scale = 0.0F;
+
+    template <MemoryPack F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        auto const product = *this; // a local copy: the stores below cannot change it, so it stays in registers
+        std::fill_n(product.out, product.rows * product.columns, 0.0F);
+        float panel[panel_depth * 2 * F::size];
+        for (std::size_t k = 0; k < product.depth; k += panel_depth) {
+            std::size_t const count = std::min(panel_depth, product.depth - k);
+            for (std::size_t j = 0; j < product.columns; j += 2 * F::size) {
+                product.template pack<2 * F::size>(panel, k, count, j);
+                // The rows above the diagonal are left out of the loop, but for the tile that it crosses.
+                for (std::size_t i = product.is_symmetric ? j - j % tile_rows : 0; i < product.rows; i += tile_rows) {
+                    product.template add_tile<F>(panel, i, j, k, count);
+                }
+            }
+        }
+        product.template finish<F>();
+    }
+
+private:
+    static constexpr std::size_t tile_rows = 6;     // with two packs each: 12 sums, 2 packs of a panel and one broadcast fill 16 registers
+    static constexpr std::size_t panel_depth = 256; // a panel is 16 KiB and stays in the first cache
+
+    /// Copies `width` columns of `right`, filled up with zeros, so that a row of the panel is contiguous.
+    template <std::size_t width>
+    [[gnu::always_inline]] void pack(float* panel, std::size_t k, std::size_t count, std::size_t j) const noexcept {
+        std::size_t const valid = std::min(width, columns - j);
+        if (valid < width) {
+            std::fill_n(panel, count * width, 0.0F);
+        }
+        if (is_right_transposed) {
+            for (std::size_t column = 0; column < valid; ++column) {
+                float const* const from = right + (j + column) * depth + k;
+                for (std::size_t row = 0; row < count; ++row) {
+                    panel[row * width + column] = from[row];
+                }
+            }
+        } else {
+            for (std::size_t row = 0; row < count; ++row) {
+                std::copy_n(right + (k + row) * columns + j, valid, panel + row * width);
+            }
+        }
+    }
+
+    /// Adds `count` terms to the sums of one tile; one at an edge is computed in a copy that is filled up with zeros.
+    template <class F>
+    [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j, std::size_t k, std::size_t count) const noexcept {
+        constexpr std::size_t width = 2 * F::size;
+        std::size_t const valid_rows = std::min(tile_rows, rows - i);
+        std::size_t const valid_columns = std::min(width, columns - j);
+        float const* from = left + i * depth + k;
+        float* sums = out + i * columns + j;
+        std::size_t from_stride = depth;
+        std::size_t stride = columns;
+        bool const is_whole = valid_rows == tile_rows && valid_columns == width;
+        float left_copy[tile_rows * panel_depth];
+        float sums_copy[tile_rows * width];
+        if (!is_whole) {
+            std::fill_n(left_copy, tile_rows * panel_depth, 0.0F);
+            std::fill_n(sums_copy, tile_rows * width, 0.0F);
+            for (std::size_t row = 0; row < valid_rows; ++row) {
+                std::copy_n(from + row * depth, count, left_copy + row * panel_depth);
+                std::copy_n(sums + row * columns, valid_columns, sums_copy + row * width);
+            }
+            from = left_copy;
+            from_stride = panel_depth;
+            sums = sums_copy;
+            stride = width;
+        }
+        multiply<F>(sums, stride, from, from_stride, panel, count, std::make_index_sequence<tile_rows>());
+        if (!is_whole) {
+            for (std::size_t row = 0; row < valid_rows; ++row) {
+                std::copy_n(sums_copy + row * width, valid_columns, out + (i + row) * columns + j);
+            }
+        }
+    }
+
+    /// The innermost loop. The rows are written out by the fold, since GCC does not unroll loops at -O2.
+    template <class F, std::size_t... Row>
+    [[gnu::always_inline]] static void multiply(float* sums, std::size_t stride, float const* from, std::size_t from_stride, float const* panel,
+                                                std::size_t count, std::index_sequence<Row...>) noexcept {
+        F low[] = {F::load(sums + Row * stride)...};
+        F high[] = {F::load(sums + Row * stride + F::size)...};
+        for (std::size_t k = 0; k < count; ++k) {
+            F const right_low = F::load(panel);
+            F const right_high = F::load(panel + F::size);
+            ((low[Row] = F::fma(F(from[Row * from_stride]), right_low, low[Row]), high[Row] = F::fma(F(from[Row * from_stride]), right_high, high[Row])),
+             ...);
+            panel += 2 * F::size;
+            ++from;
+        }
+        (low[Row].store(sums + Row * stride), ...);
+        (high[Row].store(sums + Row * stride + F::size), ...);
+    }
+
+    template <class F>
+    [[gnu::always_inline]] void finish() const noexcept {
+        if (is_symmetric) {
+            for (std::size_t i = 0; i < rows; ++i) {
+                for (std::size_t j = i + 1; j < columns; ++j) {
+                    out[i * columns + j] = out[j * columns + i];
+                }
+            }
+        }
+        if (addend != nullptr) {
+            std::size_t const n = rows * columns;
+            std::size_t const whole = n - n % F::size;
+            for (std::size_t i = 0; i < whole; i += F::size) {
+                F::fma(F(scale), F::load(out + i), F::mul(F(addend_scale), F::load(addend + i))).store(out + i);
+            }
+            for (std::size_t i = whole; i < n; ++i) {
+                out[i] = ops::fma(scale, out[i], ops::mul(addend_scale, addend[i]));
+            }
+        }
+    }
+};
+
+} // namespace zero::detail

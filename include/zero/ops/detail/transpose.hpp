@@ -1,0 +1,22 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace zero::detail {
+
+/// out[j][i] = in[i][j] of a rows x columns matrix, in blocks whose rows and columns fit into the first cache.
+inline void transpose(float* out, float const* in, std::size_t rows, std::size_t columns) noexcept {
+    constexpr std::size_t block = 16;
+    for (std::size_t top = 0; top < rows; top += block) {
+        for (std::size_t left = 0; left < columns; left += block) {
+            for (std::size_t i = top; i < std::min(top + block, rows); ++i) {
+                for (std::size_t j = left; j < std::min(left + block, columns); ++j) {
+                    out[j * rows + i] = in[i * columns + j];
+                }
+            }
+        }
+    }
+}
+
+} // namespace zero::detail

@@ -1,0 +1,120 @@
+#pragma once
+
+#include "../core/hash.hpp"
+#include "../core/policy_category.hpp"
+#include "detail/adam_moments.hpp"
+#include "number.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zero {
+
+/// @brief Hyper-parameters of `Lamb`; the learning rate comes with each step.
+struct LambOptions {
+    double beta1 = 0.9;         ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;       ///< decay of the second moment, 0 <= beta2 < 1 in float
+    double epsilon = 1e-6;      ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
+    double weight_decay = 0.01; ///< added to the direction times the parameter, before the norm, >= 0
+};
+
+namespace detail {
+
+struct LambConstants {
+    AdamConstants moments;
+    float weight_decay;
+};
+
+/// The weight becomes the direction of the update, before its trust ratio.
+template <ops::Number F>
+ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight, LambConstants const& constants) noexcept {
+    return ops::fma(constants.moments.step_size, direction, ops::mul(constants.weight_decay, weight));
+}
+
+/// The weights as they are.
+struct LambWeight {
+    static constexpr std::size_t states = 0;
+    struct Hyper {};
+
+    template <class F, std::size_t N>
+    ZERO_HOST_DEVICE void operator()(F const&, F&, F (&)[N], Hyper const&) const {}
+};
+
+/// Updates the moments; the weight becomes the update.
+struct LambUpdate {
+    static constexpr std::size_t states = 2;
+    using Hyper = LambConstants;
+
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[2], Hyper const& hyper) const {
+        weight = lamb_update(adam_direction(gradient, state, hyper.moments), weight, hyper);
+    }
+};
+
+/// The step, with the update computed again from the moments: that is cheaper than to keep it.
+struct LambStep {
+    static constexpr std::size_t states = 2;
+    struct Hyper {
+        LambConstants constants;
+        float step_size;
+    };
+
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F const&, F& weight, F (&state)[2], Hyper const& hyper) const {
+        F const update = lamb_update(direction_of_moments(state, hyper.constants.moments), weight, hyper.constants);
+        weight = ops::fma(-hyper.step_size, update, weight);
+    }
+};
+
+} // namespace detail
+
+/// @brief LAMB: Adam whose step has a length in proportion to the parameter's (You et al., "Large Batch Optimization for Deep Learning:
+/// Training BERT in 76 minutes", 2020, algorithm 2, with phi the identity). Needs whole parameters.
+///
+/// In float, each operation rounded once, with the moments m and v and the constants of `AdamW`, in exactly this order:
+///
+///     u = fma(inverse_correction, div(m, d), mul(weight_decay, p))
+///     ratio = norm(p) / norm(u), or 1 if either norm is 0
+///     p = fma(-float(learning_rate * ratio), u, p)
+///
+/// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms, of all elements of a parameter, and the ratio are in double;
+/// the sums of squares are exact over leaves of 64 elements (see `ops::Inspection`), so the bits depend on nothing else.
+struct Lamb {
+    using policy_category = OptimizerCategory;
+    using Options = LambOptions;
+
+    static constexpr std::size_t states = 2;   ///< first moment, second moment; both start at zero
+    static constexpr bool whole_tensor = true; ///< the norms are those of a parameter
+
+    struct Hyper {
+        detail::LambConstants constants;
+        double learning_rate;
+    };
+
+    /// @param step the number of this step, counted from 1.
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
+        return {.constants = {.moments = detail::adam_constants(options, 1.0, step), .weight_decay = static_cast<float>(options.weight_decay)},
+                .learning_rate = learning_rate};
+    }
+
+    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
+    static void validate(Options const& options) { detail::validate_adam("Lamb", options); }
+
+    /// @brief Adds what ranks have to agree on.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+    }
+
+    static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }
+
+    /// @param tensor see `AnyTensor`
+    template <class Tensor>
+    static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
+        double const weights = tensor.template norm<detail::LambWeight>({});
+        double const update = tensor.template norm<detail::LambUpdate>(hyper.constants);
+        double const ratio = weights == 0.0 || update == 0.0 ? 1.0 : weights / update;
+        tensor.template update<detail::LambStep>({hyper.constants, static_cast<float>(ops::mul(hyper.learning_rate, ratio))});
+    }
+};
+
+} // namespace zero

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../layout/flat_layout.hpp"
+#include "../layout/placement.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+/// What an optimizer of whole parameters needs of the geometry.
+namespace zero::detail {
+
+/// @brief The part of a bucket that a rank updates.
+inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank, StageRow const& row) {
+    return row.shards_optimizer() ? layout.extent(bucket, rank) : Range{0, layout.elements(bucket)};
+}
+
+/// @brief Floats of scratch memory for the updates of this rank: the most that one parameter needs, since they are updated one by one.
+template <class Optimizer>
+std::size_t scratch_floats([[maybe_unused]] FlatLayout const& layout, [[maybe_unused]] std::size_t rank, [[maybe_unused]] StageRow const& row) {
+    std::size_t most = 0;
+    if constexpr (Optimizer::whole_tensor) {
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            layout.for_slices(bucket, updated_range(layout, bucket, rank, row), [&](Piece const& piece) {
+                auto const& spec = layout.parameter(piece.parameter);
+                most = std::max(most, Optimizer::scratch_floats(spec.rows, spec.rows == 0 ? spec.elements : spec.elements / spec.rows));
+            });
+        }
+    }
+    return most;
+}
+
+/// @brief Every rank updates parameters as a whole. A partitioner may promise that and not keep it.
+/// @throws InvalidArgument naming the first that is cut
+inline void require_whole_parameters(FlatLayout const& layout, StageRow const& row) {
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        for (std::size_t rank = 0; rank < (row.shards_optimizer() ? layout.world() : 1); ++rank) {
+            layout.for_slices(bucket, updated_range(layout, bucket, rank, row), [&](Piece const& piece) {
+                auto const& spec = layout.parameter(piece.parameter);
+                if (piece.elements != spec.elements) {
+                    throw InvalidArgument("zero: the optimizer needs whole parameters, but '" + spec.name
+                                          + "' is cut, though the partitioner says that it cuts none; use zero::BalancedPartitioner or "
+                                            "zero::RoundRobinPartitioner.");
+                }
+            });
+        }
+    }
+}
+
+} // namespace zero::detail

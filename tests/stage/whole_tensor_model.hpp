@@ -1,0 +1,33 @@
+#pragma once
+
+#include "support/trained.hpp"
+
+#include <zero/zero.hpp>
+
+#include <vector>
+
+namespace zero::test {
+
+/// The toy model with matrices: wide, tall, square, of one row and of one column; biases, one empty parameter and one element are none.
+inline std::vector<ParameterSpec> whole_specs() {
+    auto specs = toy_specs();
+    specs[0].rows = 20; // 20 x 15
+    specs[1].rows = 20; // 20 x 25
+    specs[3].rows = 3;  // 3 x 43
+    specs[4].rows = 40; // frozen
+    specs[5].rows = 8;  // 8 x 8
+    specs[7].rows = 1;  // 1 x 1
+    specs.push_back({"row", 70, {3}, 0, true, 0, 1});
+    specs.push_back({"column", 65, {4}, 1, true, 0, 65});
+    return specs;
+}
+
+template <class Stage>
+Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = Storage::owned, std::vector<ParameterSpec> const& specs = whole_specs()) {
+    typename Stage::Options options;
+    options.storage = storage;
+    options.poison = true; // the scratch memory, too
+    return trained<Stage>(world, options, 4, learning_rate, 24, specs);
+}
+
+} // namespace zero::test
