@@ -62,7 +62,7 @@ struct MuonStep {
 ///
 /// with step_size = float(learning_rate * sqrt(max(1, rows / columns))) and decay = float(learning_rate * weight_decay). The norm is in double,
 /// its sum of squares exact over leaves (see `ops::Inspection`); `detail::MatrixProduct` says how a product is summed. The five iterations
-/// cost 10 * (2 k^2 n + k^3) floating-point operations for sides k <= n, all on the rank that owns the matrix.
+/// cost about 15 k^2 n + 5 k^3 floating-point operations for sides k <= n, all on the rank that owns the matrix.
 struct Muon {
     using policy_category = OptimizerCategory;
     using Options = MuonOptions;

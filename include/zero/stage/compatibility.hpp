@@ -14,6 +14,7 @@ enum class Conflict {
     units_on_few_ranks,            ///< stage 3 with shards of the whole group: few ranks would send all of a unit
     bucketer_not_the_partitioners, ///< a partitioner that brings its bucketer, and another one
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
+    whole_tensor_storage,         ///< states with a scale per block, or stochastic rounding, which only the element-wise update knows
     master_of_itself,             ///< parameters with a copy of themselves
     master_loses_bits,            ///< a copy of a narrower type than the parameter's
     split_of_other,               ///< a float is split into a bfloat16 and the rest only
@@ -57,6 +58,7 @@ struct Composition {
     bool partitioner_brings_other_bucketer = false;
     bool bucketer_may_span_units = false;
     bool optimizer_is_whole_tensor = false;
+    bool is_stored_by_block = false; ///< BlockScaledState or StochasticRounding
     Conflict master = Conflict::none; ///< what `master_conflict_of_all` says
 };
 
@@ -76,6 +78,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.stage != 0 && composition.optimizer_is_whole_tensor && composition.partitioner_cuts_parameters) {
         return Conflict::optimizer_needs_whole_tensor;
+    }
+    if (composition.optimizer_is_whole_tensor && composition.is_stored_by_block) {
+        return Conflict::whole_tensor_storage;
     }
     return composition.master;
 }

@@ -22,6 +22,7 @@ consteval Conflict conflict_in() {
                         .partitioner_brings_other_bucketer = !accepts_bucketer<typename Config::Partitioner, typename Config::Bucketer>,
                         .bucketer_may_span_units = Config::Bucketer::may_span_units,
                         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
+                        .is_stored_by_block = Config::OptimizerStates::is_block_scaled || Config::MasterPolicy::form == MasterForm::stochastic,
                         .master = Config::master_conflict});
 }
 
@@ -57,6 +58,9 @@ consteval bool diagnose_stage() {
             conflict != Conflict::optimizer_needs_whole_tensor,
             "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or "
             "zero::RoundRobinPartitioner.");
+        static_assert(conflict != Conflict::whole_tensor_storage,
+                      "zero::ZeroStage: an optimizer of whole parameters works on plain arrays; use zero::OptimizerState<float> or "
+                      "<zero::bfloat16> instead of BlockScaledState, and zero::MasterWeights<float> instead of StochasticRounding.");
         static_assert(conflict != Conflict::master_of_itself || !std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
                       "zero::ZeroStage: float parameters are their own master weights; leave MasterWeights<float> out.");
         static_assert(conflict != Conflict::master_of_itself || std::is_same_v<typename StageConfig<0, Policies...>::Engine::Parameter, float>,
