@@ -145,7 +145,7 @@ public:
         }
         double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - _start).count();
         double const done = static_cast<double>(step + 1);
-        std::printf("step %5zu/%zu  loss %.4f  %8.0f tokens/s  %4.0f s remaining\n", step + 1, _settings->steps, loss,
+        std::printf("step %5zu/%zu  loss of rank 0 %.4f  %8.0f tokens/s  %4.0f s remaining\n", step + 1, _settings->steps, loss,
                     done * static_cast<double>(tokens_per_step) / seconds, seconds / done * (static_cast<double>(_settings->steps) - done));
         std::fflush(stdout);
     }
