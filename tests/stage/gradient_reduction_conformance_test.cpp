@@ -15,7 +15,7 @@ struct Entry : TypePolicyEntry<bfloat16, Reduction> {
 
 /// Of bfloat16 parameters. New types on the way of a gradient: one line.
 using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>, Entry<GradientReduction<float>, false, 512 * 4>, Entry<GradientReduction<void, float16>, false, 512 * 4>,
-                           Entry<GradientReduction<void, void, bfloat16>, false, 512 * 2>>;
+                           Entry<GradientReduction<float, float, bfloat16>, false, 512 * 2>>;
 
 } // namespace
 

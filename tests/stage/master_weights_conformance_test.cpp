@@ -18,7 +18,7 @@ struct Entry : TypePolicyEntry<P, Master> {
 /// A new policy of master weights: one line.
 using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512 * 4>, Entry<bfloat16, MasterWeights<float16>, false, true, 512 * 2>,
                            Entry<bfloat16, SplitMasterWeights, true, true, 512 * 2 + 512 / 8>, Entry<bfloat16, NoMasterWeights, false, false, 0>,
-                           Entry<bfloat16, StochasticRounding, false, false, 0>>;
+                           Entry<bfloat16, StochasticRounding, false, false, 0>, Entry<float16, StochasticRounding, false, false, 0>>;
 
 } // namespace
 

@@ -21,7 +21,7 @@ using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLos
 using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>, NoMasterWeights, SplitMasterWeights, StochasticRounding>;
 using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad>;
 using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
-using ShippedGradientReductions = std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>, GradientReduction<void, void, bfloat16>>;
+using ShippedGradientReductions = std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>, GradientReduction<float, float, bfloat16>>;
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
