@@ -81,26 +81,3 @@ TEST_CASE("factors that are no powers of two are applied as they are, rounded to
     CHECK(rows[2].scale == test::Approx(450.0));
     CHECK(rows[4].scale == 1500.0F * 0.3F * 1.5F);
 }
-
-TEST_CASE("the rule is a pure function of its arguments") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
-    DynamicLossScaler::State const state{64.0F, 2, 1};
-    for (int repetition = 0; repetition < 2; ++repetition) {
-        CHECK(DynamicLossScaler::next(state, false, options).scale == 128.0F);
-        CHECK(DynamicLossScaler::next(state, true, options).scale == 32.0F);
-    }
-    CHECK(state.clean_steps == 2);
-}
-
-TEST_CASE("a run that is cut in two and resumed from its state is the same run") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
-    std::string const steps = "x.x...xx.....x";
-    auto const whole = test::play(options, steps);
-    for (std::size_t cut = 1; cut < steps.size(); ++cut) {
-        DynamicLossScaler::State state{whole[cut - 1].scale, whole[cut - 1].clean_steps, whole[cut - 1].hysteresis_left};
-        for (std::size_t step = cut; step < steps.size(); ++step) {
-            state = DynamicLossScaler::next(state, steps[step] == 'x', options);
-        }
-        CHECK(test::ScalerRow{state.scale, state.clean_steps, state.hysteresis_left} == whole.back());
-    }
-}

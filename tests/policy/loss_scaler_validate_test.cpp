@@ -33,12 +33,6 @@ using Options = DynamicLossScalerOptions;
 
 } // namespace
 
-TEST_CASE("the default options of every loss scaler are valid") {
-    CHECK(message<NoLossScaler>({}) == "nothing was thrown");
-    CHECK(message<StaticLossScaler>({}) == "nothing was thrown");
-    CHECK(message<DynamicLossScaler>({}) == "nothing was thrown");
-}
-
 TEST_CASE("a static scale that is not positive and finite is refused") {
     CHECK(message<StaticLossScaler>({0.0F}) == "zero: the loss scaler's scale is 0.000000; it has to be positive and finite.");
     CHECK(message<StaticLossScaler>({-2.0F}) == "zero: the loss scaler's scale is -2.000000; it has to be positive and finite.");

@@ -92,6 +92,9 @@ TEST_CASE("Options out of their range are refused with their name and value") {
 TEST_CASE("Options that would be ignored are refused with the remedy") {
     float data[3] = {};
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 3, .initialize = [](std::size_t, std::span<float>) {}}})), contains_text("parameter 'a' has initial values, which would be ignored"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .trainable = false, .gradient = data}})),
+                      contains_text("frozen parameter 'a' has memory for its gradient, which would be ignored; leave 'gradient' out"));
+    CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3, .gradient = data}})));
     for (auto const non_finite : {NonFinite::step, NonFinite::throw_error}) {
         CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("non_finite would be ignored"));
         CHECK_THROWS_WITH((construct<1, StaticLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = non_finite})), contains_text("use NoLossScaler"));

@@ -52,7 +52,7 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
             for (auto& parameter : parameters) {
                 parameter.initialize = nullptr;
                 parameter.data = block.data() + begin;
-                parameter.gradient = gradients.data() + begin; // in an adopted block a gradient may lie in several buckets
+                parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr; // in an adopted block a gradient may lie in several buckets
                 begin += parameter.elements;
             }
             options.adopted_block = storage == Storage::adopted ? std::span<T>(block) : std::span<T>();

@@ -51,7 +51,7 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
                 }
                 parameter.initialize = nullptr;
             }
-            if (memory == GradientMemory::callers) {
+            if (memory == GradientMemory::callers && parameter.trainable) {
                 parameter.gradient = gradients.data() + begin;
             }
             begin += parameter.elements + (index == 3 ? 11 : 0);

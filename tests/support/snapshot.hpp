@@ -26,9 +26,9 @@ std::vector<std::uint32_t> snapshot(Engine& engine) {
         for (std::size_t i = 0; i < slice.values.size(); ++i) {
             bits.push_back(std::bit_cast<std::uint32_t>(slice.master_weight(i)));
         }
-        for (auto const& state : slice.states) {
-            for (float const value : state) {
-                bits.push_back(std::bit_cast<std::uint32_t>(value));
+        for (std::size_t state = 0; state < slice.states.size(); ++state) {
+            for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                bits.push_back(std::bit_cast<std::uint32_t>(slice.state(state, i)));
             }
         }
     });

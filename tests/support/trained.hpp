@@ -25,7 +25,7 @@ struct CallersMemory {
         std::size_t begin = 0;
         for (auto& parameter : parameters) {
             parameter.data = block.data() + begin;
-            parameter.gradient = gradients.data() + begin;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
             parameter.initialize(0, std::span<T>(parameter.data, parameter.elements));
             parameter.initialize = nullptr;
             begin += parameter.elements;

@@ -28,15 +28,15 @@ std::string describe_types() {
 /// @brief A composition in one line, defaults included, for logs: "ZeroStage<2>: bfloat16 parameters (...), ContiguousPartitioner, ...".
 template <class Stage>
 [[nodiscard]] std::string describe() {
-    using Composition = typename Stage::Composition;
-    using Engine = typename Composition::Engine;
+    using Chosen = typename Stage::Composition; // not Composition: -Wshadow sees zero::Composition when its header came first
+    using Engine = typename Chosen::Engine;
     std::string text = "ZeroStage<" + std::to_string(Stage::stage) + ">: ";
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
         ((text += detail::describe_types<typename Engine::template TypesAt<Type>>() + ", "), ...);
     }(std::make_index_sequence<Engine::types>());
-    return text + type_name<typename Composition::Partitioner>() + ", " + type_name<typename Composition::Bucketer>() + ", "
-         + type_name<typename Composition::Communicator>() + ", " + type_name<typename Composition::LossScaler>() + ", "
-         + type_name<typename Composition::Optimizer>() + " with " + type_name<typename Composition::OptimizerStates>();
+    return text + type_name<typename Chosen::Partitioner>() + ", " + type_name<typename Chosen::Bucketer>() + ", "
+         + type_name<typename Chosen::Communicator>() + ", " + type_name<typename Chosen::LossScaler>() + ", "
+         + type_name<typename Chosen::Optimizer>() + " with " + type_name<typename Chosen::OptimizerStates>();
 }
 
 } // namespace zero

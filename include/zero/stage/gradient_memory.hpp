@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../comm/communicator.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -10,6 +11,7 @@
 #include <limits>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace zero::detail {

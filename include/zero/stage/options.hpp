@@ -48,9 +48,9 @@ struct StageOptions {
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
-    typename Config::BucketerOptions bucketer{};
-    typename Config::LossScaler::Options loss_scaler{};
-    typename Config::Optimizer::Options optimizer{}; ///< of every group; leave it out when `groups` lists them
+    [[no_unique_address]] typename Config::BucketerOptions bucketer{}; // options without a member take no room
+    [[no_unique_address]] typename Config::LossScaler::Options loss_scaler{};
+    [[no_unique_address]] typename Config::Optimizer::Options optimizer{}; ///< of every group; leave it out when `groups` lists them
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{}; ///< all of them, or none
     GradientReductionOptions reduction{};
     [[no_unique_address]] typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding

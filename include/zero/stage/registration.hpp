@@ -30,7 +30,7 @@ struct Parameter {
     std::size_t group = 0;             ///< parameter group
     bool trainable = true;
     std::size_t rows = 0;  ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
-    G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy
+    G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     std::function<void(std::size_t begin, std::span<T> values)> initialize{};
 };
@@ -94,7 +94,7 @@ inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) 
     }
 }
 
-/// @brief Refuses null pointers with a size and the same memory under two names. @throws InvalidArgument
+/// @brief Refuses null pointers with a size, memory that would be ignored, and the same memory under two names. @throws InvalidArgument
 inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
     std::vector<Claim> values;
     std::vector<Claim> gradients;
@@ -114,6 +114,10 @@ inline void validate_memory(std::span<AnyParameter const> parameters, Storage st
         if (parameter.data != nullptr && parameter.initialize) {
             throw InvalidArgument("zero: parameter '" + spec.name
                                   + "' has initial values, which would be ignored, and an initializer; give one of the two.");
+        }
+        if (parameter.gradient != nullptr && !spec.trainable) {
+            throw InvalidArgument("zero: frozen parameter '" + spec.name
+                                  + "' has memory for its gradient, which would be ignored; leave 'gradient' out, or register it as trainable.");
         }
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));

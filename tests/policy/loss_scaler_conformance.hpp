@@ -1,0 +1,179 @@
+#pragma once
+
+// What every loss scaler promises, as checks over a fixture. A new scaler needs one:
+//
+//     template <> struct LossScalerFixture<Scaler> {
+//         static std::vector<Options> accepted();   // the defaults first, then options far from them; no two play the same rule
+//         static std::vector<Options> refused();    // each has one mistake
+//     };
+
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+
+#include "zero/core/error.hpp"
+#include "zero/policy/loss_scaler.hpp"
+#include "zero/policy/options_hash.hpp"
+#include "zero/stage/with_stage.hpp"
+#include "zero/stage/zero_stage.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace zero::test {
+
+template <class Scaler>
+struct LossScalerFixture;
+
+/// Clean steps and overflows ('x'), the latter alone and in bursts.
+inline std::string scaler_weather(std::uint32_t seed, std::size_t steps) {
+    std::mt19937 random(seed);
+    std::string events;
+    for (bool is_burst = false; events.size() < steps;) {
+        is_burst = random() % 30 == 0 ? !is_burst : is_burst;
+        events += random() % 100 < (is_burst ? 80U : 6U) ? 'x' : '.';
+    }
+    return events;
+}
+
+/// The scale before each step, from a state on.
+template <class Scaler>
+std::vector<float> scales_of(typename Scaler::State state, std::string const& events, typename Scaler::Options const& options) {
+    std::vector<float> scales;
+    for (char const event : events) {
+        scales.push_back(state.scale);
+        state = Scaler::next(state, event == 'x', options);
+    }
+    return scales;
+}
+
+template <class Scaler>
+void check_scaler_options() {
+    auto const accepted = LossScalerFixture<Scaler>::accepted();
+    for (auto const& options : accepted) {
+        CHECK_NOTHROW(Scaler::validate(options));
+    }
+    for (auto const& options : LossScalerFixture<Scaler>::refused()) {
+        CHECK_THROWS_AS(Scaler::validate(options), InvalidArgument);
+    }
+    for (std::size_t one = 0; one < accepted.size(); ++one) { // or ranks with different rules would not be told
+        for (std::size_t other = 0; other < one; ++other) {
+            CHECK(zero::detail::hash_of_options<Scaler>(accepted[one]) != zero::detail::hash_of_options<Scaler>(accepted[other]));
+        }
+    }
+    CHECK((accepted.size() > 1 || std::is_empty_v<typename Scaler::Options>));
+}
+
+template <class Scaler>
+void check_scaler_rule() {
+    for (auto const& options : LossScalerFixture<Scaler>::accepted()) {
+        for (std::uint32_t seed = 0; seed < 20; ++seed) {
+            int bad_scales = 0, grown_by_overflow = 0, wrongly_exhausted = 0;
+            auto state = Scaler::initial(options);
+            for (char const event : scaler_weather(seed, 3000)) {
+                float const scale = state.scale;
+                bad_scales += scale >= smallest_loss_scale && std::isfinite(scale) ? 0 : 1;
+                auto const after = Scaler::next(state, true, options);
+                grown_by_overflow += after.scale > scale ? 1 : 0;
+                wrongly_exhausted += Scaler::is_exhausted(state, options) && after.scale != scale ? 1 : 0;
+                state = Scaler::next(state, event == 'x', options);
+            }
+            CHECK(bad_scales == 0);
+            CHECK(grown_by_overflow == 0);
+            CHECK(wrongly_exhausted == 0);
+        }
+    }
+}
+
+/// The state is all that a rule remembers: a run that goes on from the bytes of a state is the same run, and another run between them changes nothing.
+template <class Scaler>
+void check_scaler_resumes() {
+    for (auto const& options : LossScalerFixture<Scaler>::accepted()) {
+        std::string const events = scaler_weather(7, 2500);
+        auto const whole = scales_of<Scaler>(Scaler::initial(options), events, options);
+        auto state = Scaler::initial(options);
+        for (std::size_t cut = 0; cut < events.size(); ++cut) {
+            if (cut % 250 == 0) {
+                auto copy = Scaler::initial(options);
+                std::memcpy(&copy, &state, sizeof state);
+                (void)scales_of<Scaler>(copy, "x.xx", options);
+                CHECK((scales_of<Scaler>(copy, events.substr(cut), options) == std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end())));
+            }
+            state = Scaler::next(state, events[cut] == 'x', options);
+        }
+    }
+}
+
+/// What a rank saw in the steps `events`: every bit of the state and the scale after each.
+template <class Stage>
+std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events, typename Stage::Options const& options) {
+    auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(2, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        Stage engine(communicator, registration<float>(toy_specs()), options);
+        std::vector<std::vector<std::uint32_t>> seen;
+        for (std::size_t step = 0; step < events.size(); ++step) {
+            engine.begin_step();
+            float const scale = engine.loss_scale();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                if (events[step] == 'x' && rank == 1) { // the other rank has to skip, too
+                    engine.hand_over(3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+                }
+                run_micro_step(engine, rank, step, 0, scale);
+            }
+            (void)engine.step(0.01);
+            std::vector<std::uint32_t> bits{std::bit_cast<std::uint32_t>(scale), static_cast<std::uint32_t>(engine.step_count())};
+            for (auto const& parameter : full_parameters(engine)) {
+                for (float const value : parameter) {
+                    bits.push_back(std::bit_cast<std::uint32_t>(value));
+                }
+            }
+            seen.push_back(std::move(bits));
+        }
+        return seen;
+    });
+    CHECK((ranks[0] == ranks[1]));
+    return ranks[0];
+}
+
+/// In an engine: each step is made with the scale of the rule, a step that overflowed changes nothing, and every stage gives the same bits.
+template <class Scaler>
+void check_scaler_in_engine() {
+    std::string const events = Scaler::skips_overflow ? "..x.xx...x.." : "........"; // without, the engine's option decides
+    for (auto const& scaler : LossScalerFixture<Scaler>::accepted()) {
+        auto const run = [&]<int N>() {
+            using Stage = ZeroStage<N, SizeCappedBucketer, Scaler>;
+            typename Stage::Options options{.extra_leases = 1};
+            options.loss_scaler = scaler;
+            return scaled_run<Stage>(events, options);
+        };
+        auto const expected = run.template operator()<0>();
+        auto const scales = scales_of<Scaler>(Scaler::initial(scaler), events, scaler);
+        for (std::size_t step = 0; step < events.size(); ++step) {
+            CHECK(expected[step][0] == std::bit_cast<std::uint32_t>(scales[step]));
+            std::uint32_t const clean = static_cast<std::uint32_t>(step + 1 - static_cast<std::size_t>(std::count(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(step + 1), 'x')));
+            CHECK(expected[step][1] == clean);
+            bool const is_same = step > 0 && std::equal(expected[step].begin() + 2, expected[step].end(), expected[step - 1].begin() + 2);
+            CHECK(is_same == (events[step] == 'x'));
+        }
+        CHECK((run.template operator()<1>() == expected));
+        CHECK((run.template operator()<2>() == expected));
+        CHECK((run.template operator()<3>() == expected));
+    }
+}
+
+template <class Scaler>
+void check_loss_scaler() {
+    STATIC_REQUIRE(LossScaler<Scaler>);
+    STATIC_REQUIRE(std::is_empty_v<Scaler>);
+    check_scaler_options<Scaler>();
+    check_scaler_rule<Scaler>();
+    check_scaler_resumes<Scaler>();
+    check_scaler_in_engine<Scaler>();
+}
+
+} // namespace zero::test

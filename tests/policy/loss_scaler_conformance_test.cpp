@@ -1,0 +1,54 @@
+#include "policy/loss_scaler_conformance.hpp"
+
+#include "support/shipped_policies.hpp"
+
+using namespace zero;
+using namespace zero::test;
+namespace presets = zero::loss_scaler_presets;
+
+namespace zero::test {
+
+template <>
+struct LossScalerFixture<NoLossScaler> {
+    static std::vector<NoLossScalerOptions> accepted() { return {{}}; }
+    static std::vector<NoLossScalerOptions> refused() { return {}; }
+};
+
+template <>
+struct LossScalerFixture<StaticLossScaler> {
+    static std::vector<StaticLossScalerOptions> accepted() { return {{}, {0.5F}, {3.0F}}; }
+    static std::vector<StaticLossScalerOptions> refused() { return {{0.0F}, {-1.0F}, {0x1p-127F}, {std::numeric_limits<float>::infinity()}, {std::nanf("")}}; }
+};
+
+template <>
+struct LossScalerFixture<DynamicLossScaler> {
+    using Options = DynamicLossScalerOptions;
+    static std::vector<Options> accepted() {
+        return {{},
+                {.initial_scale = 64, .growth_interval = 3, .growth_delay = 2, .hysteresis = 3},
+                {.initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .consecutive_hysteresis = true, .minimum = 10, .maximum = 5000},
+                {.initial_scale = 4, .growth_interval = 1, .hysteresis = 1, .maximum = 100, .at_maximum = AtMaximumScale::hold},
+                presets::deepspeed(true), // alone `throw_error` at the minimum, far below
+                presets::pytorch(),
+                presets::apex()};
+    }
+    static std::vector<Options> refused() {
+        return {{.initial_scale = 0.5F}, {.growth_factor = 1.0F}, {.backoff_factor = 1.0F}, {.growth_interval = 0}, {.hysteresis = 0}, {.at_minimum = AtMinimumScale::call_back}};
+    }
+};
+
+} // namespace zero::test
+
+TEMPLATE_LIST_TEST_CASE("A loss scaler accepts its options, refuses each mistake, and lets ranks compare them", "[policy][scaler]", ShippedLossScalers) {
+    check_scaler_options<TestType>();
+}
+
+TEMPLATE_LIST_TEST_CASE("The scale and its inverse are numbers, no overflow grows it, and exhausted is what can not shrink", "[policy][scaler]", ShippedLossScalers) {
+    check_scaler_rule<TestType>();
+}
+
+TEMPLATE_LIST_TEST_CASE("A run that goes on from a copied state is the same run", "[policy][scaler]", ShippedLossScalers) { check_scaler_resumes<TestType>(); }
+
+TEMPLATE_LIST_TEST_CASE("An engine steps with the scale of the rule and to the same bits in every stage", "[policy][scaler]", ShippedLossScalers) {
+    check_scaler_in_engine<TestType>();
+}

@@ -1,0 +1,52 @@
+#pragma once
+
+// Every policy that ships, by category: the type lists that conformance suites run over. A test compares them with the headers.
+
+#include <zero/core/type_name.hpp>
+#include <zero/zero.hpp>
+
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace zero::test {
+
+using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Parameters<float16>, Parameters<bfloat16, float>>;
+using ShippedPartitioners =
+    std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, RoundRobinPartitioner, BalancedPartitioner>;
+using ShippedBucketers = std::tuple<SizeCappedBucketer, WasteSearchingBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
+using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>, Checked<LoopbackCommunicator>>;
+using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLossScaler>;
+using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>, NoMasterWeights, SplitMasterWeights, StochasticRounding>;
+using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad>;
+using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
+using ShippedGradientReductions = std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>, GradientReduction<float, float, bfloat16>>;
+
+template <class... Lists>
+using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
+/// @brief All but the communicators, which are objects.
+using ShippedValuePolicies = joined<ShippedParameters, ShippedPartitioners, ShippedBucketers, ShippedLossScalers, ShippedMasterWeights, ShippedOptimizers,
+                                    ShippedOptimizerStates, ShippedGradientReductions>;
+
+namespace detail {
+
+template <class Policy, class... Entry>
+std::string unless_listed(std::tuple<Entry...> const*) {
+    return (std::is_same_v<Policy, typename Entry::Policy> || ...) ? "" : type_name<Policy>() + " ";
+}
+
+template <class Entries, class... Policy>
+std::string unlisted(std::tuple<Policy...> const*) {
+    return (std::string() + ... + unless_listed<Policy>(static_cast<Entries const*>(nullptr)));
+}
+
+} // namespace detail
+
+/// @brief The names of shipped policies that a conformance suite's list of entries leaves out.
+template <class Shipped, class Entries>
+std::string policies_without_entry() {
+    return detail::unlisted<Entries>(static_cast<Shipped const*>(nullptr));
+}
+
+} // namespace zero::test
