@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <map>
@@ -18,14 +18,6 @@ namespace {
 
 constexpr int world = 3;
 using Values = std::vector<std::vector<float>>;
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
-}
 
 Values initial_values() {
     Values values;

@@ -1,9 +1,9 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <condition_variable>
@@ -104,14 +104,6 @@ std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule s
         ObservedBackend::gate = nullptr;
         return seen;
     });
-}
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
 }
 
 void check_overlap(std::vector<Seen> const& ranks) {

@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
@@ -15,14 +15,6 @@ using namespace zero::test;
 namespace {
 
 constexpr int world = 3;
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
-}
 
 /// The state of each rank after each of three steps with clipping and two micro-steps. Unit 2 never gets a gradient in step 1.
 template <class Stage>

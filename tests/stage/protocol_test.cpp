@@ -1,9 +1,9 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
@@ -18,14 +18,6 @@ namespace {
 
 constexpr int world = 3;
 using Bits = std::vector<std::vector<std::uint32_t>>;
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
-}
 
 /// The state on each rank after `train(engine, rank)`.
 template <class Stage, class Train>

@@ -11,9 +11,9 @@
 //     };
 
 #include "support/catch.hpp"
+#include "support/stages.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>
@@ -35,14 +35,6 @@ struct TypePolicyEntry {
     template <int N, class... More>
     using Stage = ZeroStage<N, Parameters<P>, NoLossScaler, SizeCappedBucketer, Policies..., More...>;
 };
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
-}
 
 /// Stage, partitioner, bucket size, storage and poison change no bit.
 template <class Entry>

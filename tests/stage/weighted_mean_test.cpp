@@ -1,9 +1,9 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
@@ -42,14 +42,6 @@ std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, Grad
         engine.step(1.0, weights.empty() ? std::optional<std::int64_t>() : weights[rank]);
         return engine.acquire(0)[0][99];
     });
-}
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
 }
 
 } // namespace

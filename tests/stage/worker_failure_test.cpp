@@ -1,9 +1,9 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -123,14 +123,6 @@ void fail_on_communication_queue(Fault fault, bool is_inline) {
     });
     FaultyBackend::fault = Fault::none;
     check(outcomes, seen, "the disk is on fire", fault == Fault::update ? 2 : 1); // an update comes after the decision, which counts the step
-}
-
-template <class Test>
-void in_every_stage(Test const& test) {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
-    }
 }
 
 } // namespace

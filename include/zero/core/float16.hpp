@@ -6,15 +6,29 @@
 
 namespace zero {
 
-/// @brief IEEE 754 binary16 as a two-byte storage type: it is moved and converted, never computed with.
+/// @brief IEEE 754 binary16 as a two-byte storage type: it is moved and converted (`to_float`, `from_float<float16>`), never computed with.
 struct float16 {
     std::uint16_t bits = 0;
+
+    constexpr float16() = default;
+    constexpr explicit float16(std::uint16_t pattern) noexcept : bits(pattern) {}
+    template <class Value>
+        requires std::is_floating_point_v<Value>
+    float16(Value) = delete; ///< `from_float<float16>` rounds a value
+
     friend constexpr bool operator==(float16, float16) = default; ///< equal bits (so -0 differs from +0, a NaN equals itself)
 };
 
 /// @brief The upper half of an IEEE 754 binary32 as a two-byte storage type.
 struct bfloat16 {
     std::uint16_t bits = 0;
+
+    constexpr bfloat16() = default;
+    constexpr explicit bfloat16(std::uint16_t pattern) noexcept : bits(pattern) {}
+    template <class Value>
+        requires std::is_floating_point_v<Value>
+    bfloat16(Value) = delete; ///< `from_float<bfloat16>` rounds a value
+
     friend constexpr bool operator==(bfloat16, bfloat16) = default; ///< equal bits
 };
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 
 namespace zero {
 
@@ -108,6 +109,19 @@ struct MemoryPlan {
              + (*this)[BufferKind::master_weights].content_bytes + (*this)[BufferKind::optimizer_state].content_bytes;
     }
 };
+
+/// @brief One line for each kind of buffer that there is: "master weights: 1234 bytes (56 of padding)".
+inline std::string to_string(MemoryPlan const& plan) {
+    std::string text;
+    for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
+        MemoryRow const& row = plan.rows[kind];
+        if (row.bytes() != 0) {
+            text += std::string(name_of(static_cast<BufferKind>(kind))) + ": " + std::to_string(row.bytes()) + " bytes ("
+                  + std::to_string(row.padding_bytes) + " of padding" + (row.is_callers ? "; the caller's" : "") + ")\n";
+        }
+    }
+    return text + "allocated by the engine: " + std::to_string(plan.engine_bytes()) + " bytes\n";
+}
 
 /// @brief The memory formulas (ZeRO, figure 1, with every buffer named).
 /// @param has_wire the gradients are converted before they are sent, which takes one bucket of the communication type

@@ -3,9 +3,6 @@
 #include "bucketer.hpp"
 #include "partitioner.hpp"
 
-#include <cstddef>
-#include <span>
-
 namespace zero {
 
 struct PerTensorPartitionerOptions {};
@@ -14,19 +11,9 @@ struct PerTensorPartitionerOptions {};
 ///
 /// Every rank holds the same part of every parameter, at the price of one collective and of padding to a multiple of W * 64 elements per
 /// parameter. It brings its bucketer; a stage refuses another one.
-struct PerTensorPartitioner {
-    using policy_category = PartitionerCategory;
+struct PerTensorPartitioner : ContiguousPartitioner {
     using Options = PerTensorPartitionerOptions;
     using RequiredBucketer = ParameterBucketer;
-    struct State {};
-    static constexpr bool cuts_parameters = true;
-    static constexpr bool cuts_group = false;
-    static constexpr bool is_even = true;
-
-    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
-    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
-        detail::cut_evenly(items, cuts);
-    }
 };
 static_assert(Partitioner<PerTensorPartitioner>);
 

@@ -69,17 +69,21 @@ public:
         require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
     }
     void require_step(char const* call) const { require(is_in_step(), call, " outside a step"); }
-    void require_micro_step(char const* call) const { require(_phase == Phase::in_micro_step, call, " outside a micro-step"); }
+    void require_micro_step(char const* call) const {
+        require(_phase == Phase::in_micro_step, call,
+                " outside a micro-step; call it inside the loop over micro_steps(n), or between begin_micro_step() and end_micro_step()");
+    }
 
     void require_may_begin_micro_step() const {
-        require(_phase == Phase::in_step, "begin_micro_step()",
-                " outside a step or inside another micro-step; call begin_step() or end_micro_step() first");
+        require(is_in_step(), "begin_micro_step()", " (or micro_steps()) outside a step; call begin_step() first");
+        require(_phase == Phase::in_step, "begin_micro_step()", left_early);
         require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last, or after gradient_norms(); call step()");
     }
 
     /// @brief Between the last micro-step of a step and its end.
     void require_accumulated(char const* call) const {
-        require(_phase == Phase::in_step, call, " outside a step or inside a micro-step; call begin_step() first and end_micro_step() last");
+        require(is_in_step(), call, " outside a step; call begin_step() first");
+        require(_phase == Phase::in_step, call, left_early);
         require(_micro_steps != 0, call, " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
     }
 
@@ -119,8 +123,8 @@ public:
 
     void require_unit(std::size_t unit) const {
         if (unit >= _layout->units()) {
-            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name units 0 to "
-                                  + std::to_string(_layout->units()) + " (exclusive).");
+            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name "
+                                  + (_layout->units() == 0 ? "none." : "units 0 to " + std::to_string(_layout->units() - 1) + '.'));
         }
     }
 
@@ -135,7 +139,9 @@ public:
         throw InvalidArgument(
             "zero: parameter number " + std::to_string(parameter)
             + (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string())
-            + " is not one of unit " + std::to_string(unit) + "; ask the handle of a unit that lists it.");
+            + " is not one of unit " + std::to_string(unit) + "; handles are indexed by the number of registration, and it "
+            + (parameter < _layout->parameters().size() ? "lists units " + units_of(_layout->parameter(parameter)) : std::string("is not registered"))
+            + '.');
     }
 
     void require_not_ready(Readiness const& readiness, std::size_t unit) const {
@@ -207,6 +213,17 @@ public:
     }
 
 private:
+    static constexpr char const* left_early =
+        " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its last micro-step only when it runs to its end)";
+
+    static std::string units_of(ParameterSpec const& spec) {
+        std::string text;
+        for (std::size_t const unit : spec.units) {
+            text += (text.empty() ? "" : ", ") + std::to_string(unit);
+        }
+        return text;
+    }
+
     void require(bool holds, char const* call, char const* why) const {
         require_alive();
         if (!holds) {

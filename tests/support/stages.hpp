@@ -1,0 +1,18 @@
+#pragma once
+
+#include "catch.hpp"
+
+#include <zero/stage/with_stage.hpp>
+
+namespace zero::test {
+
+/// Calls `test.operator()<N>()` for the stages 0 to 3. For the main thread: it names the stage in messages.
+template <class Test>
+void in_every_stage(Test const& test) {
+    for (int const stage : {0, 1, 2, 3}) {
+        INFO("stage " << stage);
+        with_stage(stage, [&]<int N>() { test.template operator()<N>(); });
+    }
+}
+
+} // namespace zero::test
