@@ -17,7 +17,11 @@
 #include "zero/stage/with_stage.hpp"
 #include "zero/stage/zero_stage.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -69,43 +73,54 @@ void check_scaler_options() {
     CHECK((accepted.size() > 1 || std::is_empty_v<typename Scaler::Options>));
 }
 
+/// @brief What is wrong with a rule that plays random overflows with these options; empty if nothing is.
+template <class Scaler>
+std::string problem_of_rule(typename Scaler::Options const& options) {
+    for (std::uint32_t seed = 0; seed < 20; ++seed) {
+        auto state = Scaler::initial(options);
+        for (char const event : scaler_weather(seed, 3000)) {
+            float const scale = state.scale;
+            auto const after = Scaler::next(state, true, options);
+            if (!(scale >= smallest_loss_scale) || !std::isfinite(scale)) {
+                return "the scale or its inverse is no number";
+            }
+            if (after.scale > scale) {
+                return "an overflow grows the scale";
+            }
+            if (Scaler::is_exhausted(state, options) && after.scale != scale) {
+                return "it is exhausted, but an overflow shrinks the scale";
+            }
+            state = Scaler::next(state, event == 'x', options);
+        }
+    }
+    return "";
+}
+
+/// @brief The state is all that a rule remembers: a run that goes on from the bytes of a state is the same run, and another one between them changes nothing.
+template <class Scaler>
+std::string problem_of_resuming(typename Scaler::Options const& options) {
+    std::string const events = scaler_weather(7, 2500);
+    auto const whole = scales_of<Scaler>(Scaler::initial(options), events, options);
+    auto state = Scaler::initial(options);
+    for (std::size_t cut = 0; cut < events.size(); ++cut) {
+        if (cut % 250 == 0) {
+            auto copy = Scaler::initial(options);
+            std::memcpy(&copy, &state, sizeof state);
+            (void)scales_of<Scaler>(copy, "x.xx", options);
+            if (scales_of<Scaler>(copy, events.substr(cut), options) != std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end())) {
+                return "a run that is resumed at step " + std::to_string(cut) + " is another one";
+            }
+        }
+        state = Scaler::next(state, events[cut] == 'x', options);
+    }
+    return "";
+}
+
 template <class Scaler>
 void check_scaler_rule() {
     for (auto const& options : LossScalerFixture<Scaler>::accepted()) {
-        for (std::uint32_t seed = 0; seed < 20; ++seed) {
-            int bad_scales = 0, grown_by_overflow = 0, wrongly_exhausted = 0;
-            auto state = Scaler::initial(options);
-            for (char const event : scaler_weather(seed, 3000)) {
-                float const scale = state.scale;
-                bad_scales += scale >= smallest_loss_scale && std::isfinite(scale) ? 0 : 1;
-                auto const after = Scaler::next(state, true, options);
-                grown_by_overflow += after.scale > scale ? 1 : 0;
-                wrongly_exhausted += Scaler::is_exhausted(state, options) && after.scale != scale ? 1 : 0;
-                state = Scaler::next(state, event == 'x', options);
-            }
-            CHECK(bad_scales == 0);
-            CHECK(grown_by_overflow == 0);
-            CHECK(wrongly_exhausted == 0);
-        }
-    }
-}
-
-/// The state is all that a rule remembers: a run that goes on from the bytes of a state is the same run, and another run between them changes nothing.
-template <class Scaler>
-void check_scaler_resumes() {
-    for (auto const& options : LossScalerFixture<Scaler>::accepted()) {
-        std::string const events = scaler_weather(7, 2500);
-        auto const whole = scales_of<Scaler>(Scaler::initial(options), events, options);
-        auto state = Scaler::initial(options);
-        for (std::size_t cut = 0; cut < events.size(); ++cut) {
-            if (cut % 250 == 0) {
-                auto copy = Scaler::initial(options);
-                std::memcpy(&copy, &state, sizeof state);
-                (void)scales_of<Scaler>(copy, "x.xx", options);
-                CHECK((scales_of<Scaler>(copy, events.substr(cut), options) == std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end())));
-            }
-            state = Scaler::next(state, events[cut] == 'x', options);
-        }
+        CHECK(problem_of_rule<Scaler>(options) == "");
+        CHECK(problem_of_resuming<Scaler>(options) == "");
     }
 }
 
@@ -172,7 +187,6 @@ void check_loss_scaler() {
     STATIC_REQUIRE(std::is_empty_v<Scaler>);
     check_scaler_options<Scaler>();
     check_scaler_rule<Scaler>();
-    check_scaler_resumes<Scaler>();
     check_scaler_in_engine<Scaler>();
 }
 

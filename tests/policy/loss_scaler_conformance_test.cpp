@@ -43,11 +43,36 @@ TEMPLATE_LIST_TEST_CASE("A loss scaler accepts its options, refuses each mistake
     check_scaler_options<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("The scale and its inverse are numbers, no overflow grows it, and exhausted is what can not shrink", "[policy][scaler]", ShippedLossScalers) {
+TEMPLATE_LIST_TEST_CASE("The scale and its inverse are numbers, no overflow grows it, exhausted is what can not shrink, and a run resumes from its state", "[policy][scaler]",
+                        ShippedLossScalers) {
     check_scaler_rule<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A run that goes on from a copied state is the same run", "[policy][scaler]", ShippedLossScalers) { check_scaler_resumes<TestType>(); }
+TEST_CASE("The suite finds rules that grow on an overflow, vanish, give up early, or remember something beside their state") {
+    struct Grows : DynamicLossScaler {
+        static State next(State state, bool overflow, Options const& options) noexcept { return DynamicLossScaler::next(state, !overflow, options); }
+    };
+    struct Vanishes : DynamicLossScaler {
+        static State next(State state, bool overflow, Options const&) noexcept { return {overflow ? state.scale * 0.5F : state.scale}; }
+        static bool is_exhausted(State, Options const&) noexcept { return false; }
+    };
+    struct GivesUp : DynamicLossScaler {
+        static bool is_exhausted(State state, Options const& options) noexcept { return state.scale <= options.minimum * 16.0F; }
+    };
+    struct Remembers : DynamicLossScaler {
+        static State next(State state, bool overflow, Options const& options) noexcept {
+            static thread_local int overflows = 0;
+            overflows += overflow ? 1 : 0;
+            return overflow && overflows % 2 == 0 ? state : DynamicLossScaler::next(state, overflow, options);
+        }
+    };
+    DynamicLossScalerOptions const options{.growth_interval = 5, .hysteresis = 1};
+    CHECK(problem_of_rule<DynamicLossScaler>(options) == "");
+    CHECK(problem_of_rule<Grows>({.growth_interval = 1}) == "an overflow grows the scale");
+    CHECK(problem_of_rule<Vanishes>(options) == "the scale or its inverse is no number");
+    CHECK(problem_of_rule<GivesUp>(options) == "it is exhausted, but an overflow shrinks the scale");
+    CHECK(problem_of_resuming<Remembers>(options).find("is another one") != std::string::npos);
+}
 
 TEMPLATE_LIST_TEST_CASE("An engine steps with the scale of the rule and to the same bits in every stage", "[policy][scaler]", ShippedLossScalers) {
     check_scaler_in_engine<TestType>();

@@ -8,6 +8,7 @@
 //         template <int N, class... More> using Stage = ZeroStage<N, ..., NoLossScaler, SizeCappedBucketer, More...>;
 //         static constexpr Bytes of_500;                          // what 500 elements take on one rank of stage 2, worked out by hand
 //         static constexpr bool has_bits_of_default;              // trains to the same bits as without the policy
+//         static constexpr bool keeps_more;                       // master weights only: more than the parameter's own bits
 //     };
 
 #include "support/catch.hpp"
@@ -16,7 +17,11 @@
 
 #include <zero/stage/zero_stage.hpp>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test {
