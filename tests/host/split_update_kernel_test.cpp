@@ -113,7 +113,7 @@ TEST_CASE("An update of parts writes each element once, at every length and besi
 
 /// What an encoding without the 17th bit gives: the half is rounded to nearest, ties up.
 bfloat16 rounded_half_up(float value) {
-    return {static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
+    return zero::bfloat16{static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
 }
 
 TEST_CASE("After each of a thousand AdamW steps the parts are the float master and its cast, which ties rounded up are not", "[host][kernel]") {
