@@ -87,6 +87,7 @@ struct EngineOptions {
 TEST_CASE("The lists of shipped policies are those of the headers") {
     auto listed = names_in(static_cast<joined<ShippedValuePolicies, ShippedCommunicators> const*>(nullptr));
     CHECK(listed.erase("DealtGroupPartitioner") == 1); // derives from WholeGroupPartitioner
+    CHECK(listed.erase("PerTensorPartitioner") == 1);  // derives from ContiguousPartitioner
     CHECK(names_in_headers() == listed);
 }
 

@@ -19,7 +19,7 @@ using ShippedBucketers = std::tuple<SizeCappedBucketer, WasteSearchingBucketer, 
 using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>, Checked<LoopbackCommunicator>>;
 using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLossScaler>;
 using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>, NoMasterWeights, SplitMasterWeights, StochasticRounding>;
-using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad>;
+using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad, Lamb, Muon>;
 using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
 using ShippedGradientReductions = std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>, GradientReduction<float, float, bfloat16>>;
 
