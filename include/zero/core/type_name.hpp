@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,7 @@ template <class T>
 [[nodiscard]] std::string type_name() {
     std::string_view text = __PRETTY_FUNCTION__; // "... [with T = NAME; ...]" (g++, nvcc) or "... [T = NAME]" (clang++)
     text.remove_prefix(text.find("T = ") + 4);
-    std::string name(text.substr(0, text.find_first_of(";", 0) == std::string_view::npos ? text.rfind(']') : text.find(';')));
+    std::string name(text.substr(0, std::min(text.find(';'), text.rfind(']'))));
     for (std::size_t at = name.find("zero::"); at != std::string::npos; at = name.find("zero::")) {
         name.erase(at, 6);
     }

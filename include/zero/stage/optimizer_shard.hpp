@@ -37,7 +37,7 @@ public:
     /// @brief Calls `visit` with the memory of each parameter type.
     template <class Visitor>
     void for_each_type(Visitor&& visit) {
-        std::apply([&](auto&... memory) { (visit(memory), ...); }, _memories);
+        visit_all(_memories, visit);
     }
 
 private:
