@@ -84,7 +84,7 @@ struct DynamicLossScaler {
 
     static State initial(Options const& options) noexcept { return {options.initial_scale, 0, options.hysteresis, options.growth_delay}; }
 
-    static State next(State state, bool overflow, Options const& options) noexcept {
+    ZERO_HOST_DEVICE static State next(State state, bool overflow, Options const& options) noexcept {
         if (overflow) {
             state.clean_steps = 0;
             state.delay_left = options.growth_delay;
@@ -112,7 +112,7 @@ struct DynamicLossScaler {
     }
 
     /// @brief An overflow now would leave the scale where it is, at its minimum.
-    static bool is_exhausted(State state, Options const& options) noexcept { return state.hysteresis_left <= 1 && state.scale <= options.minimum; }
+    ZERO_HOST_DEVICE static bool is_exhausted(State state, Options const& options) noexcept { return state.hysteresis_left <= 1 && state.scale <= options.minimum; }
 
 private:
     static void require(bool holds, char const* what) {

@@ -9,7 +9,6 @@
 #include "options.hpp"
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -64,6 +63,31 @@ struct GroupState {
     typename Optimizer::Hyper hyper{}; ///< of the current step
 };
 
+/// @name Commands on the scalars of a step. They have names, and not bodies in the class that enqueues them, because a device runs them, too.
+/// @{
+
+template <class Config>
+struct CaptureScale {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
+};
+
+template <class Config>
+struct ClearInspection {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const { state->inspection.clear(); }
+};
+
+/// @brief `*to = value`
+template <class T>
+struct Assign {
+    T* to;
+    T value;
+    ZERO_HOST_DEVICE void operator()() const { *to = value; }
+};
+
+/// @}
+
 /// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale, report. Runs on host and device.
 template <class Config>
 struct Decide {
@@ -78,7 +102,7 @@ struct Decide {
     bool is_inspected;
     bool skips_non_finite;
 
-    void operator()() const {
+    ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
         StepState<Config>& s = *state;
         StepReport report;
@@ -95,7 +119,7 @@ struct Decide {
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
             report.gradient_norm =
-                overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
+                overflow ? std::numeric_limits<double>::infinity() : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
             double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
