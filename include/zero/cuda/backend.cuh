@@ -17,6 +17,9 @@
 #include <string>
 #include <type_traits>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -178,3 +181,5 @@ static_assert(zero::Backend<Backend>);
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda
+
+#pragma nv_diagnostic pop

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../ops/number.hpp"
 #include "loss_scaler.hpp"
 
 #include <cmath>
@@ -91,7 +92,7 @@ struct DynamicLossScaler {
             if (state.hysteresis_left > 1) {
                 --state.hysteresis_left;
             } else {
-                float const smaller = state.scale * options.backoff_factor;
+                float const smaller = ops::mul(state.scale, options.backoff_factor);
                 state.scale = smaller < options.minimum ? options.minimum : smaller;
             }
             return state;
@@ -102,7 +103,7 @@ struct DynamicLossScaler {
         if (state.delay_left > 0) {
             --state.delay_left;
         } else if (++state.clean_steps >= options.growth_interval) { // beyond it only in a state from elsewhere
-            float const larger = state.scale * options.growth_factor;
+            float const larger = ops::mul(state.scale, options.growth_factor);
             float const most = options.at_maximum == AtMaximumScale::clamp ? options.maximum : state.scale;
             state.scale = larger > options.maximum ? most : larger;
             state.clean_steps = 0;

@@ -34,6 +34,7 @@
 /// The name of the inline namespace of everything that runs on a device: v<major>_<minor>_<patch>_sm_<architecture>..., as nvcc numbers them.
 #define ZERO_CUDA_NAMESPACE ZERO_CUDA_JOIN(v0_1_0_sm, __CUDA_ARCH_LIST__)
 
+// What is instantiated with a type without linkage (an optimizer of an unnamed namespace) can not be hidden and need not be: warning 1407 says so.
 /// Marks a kernel, and a function from which one is launched.
 #define ZERO_CUDA_HIDDEN __attribute__((visibility("hidden")))
 #define ZERO_KERNEL ZERO_CUDA_HIDDEN __global__

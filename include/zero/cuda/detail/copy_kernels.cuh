@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <type_traits>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -46,3 +49,5 @@ ZERO_KERNEL void __launch_bounds__(block_threads) copy_kernel(TableRange<CopySli
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -86,8 +89,8 @@ ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
 /// @brief Writes whether numbers below the normal ones survive arithmetic, and whether it rounds as it should.
 template <class = void>
 ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, float three, int* is_exact) {
-    float const half = least_normal * 0.5F; // written as a user's functor might be
-    bool const keeps_subnormals = half != 0.0F && ops::mul(least_normal, 0.5F) == half && ops::add(half, half) == least_normal;
+    float const half = ops::mul(least_normal, 0.5F);
+    bool const keeps_subnormals = half != 0.0F && ops::add(half, half) == least_normal;
     bool const divides = 1.0F / three == __fdiv_rn(1.0F, three) && ops::div(half, three) != 0.0F;
     bool const roots = sqrtf(three) == __fsqrt_rn(three);
     *is_exact = keeps_subnormals && divides && roots ? 1 : 0;
@@ -95,3 +98,5 @@ ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, floa
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -118,3 +121,5 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) norms_kernel(TableRange<Nor
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

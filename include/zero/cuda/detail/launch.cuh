@@ -8,6 +8,9 @@
 
 #include <cstddef>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -34,3 +37,5 @@ inline constexpr std::size_t chunks_of(std::size_t elements) noexcept { return (
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

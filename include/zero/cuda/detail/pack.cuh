@@ -41,7 +41,7 @@ struct Pack {
         auto* const memory = global(reinterpret_cast<uint4*>(to));
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            memory[i] = word[i];
+            __stwb(memory + i, word[i]); // an assignment is split into words where addresses are computed in roundabout ways (nvcc 13.0)
         }
     }
 

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -70,3 +73,5 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

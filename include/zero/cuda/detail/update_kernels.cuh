@@ -6,6 +6,9 @@
 
 #include <cstddef>
 
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -87,3 +90,5 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) update_kernel(TableRange<Sl
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop
