@@ -57,6 +57,13 @@ public:
         ++_free;
     }
 
+    /// @brief What used the free leases is ordered before all that comes.
+    void forget_events() noexcept {
+        for (Lease& lease : _leases) {
+            lease.last_use = {};
+        }
+    }
+
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 

@@ -134,6 +134,17 @@ public:
         return bytes;
     }
 
+    /// @brief Between steps, with nothing held: all that was enqueued is ordered before all that comes.
+    void forget_events() noexcept {
+        visit_all(_memories, [](auto& memory) { memory.forget_events(); });
+        for (Event& event : _published) {
+            event = {};
+        }
+        for (LastReader& last : _readers) {
+            last.event = {};
+        }
+    }
+
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
     void restart_trace() noexcept { _position = 0; }
 
