@@ -27,13 +27,6 @@ __global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_
     }
 }
 
-template <class T>
-__global__ void read_weights(T const* weights, std::size_t elements, float* sum) {
-    for (std::size_t i = threadIdx.x; i < elements; i += blockDim.x) {
-        atomicAdd(sum, to_float(weights[i]));
-    }
-}
-
 /// `run_micro_step` with a model that runs on a stream.
 template <class Engine>
 void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, std::size_t binades) {
@@ -47,8 +40,8 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             if (!gradient.empty()) {
-                add_toy_gradient<<<4, 128, 0, stream>>>(gradient.data(), gradient.size(), 2 + rank * 100 + unit, parameter, step * 16 + micro_step,
-                                                        engine.loss_scale().data(), binades);
+                cuda::kernels::launch(stream, 4, 128, add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>, gradient.data(), gradient.size(),
+                                      2 + rank * 100 + unit, parameter, step * 16 + micro_step, engine.loss_scale().data(), binades);
             }
         }
         engine.gradients_ready(unit);
