@@ -152,23 +152,23 @@ private:
     std::array<std::size_t, buffer_kinds> _bytes{};
 };
 
-/// The caller's parameters in device memory, one after the other.
-template <class T>
+/// The caller's parameters in device memory, one after the other, and memory for their gradients.
+template <class T, class G>
 struct DeviceParameters {
-    template <class G>
-    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters) : memory(make(parameters)) {
+    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters) : memory(make(parameters)), gradients(memory.size()) {
         std::size_t begin = 0;
         for (auto& parameter : parameters) {
             parameter.data = memory.data() + begin;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
             parameter.initialize = nullptr;
             begin += parameter.elements;
         }
     }
 
     DeviceArray<T> memory;
+    DeviceArray<G> gradients;
 
 private:
-    template <class G>
     static std::vector<T> make(std::vector<Parameter<T, G>> const& parameters) {
         std::vector<T> values;
         for (auto const& parameter : parameters) {
@@ -190,7 +190,7 @@ Trained trained_on_device(int world, typename Stage::Options const& options = {}
         cuda::OwnedStream const stream;
         own_options.compute_queue = stream.get();
         own_options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
-        std::optional<DeviceParameters<T>> memory;
+        std::optional<DeviceParameters<T, typename Stage::GradientType>> memory;
         if (options.storage != Storage::owned) {
             memory.emplace(parameters);
             own_options.adopted_block = options.storage == Storage::adopted ? std::span<T>(memory->memory.data(), memory->memory.size()) : std::span<T>();

@@ -35,7 +35,7 @@ void enqueue_step(Engine& engine, cudaStream_t stream, int const* is_overflow) {
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(2)) {
         auto const gradients = engine.gradients(1);
-        perhaps_overflow<<<1, 1, 0, stream>>>(gradients[1].data(), is_overflow);
+        cuda::kernels::launch(stream, 1, 1, perhaps_overflow<float16>, gradients[1].data(), is_overflow);
         run_device_micro_step(engine, stream, 0, 7, micro_step, 4);
     }
     (void)engine.step(1.0);
