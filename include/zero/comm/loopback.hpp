@@ -134,11 +134,8 @@ public:
     /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        auto const call = detail::broadcast_call(dtype_of<T>(), elements, root, tag, world());
         auto const source = static_cast<std::size_t>(root);
-        if (root < 0 || source >= world()) {
-            throw InvalidArgument("zero: broadcast from rank " + std::to_string(root) + ", which is not in the group of " + std::to_string(world()) + '.');
-        }
-        detail::CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>(), elements, source, tag};
         require_memory(call, buffer, elements);
         collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, elements * sizeof(T)); });
         _traffic.add(call.kind, source == _rank ? 0 : elements, sizeof(T));
@@ -206,19 +203,10 @@ private:
     [[nodiscard]] Flight& flight() noexcept { return _flights[_collectives % _flights.size()]; }
 
     [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts, CollectiveTag tag) const {
-        if (cuts.size() != world() + 1 || cuts.front() != 0 || !std::is_sorted(cuts.begin(), cuts.end())) {
-            throw InvalidArgument(std::string("zero: ") + name_of(kind) + " '" + tag.what + ' ' + std::to_string(tag.index) + "' on rank " + std::to_string(_rank) + " got "
-                                  + std::to_string(cuts.size()) + " cuts; a group of " + std::to_string(world()) + " ranks needs " + std::to_string(world() + 1)
-                                  + ", which begin with 0 and do not decrease.");
-        }
-        return {kind, type, cuts.back(), detail::hash_of(cuts), tag};
+        return detail::cut_call(kind, type, cuts, tag, _rank, world());
     }
 
-    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const {
-        if (memory == nullptr && elements != 0) {
-            throw InvalidArgument("zero: " + describe(call) + " on rank " + std::to_string(_rank) + " got a null pointer for " + std::to_string(elements) + " elements.");
-        }
-    }
+    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const { detail::require_memory(call, memory, elements, _rank); }
 
     /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
     template <class First, class Second = std::nullptr_t>
