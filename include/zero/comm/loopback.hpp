@@ -2,15 +2,15 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../host/host_backend.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
 #include "rendezvous.hpp"
 #include "traffic_count.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -50,10 +50,10 @@ public:
     /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world or the time-out is not positive.
     static std::vector<Loopback> make_group(int world, LoopbackOptions const& options = {}) {
         if (world <= 0) {
-            throw InvalidArgument("zero: a group of " + std::to_string(world) + " ranks; world has to be at least 1.");
+            detail::throw_error<InvalidArgument>({"zero: a group of ", world, " ranks; world has to be at least 1."});
         }
         if (options.time_out.count() <= 0) {
-            throw InvalidArgument("zero: a time-out of " + std::to_string(options.time_out.count()) + " ms; it has to be positive.");
+            detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; it has to be positive."});
         }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;
@@ -72,7 +72,7 @@ public:
             return;
         }
         try {
-            _group->rendezvous.abort("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", false);
+            _group->rendezvous.abort(detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}), false);
         } catch (...) { // no memory for the text
             _group->rendezvous.abort("a rank left the group", false);
         }
@@ -148,7 +148,7 @@ public:
         require_memory(call, values, elements);
         std::size_t done = 0;
         do { // no values: the ranks meet all the same
-            std::size_t const part = std::min(elements - done, scratch_elements);
+            std::size_t const part = detail::smaller(elements - done, scratch_elements);
             reduce_integers(call, values + done, part, reduction, queue);
             done += part;
         } while (done < elements);
@@ -189,7 +189,7 @@ private:
     };
 
     /// A collective is up to 5 W commands; together they have to fit into half of a host queue with room for the caller's own.
-    static std::size_t flights_of(std::size_t world) noexcept { return std::clamp<std::size_t>(4096 / (5 * world), 2, 64); }
+    static std::size_t flights_of(std::size_t world) noexcept { return detail::larger<std::size_t>(2, detail::smaller<std::size_t>(64, 4096 / (5 * world))); }
 
     Loopback(std::shared_ptr<Group> group, std::size_t rank)
         : _group(std::move(group)), _rank(rank), _flights(flights_of(world())), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
@@ -271,7 +271,7 @@ private:
         attempt(failure, [&] { difference = describe(slot(0).call, other, slot(other).call); });
         _group->rendezvous.pass(); // until here the peers read this rank's slot
         abort(difference);
-        throw CollectiveMismatch("zero: " + difference + "; every rank has to call the same collectives in the same order.");
+        detail::throw_error<CollectiveMismatch>({"zero: ", difference, "; every rank has to call the same collectives in the same order."});
     }
 
     /// Runs the body unless something has failed before.
@@ -321,9 +321,9 @@ private:
             try {
                 std::rethrow_exception(failure);
             } catch (std::exception const& error) {
-                abort("rank " + std::to_string(_rank) + ": " + error.what());
+                abort(detail::text({"rank ", _rank, ": ", error.what()}));
             } catch (...) {
-                abort("rank " + std::to_string(_rank) + ": an exception that is no std::exception");
+                abort(detail::text({"rank ", _rank, ": an exception that is no std::exception"}));
             }
         } catch (...) { // no memory for the text
             abort("a rank failed inside a collective");
@@ -333,7 +333,7 @@ private:
     void throw_if_peer_failed() const {
         for (Slot const& peer : _group->slots) {
             if (peer.has_failed) {
-                throw Aborted("zero: the group was aborted: " + _group->rendezvous.cause());
+                detail::throw_error<Aborted>({"zero: the group was aborted: ", _group->rendezvous.cause()});
             }
         }
     }

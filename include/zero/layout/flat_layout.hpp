@@ -1,12 +1,13 @@
 #pragma once
 
 #include "../core/error.hpp"
+#include "../core/as_span.hpp"
 #include "../core/hash.hpp"
+#include "../core/minmax.hpp"
 #include "parameter_spec.hpp"
 #include "partitioner.hpp"
 #include "range.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,24 +51,24 @@ public:
 
     [[nodiscard]] std::size_t world() const noexcept { return _world; }
 
-    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return _parameters; }
+    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return detail::as_span(_parameters); }
     [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const { return _parameters[index]; }
 
     /// @brief Number of the parameter's first element when all parameters are counted through in registration order.
     [[nodiscard]] std::size_t first_element(std::size_t parameter) const { return _first_element[parameter]; }
 
     /// @brief Which buckets hold the parameter, in ascending order.
-    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return _parameter_buckets[parameter]; }
+    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return detail::as_span(_parameter_buckets[parameter]); }
 
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
-    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return _unit_parameters[unit]; }
-    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return _unit_buckets[unit]; }
+    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return detail::as_span(_unit_parameters[unit]); }
+    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return detail::as_span(_unit_buckets[unit]); }
 
     [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
     [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
     [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
-    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return _buckets[bucket].pieces; }
-    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return _buckets[bucket].cuts; }
+    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return detail::as_span(_buckets[bucket].pieces); }
+    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return detail::as_span(_buckets[bucket].cuts); }
 
     /// @brief Elements of a bucket with its padding.
     [[nodiscard]] std::size_t elements(std::size_t bucket) const { return _buckets[bucket].cuts.back(); }
@@ -105,7 +106,7 @@ public:
                 while (cuts[rank + 1] <= begin) {
                     ++rank;
                 }
-                std::size_t const elements = std::min(piece.elements - done, cuts[rank + 1] - begin);
+                std::size_t const elements = detail::smaller(piece.elements - done, cuts[rank + 1] - begin);
                 visit(Piece{piece.parameter, piece.parameter_begin + done, begin, elements});
                 done += elements;
             }

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "../core/hash.hpp"
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "bucketer.hpp"
 #include "flat_layout.hpp"
 #include "least_padding.hpp"
 #include "order_by.hpp"
 #include "partitioner.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -32,11 +33,11 @@ struct LayoutOptions {
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
 inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
     if (options.world == 0) {
-        throw InvalidArgument("zero: world is 0; a layout needs at least one rank.");
+        detail::throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
     }
     for (std::size_t type = 0; type < options.types(); ++type) {
         if (options.bytes_of(type) == 0) {
-            throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
+            detail::throw_error<InvalidArgument>({"zero: element_bytes is 0; give the size of the parameter type."});
         }
     }
     std::vector<std::uint64_t> names; // their hashes
@@ -44,30 +45,34 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         ParameterSpec const& spec = parameters[index];
         if (spec.name.empty()) {
-            throw InvalidArgument("zero: parameter number " + std::to_string(index) + " has no name; give each a unique one.");
+            detail::throw_error<InvalidArgument>({"zero: parameter number ", index, " has no name; give each a unique one."});
         }
         if (spec.units.empty()) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' lists no unit; name the units that use it, in order of use.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists no unit; name the units that use it, in order of use."});
         }
         for (std::size_t const unit : spec.units) {
-            if (std::count(spec.units.begin(), spec.units.end(), unit) != 1) {
-                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit) + " twice; list it once.");
+            std::size_t listed = 0;
+            for (std::size_t const other : spec.units) {
+                listed += other == unit ? 1U : 0U;
+            }
+            if (listed != 1) {
+                detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit, " twice; list it once."});
             }
             if (unit > parameters.size() * 16 + 4096) {
-                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit)
-                                      + "; units are numbered from 0 in order of use, without large gaps.");
+                detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit,
+                                                      "; units are numbered from 0 in order of use, without large gaps."});
             }
         }
         if (spec.type >= options.types()) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has the type number " + std::to_string(spec.type) + ", but the layout is made for "
-                                  + std::to_string(options.types()) + " types; give the size of each.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has the type number ", spec.type,
+                                                  ", but the layout is made for ", options.types(), " types; give the size of each."});
         }
         if (spec.rows != 0 && spec.elements % spec.rows != 0) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has " + std::to_string(spec.elements) + " elements, which are not "
-                                  + std::to_string(spec.rows) + " rows of equal length; give the rows of the matrix, or 0 if it is none.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements, " elements, which are not ", spec.rows,
+                                                  " rows of equal length; give the rows of the matrix, or 0 if it is none."});
         }
         if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' makes the model larger than 2^56 elements."});
         }
         total += spec.elements;
         names.push_back(Hash().add(std::string_view(spec.name)).value());
@@ -76,8 +81,8 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     for (std::size_t first = 0; first < order.size(); ++first) {
         for (std::size_t second = first + 1; second < order.size() && names[order[first]] == names[order[second]]; ++second) {
             if (parameters[order[first]].name == parameters[order[second]].name) {
-                throw InvalidArgument("zero: two parameters are named '" + parameters[order[first]].name
-                                      + "'; names are unique. For a tied parameter register it once and list all its units.");
+                detail::throw_error<InvalidArgument>({"zero: two parameters are named '", parameters[order[first]].name,
+                                                      "'; names are unique. For a tied parameter register it once and list all its units."});
             }
         }
     }
@@ -94,10 +99,10 @@ void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t
         items.push_back({round_up(parameters[index].elements, granularity), parameters[index].units.front()});
     }
     for (std::size_t begin = 0; begin < run.size();) {
-        std::size_t const taken = Bucketer::take(std::span<BucketItem const>(items).subspan(begin), bucketing, element_bytes);
+        std::size_t const taken = Bucketer::take(as_span(items).subspan(begin), bucketing, element_bytes);
         if (taken == 0 || taken > run.size() - begin) {
-            throw InvalidArgument("zero: the bucketer took " + std::to_string(taken) + " of " + std::to_string(run.size() - begin)
-                                  + " parameters; it has to take at least one and at most all.");
+            detail::throw_error<InvalidArgument>({"zero: the bucketer took ", taken, " of ", run.size() - begin,
+                                                  " parameters; it has to take at least one and at most all."});
         }
         visit(run.subspan(begin, taken));
         begin += taken;
@@ -165,10 +170,9 @@ inline std::vector<std::size_t> permuted(std::span<std::size_t const> values, st
         }
     }
     if (result.size() != values.size() || positions.size() != values.size()) {
-        throw InvalidArgument("zero: the partitioner's order of " + std::to_string(values.size()) + " parameters lists "
-                              + std::to_string(positions.size()) + " numbers, " + std::to_string(result.size())
-                              + " of them valid and for the first time; it has to list each number below " + std::to_string(values.size())
-                              + " once.");
+        detail::throw_error<InvalidArgument>({"zero: the partitioner's order of ", values.size(), " parameters lists ", positions.size(),
+                                              " numbers, ", result.size(),
+                                              " of them valid and for the first time; it has to list each number below ", values.size(), " once."});
     }
     return result;
 }
@@ -227,7 +231,7 @@ inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const&
     for (BucketPlan const& bucket : buckets) {
         std::size_t earliest = parameters;
         for (Piece const& piece : bucket.pieces) {
-            earliest = std::min(earliest, piece.parameter);
+            earliest = detail::smaller(earliest, piece.parameter);
         }
         complete.push_back(parameters - earliest);
     }
@@ -246,13 +250,14 @@ inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const&
 template <class Partitioner, class Bucketer>
 FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options,
                        typename Bucketer::Options bucketing = typename Bucketer::Options()) {
-    validate(parameters, options);
+    auto const specs = detail::as_span(parameters);
+    validate(specs, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;
     for (bool const trainable : {true, false}) {
         std::vector<BucketPlan> found;
         for (std::size_t type = 0; type < options.types(); ++type) {
-            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(parameters, {trainable, type}, options, bucketing)) {
+            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(specs, {trainable, type}, options, bucketing)) {
                 found.push_back(std::move(bucket));
             }
         }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/memory_resource.hpp"
+#include "../core/text.hpp"
 #include "flat_layout.hpp"
 #include "lease_count.hpp"
 #include "placement.hpp"
@@ -116,11 +117,11 @@ inline std::string to_string(MemoryPlan const& plan) {
     for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
         MemoryRow const& row = plan.rows[kind];
         if (row.bytes() != 0) {
-            text += std::string(name_of(static_cast<BufferKind>(kind))) + ": " + std::to_string(row.bytes()) + " bytes ("
-                  + std::to_string(row.padding_bytes) + " of padding" + (row.is_callers ? "; the caller's" : "") + ")\n";
+            text += detail::text({name_of(static_cast<BufferKind>(kind)), ": ", row.bytes(), " bytes (", row.padding_bytes, " of padding",
+                                  (row.is_callers ? "; the caller's" : ""), ")\n"});
         }
     }
-    return text + "allocated by the engine: " + std::to_string(plan.engine_bytes()) + " bytes\n";
+    return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
 }
 
 /// @brief The memory formulas (ZeRO, figure 1, with every buffer named).

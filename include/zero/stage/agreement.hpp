@@ -2,14 +2,16 @@
 
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "drain.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,16 +42,16 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
 
 inline std::string describe(FlatLayout const& layout, std::size_t index) {
     if (index >= layout.parameters().size()) {
-        return "nothing (it has " + std::to_string(layout.parameters().size()) + " parameters)";
+        return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
     }
     auto const& spec = layout.parameter(index);
     std::string units;
     for (std::size_t const unit : spec.units) {
-        units += (units.empty() ? "" : ",") + std::to_string(unit);
+        units += text({(units.empty() ? "" : ","), unit});
     }
-    std::string const rows = spec.rows == 0 ? "" : " in " + std::to_string(spec.rows) + " rows";
-    return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements" + rows + ", units " + units.substr(0, 40) + ", group "
-           + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
+    std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
+    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements", rows, ", units ", units.substr(0, 40), ", group ", spec.group,
+                 (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
 /// @brief A hash of what ranks have to choose alike, and what to call it.
@@ -63,7 +65,7 @@ inline std::string name_differences(std::vector<NamedOption> const& options, std
     std::string names;
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
-            names += (names.empty() ? "'" : ", '") + std::string(options[option].name) + "'";
+            names += text({(names.empty() ? "'" : ", '"), options[option].name, "'"});
         }
     }
     return names.empty() ? "'bucketer' or the partitioner" : names;
@@ -84,9 +86,9 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
     std::size_t most = 0;
     auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        bool const differs = !std::equal(head(rank).begin(), head(rank).end(), heads.begin());
+        bool const differs = std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
         other = other == 0 && differs ? rank : other;
-        most = std::max(most, static_cast<std::size_t>(head(rank)[0]));
+        most = larger(most, static_cast<std::size_t>(head(rank)[0]));
     }
     if (other == 0) {
         return;
@@ -101,18 +103,17 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
         ++first;
     }
     if (first == most) {
-        throw LayoutMismatch(
-            "zero: rank 0 and rank " + std::to_string(other)
-            + " registered the same parameters but chose different bucket sizes, schedules or other options: "
-            + name_differences(options, head(0).subspan(2), head(other).subspan(2)) + "; give all ranks the same.");
+        throw_error<LayoutMismatch>({"zero: rank 0 and rank ", other,
+                                     " registered the same parameters but chose different bucket sizes, schedules or other options: ",
+                                     name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
     }
-    std::string text = describe(layout, first);
+    std::string const text = describe(layout, first);
     std::vector<char> padded(256, '\0');
-    std::copy_n(text.begin(), std::min(text.size(), padded.size() - 1), padded.begin());
+    text.copy(padded.data(), padded.size() - 1);
     auto const texts = gather_on_host<char>(communicator, queue, memory, padded, "parameter names");
-    throw LayoutMismatch("zero: the ranks registered different models; parameter number " + std::to_string(first) + " is "
-                         + std::string(texts.data()) + " on rank 0 and " + std::string(texts.data() + other * padded.size()) + " on rank "
-                         + std::to_string(other) + "; register the same parameters in the same order on every rank.");
+    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", texts.data(), " on rank 0 and ",
+                                 texts.data() + other * padded.size(), " on rank ", other,
+                                 "; register the same parameters in the same order on every rank."});
 }
 
 } // namespace zero::detail

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "../core/dtype.hpp"
-#include "../core/error.hpp"
 #include "../core/hash.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/options_hash.hpp"
 #include "agreement.hpp"
@@ -82,7 +83,7 @@ public:
     /// @brief Waits for what was enqueued, on the compute queue, too. Inside a step it first releases the other ranks, which would wait for this one.
     ~Engine() {
         if (_protocol.is_in_step()) {
-            _communicator->abort(_protocol.rank_text() + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
+            _communicator->abort(detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}), std::uncaught_exceptions() > 0);
         }
         Backend::synchronize(Backend::record(_compute)); // its commands use weights and gradients of the engine
     }
@@ -127,7 +128,7 @@ public:
     /// @brief The range that begins and ends `count` micro-steps. @throws InvalidArgument when count is 0.
     [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count) {
         if (count == 0) {
-            throw InvalidArgument("zero: micro_steps(0): a step accumulates at least one micro-step.");
+            detail::throw_error<InvalidArgument>({"zero: micro_steps(0): a step accumulates at least one micro-step."});
         }
         return {*this, count};
     }
@@ -516,7 +517,7 @@ private:
     void break_down(char const* cause) noexcept {
         _protocol.break_down(cause);
         try {
-            _communicator->abort(_protocol.rank_text() + ": " + cause);
+            _communicator->abort(detail::text({_protocol.rank_text(), ": ", cause}));
         } catch (...) { // no memory for the text
             _communicator->abort(cause);
         }

@@ -9,9 +9,9 @@
 #include "gradient_reducer.hpp"
 #include "type_list.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -70,7 +70,7 @@ public:
         wait();
         std::vector<double> norms;
         for (std::size_t norm = 0; norm < _count; ++norm) {
-            std::copy_n(values.data() + norm * integers(kind), integers(kind), integers_of(kind, sums[norm]));
+            std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind), integers(kind) * sizeof(std::int64_t));
             norms.push_back(sums[norm].value(kind, factor));
         }
         return norms;

@@ -179,7 +179,7 @@ private:
         }
         if (parameter.initialize) {
             Backend::synchronize(Backend::record(_queue));
-            parameter.initialize(0, out, parameter.spec.elements);
+            parameter.initialize(0, std::as_writable_bytes(std::span(out, parameter.spec.elements)));
         } else if (parameter.data != nullptr) {
             Backend::copy_bytes(_queue, out, parameter.data, parameter.spec.elements * sizeof(T));
         }

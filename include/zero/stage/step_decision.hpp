@@ -1,6 +1,8 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/dynamic_loss_scaler.hpp"
 #include "drain.hpp"
@@ -116,8 +118,8 @@ public:
         Backend::rethrow_failure(_queue);
         StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
-            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before "
-                             + std::to_string(StepState<Config>::reports_kept) + " further steps are enqueued.");
+            throw_error<OutOfOrder>({"zero: the report of step ", serial, " was overwritten; read it before ", StepState<Config>::reports_kept,
+                                     " further steps are enqueued."});
         }
         return found;
     }
@@ -134,8 +136,8 @@ public:
         }
         StepReport const last = report(_serial, done);
         if (throws && last.is_skipped) {
-            throw NonFiniteGradients("zero: " + std::to_string(last.non_finite_count) + " gradients are infinite or NaN, the first is "
-                                     + locate(last.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+            throw_error<NonFiniteGradients>({"zero: ", last.non_finite_count, " gradients are infinite or NaN, the first is ",
+                                             locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
         }
         if constexpr (has_minimum) {
             if (!answers_minimum || !settled().is_exhausted) {
@@ -144,9 +146,8 @@ public:
             if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
                 _options->loss_scaler.on_minimum(_options->loss_scaler.context);
             } else {
-                throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(last.loss_scale)
-                                         + ", first in " + locate(last.first_non_finite) + "; the step changed nothing (rank "
-                                         + std::to_string(_rank) + ").");
+                throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ", last.loss_scale, ", first in ",
+                                                 locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
             }
         }
     }
@@ -195,10 +196,10 @@ private:
         for (std::size_t parameter = 0; parameter < _layout->parameters().size(); ++parameter) {
             auto const& spec = _layout->parameter(parameter);
             if (index >= _layout->first_element(parameter) && index - _layout->first_element(parameter) < spec.elements) {
-                return "element " + std::to_string(index - _layout->first_element(parameter)) + " of parameter '" + spec.name + "'";
+                return text({"element ", index - _layout->first_element(parameter), " of parameter '", spec.name, "'"});
             }
         }
-        return "element " + std::to_string(element);
+        return text({"element ", element});
     }
 
     FlatLayout const* _layout;

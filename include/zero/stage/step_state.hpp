@@ -9,7 +9,6 @@
 #include "options.hpp"
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -95,7 +94,7 @@ struct Decide {
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
             report.gradient_norm =
-                overflow ? std::numeric_limits<double>::infinity() : ops::mul(std::sqrt(s.inspection.sum_of_squares()), base);
+                overflow ? std::numeric_limits<double>::infinity() : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
             double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
