@@ -45,6 +45,8 @@ struct StageOptions {
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
     std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
+    bool rebuild_buckets = false; ///< after the first step, make buckets anew in the order in which its gradients became ready; see docs/design.md
+    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, of each type, in the first step only
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
@@ -93,6 +95,13 @@ void validate_options(StageOptions<Config> const& options, int stage) {
     if (options.storage != Storage::owned && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         throw InvalidArgument("zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; "
                               "use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3.");
+    }
+    if (options.rebuild_buckets && options.storage == Storage::adopted) {
+        throw InvalidArgument("zero: rebuild_buckets would be ignored, because an adopted block is cut in the order of its addresses; leave it out, "
+                              "or use Storage::scattered.");
+    }
+    if (!options.rebuild_buckets && options.leases_until_rebuild != 0) {
+        throw InvalidArgument("zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, or use extra_leases.");
     }
     if ((options.storage == Storage::adopted) != !options.adopted_block.empty()) {
         throw InvalidArgument("zero: Storage::adopted and adopted_block go together; give both or neither.");
