@@ -469,6 +469,7 @@ private:
         FlatLayout next = _make_layout(_layout.world(), _parameters, _options, order);
         require_agreement(next, named_options(), *_communicator, _queue, *_memory);
         _store.wait_for_readers();
+        _store.wait_for_leases();
         Backend::synchronize(Backend::record(_compute)); // it reads what is about to be freed
         Backend::synchronize(Backend::record(_queue));
         _order.stop();

@@ -105,6 +105,11 @@ public:
         }
     }
 
+    /// @brief The same for the copies: nothing that was released is read any more.
+    void wait_for_leases() {
+        visit_all(_memories, [](auto const& memory) { memory.wait_for_leases(); });
+    }
+
     /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2, where it is collective; nothing to send
     /// in stage 0, where every rank updated all, and in stage 3, where `acquire` gathers.
     void publish(std::size_t bucket) {
