@@ -478,6 +478,7 @@ private:
         PartContext<Config> const all = context(_parameters);
         ParameterStore<Config> store(all);
         move_parameters(old, store, all);
+        store.go_on_from(_store);
         _store = std::move(store);
         _reducer = GradientReducer<Config>(all);
         OptimizerShard<Config> shard(all, _store, _reducer);

@@ -122,6 +122,13 @@ public:
         _published[bucket] = Backend::record(_queue);
     }
 
+    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later step allocates no more than it did there.
+    void go_on_from(ParameterStore& other) noexcept {
+        _readers = std::move(other._readers);
+        _trace = std::move(other._trace);
+        _position = other._position;
+    }
+
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
     void restart_trace() noexcept { _position = 0; }
 
