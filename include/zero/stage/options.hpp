@@ -45,8 +45,12 @@ struct StageOptions {
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
     std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
-    bool rebuild_buckets = false; ///< after the first step, make buckets anew in the order in which its gradients became ready; see docs/design.md
-    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, of each type, in the first step only
+    /// At the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move the state to its new
+    /// owners: for models whose backward pass does not go through units in reverse order. Changes no bit of any result. That `step` waits and
+    /// allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken from the engine
+    /// before (not handles) are void then. Not with an adopted block.
+    bool rebuild_buckets = false;
+    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
