@@ -87,12 +87,15 @@ struct AdoptedBlock {
 /// What is left over at the ends of each run of adjacent trainable parameters goes through one small staged bucket. Frozen parameters
 /// stay where they are and have no bucket. Only even, contiguous cuts are possible.
 /// @param offsets first element of each parameter, counted from the start of the block
-/// @throws InvalidArgument also when two parameters overlap.
+/// @throws InvalidArgument also when two parameters overlap, or a `unit_order` is given, which could not be followed
 template <class Bucketer>
 FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t const> offsets, LayoutOptions const& options,
                                typename Bucketer::Options bucketing = typename Bucketer::Options()) {
     validate(detail::as_span(parameters), options);
     Bucketer::validate(bucketing);
+    if (!options.unit_order.empty()) {
+        detail::throw_error<InvalidArgument>({"zero: unit_order would be ignored, because an adopted block is cut in the order of its addresses; leave it out."});
+    }
     if (offsets.size() != parameters.size()) {
         detail::throw_error<InvalidArgument>({"zero: ", offsets.size(), " offsets are given for ", parameters.size(),
                                               " parameters of an adopted block; give one each."});

@@ -39,12 +39,13 @@ struct BucketPlan {
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
 /// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
 ///
-/// Buckets are numbered in gradient-ready order (reverse registration order) unless the partitioner orders otherwise; those of frozen
-/// parameters come last.
+/// Buckets are numbered in gradient-ready order (that of `unit_order`, at first reverse registration order) unless the partitioner orders
+/// otherwise; those of frozen parameters come last.
 class FlatLayout {
 public:
-    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets)
-        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)) {
+    /// @param unit_order in which units finish their backward pass, each once; empty: the reverse order of use
+    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {})
+        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)), _unit_order(std::move(unit_order)) {
         index_parameters();
         index_buckets();
     }
@@ -63,6 +64,9 @@ public:
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
     [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return detail::as_span(_unit_parameters[unit]); }
     [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return detail::as_span(_unit_buckets[unit]); }
+
+    /// @brief The order in which units are expected to finish their backward pass: buckets are filled and gradient leases counted for it.
+    [[nodiscard]] std::span<std::size_t const> unit_order() const noexcept { return _unit_order; }
 
     [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
     [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
@@ -143,6 +147,9 @@ public:
         for (std::size_t index = 0; index < _parameters.size(); ++index) {
             hash.add(parameter_hash(index));
         }
+        for (std::size_t const unit : _unit_order) {
+            hash.add(unit);
+        }
         for (auto const& bucket : _buckets) {
             for (std::size_t const cut : bucket.cuts) {
                 hash.add(cut);
@@ -180,6 +187,9 @@ private:
         }
         _parameter_buckets.resize(_parameters.size());
         _unit_buckets.resize(_unit_parameters.size());
+        for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
+            _unit_order.push_back(unit);
+        }
     }
 
     void index_buckets() {
@@ -205,6 +215,7 @@ private:
     std::size_t _world;
     std::vector<ParameterSpec> _parameters;
     std::vector<BucketPlan> _buckets;
+    std::vector<std::size_t> _unit_order;
     std::vector<std::size_t> _first_element;
     std::vector<std::size_t> _bucket_begin;
     std::vector<std::vector<std::size_t>> _parameter_buckets;

@@ -8,7 +8,7 @@
 
 namespace zero {
 
-/// @brief The most gradient buckets of a type that are open at once when units finish in reverse order of use. O(units * buckets of a unit).
+/// @brief The most gradient buckets of a type that are open at once when units finish in the layout's `unit_order`. O(units * buckets of a unit).
 ///
 /// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when it and all buckets before it are
 /// complete; otherwise (stage 3) with the last of its units.
@@ -27,7 +27,7 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
     std::size_t open = 0;
     std::size_t most = 0;
     std::size_t next = 0;
-    for (std::size_t unit = layout.units(); unit-- > 0;) {
+    for (std::size_t const unit : layout.unit_order()) {
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets && !is_open[bucket]) {
                 is_open[bucket] = true;

@@ -8,6 +8,7 @@
 #include "least_padding.hpp"
 #include "order_by.hpp"
 #include "partitioner.hpp"
+#include "ready_order.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@ struct LayoutOptions {
     std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
     bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
     std::vector<std::size_t> further_element_bytes{}; ///< of the second parameter type, the third, ...
+    std::vector<std::size_t> unit_order{}; ///< in which units finish their backward pass, each once; empty: in reverse registration order
 
     [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }
     [[nodiscard]] std::size_t bytes_of(std::size_t type) const { return type == 0 ? element_bytes : further_element_bytes[type - 1]; }
@@ -76,6 +78,15 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
         }
         total += spec.elements;
         names.push_back(Hash().add(std::string_view(spec.name)).value());
+    }
+    if (!options.unit_order.empty()) {
+        std::size_t units = 0;
+        for (ParameterSpec const& spec : parameters) {
+            for (std::size_t const unit : spec.units) {
+                units = std::max(units, unit + 1);
+            }
+        }
+        detail::require_unit_order(options.unit_order, units);
     }
     std::vector<std::size_t> const order = detail::order_by(names);
     for (std::size_t first = 0; first < order.size(); ++first) {
@@ -148,10 +159,10 @@ struct Kind {
     std::size_t type = 0;
 };
 
-/// @brief The indices of the parameters of a kind in gradient-ready order, which is reverse registration order.
-inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, Kind kind) {
+/// @brief The indices of the parameters of a kind in gradient-ready order.
+inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, Kind kind, std::span<std::size_t const> unit_order) {
     std::vector<std::size_t> order;
-    for (std::size_t index = parameters.size(); index-- > 0;) {
+    for (std::size_t const index : parameters_in_ready_order(parameters, unit_order)) {
         if (parameters[index].trainable == kind.trainable && parameters[index].type == kind.type) {
             order.push_back(index);
         }
@@ -185,8 +196,9 @@ struct PartitionGroup {
 };
 
 template <class Partitioner>
-PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, Kind kind, std::size_t world) {
-    std::vector<std::size_t> order = ready_order(parameters, kind);
+PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, Kind kind, LayoutOptions const& options) {
+    std::size_t const world = options.world;
+    std::vector<std::size_t> order = ready_order(parameters, kind, options.unit_order);
     auto const sizes = [&] {
         std::vector<std::size_t> elements;
         for (std::size_t const index : order) {
@@ -205,7 +217,7 @@ PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameter
 template <class Partitioner, class Bucketer>
 std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, Kind kind, LayoutOptions const& options,
                                      typename Bucketer::Options bucketing) {
-    auto const group = begin_group<Partitioner>(parameters, kind, options.world);
+    auto const group = begin_group<Partitioner>(parameters, kind, options);
     std::size_t const bytes = options.bytes_of(kind.type);
     return plan_buckets<Bucketer>(bucketing, bytes, [&](typename Bucketer::Options tried) {
         std::vector<BucketPlan> buckets;
@@ -225,15 +237,20 @@ std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, 
     });
 }
 
-/// @brief Buckets of several types in the order in which they get complete: what waits for the earliest parameter comes last.
-inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const& buckets, std::size_t parameters) {
+/// @brief Buckets of several types in the order in which they get complete: by the last parameter that each waits for.
+/// @param order all parameters in gradient-ready order
+inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const& buckets, std::span<std::size_t const> order) {
+    std::vector<std::size_t> position(order.size());
+    for (std::size_t index = 0; index < order.size(); ++index) {
+        position[order[index]] = index;
+    }
     std::vector<std::uint64_t> complete;
     for (BucketPlan const& bucket : buckets) {
-        std::size_t earliest = parameters;
+        std::uint64_t last = 0;
         for (Piece const& piece : bucket.pieces) {
-            earliest = detail::smaller(earliest, piece.parameter);
+            last = larger(last, std::uint64_t{position[piece.parameter]});
         }
-        complete.push_back(parameters - earliest);
+        complete.push_back(last);
     }
     std::vector<BucketPlan> ordered;
     for (std::size_t const index : order_by(complete)) {
@@ -262,13 +279,13 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
             }
         }
         if (options.types() > 1) {
-            found = detail::merge_by_readiness(found, parameters.size());
+            found = detail::merge_by_readiness(found, detail::parameters_in_ready_order(parameters, options.unit_order));
         }
         for (BucketPlan& bucket : found) {
             buckets.push_back(std::move(bucket));
         }
     }
-    return {std::move(parameters), options.world, std::move(buckets)};
+    return {std::move(parameters), options.world, std::move(buckets), options.unit_order};
 }
 
 } // namespace zero

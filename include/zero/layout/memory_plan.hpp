@@ -79,6 +79,10 @@ inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, st
 }
 
 /// @brief Bytes per rank of every buffer, known before anything is allocated. What an allocator hands out equals it.
+///
+/// With `rebuild_buckets` the engine has one plan until the end of the first step and another one after it. In between it holds for the moment all
+/// of the new plan, the old master weights, states and scratch memory, and one parameter as a whole; or, if that is more, both plans' parameters and
+/// their leases, the old states, and one parameter (docs/design.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{};
 

@@ -57,6 +57,13 @@ public:
         ++_free;
     }
 
+    /// @brief Makes `queue` wait for the last use of every lease.
+    void wait_for_last_uses(Queue queue, Fence fence) const {
+        for (Lease const& lease : _leases) {
+            Backend::wait(queue, lease.last_use, fence);
+        }
+    }
+
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 

@@ -86,6 +86,9 @@ public:
         }
     }
 
+    /// @brief The communication queue waits for the readers of everything that was gathered.
+    void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
+
     /// @brief Ends a lease. With poison its last reader is waited for, and what a pointer kept too long reads is NaN.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {

@@ -105,6 +105,11 @@ public:
         }
     }
 
+    /// @brief The same for the copies: nothing that was released is read any more.
+    void wait_for_leases() {
+        visit_all(_memories, [](auto const& memory) { memory.wait_for_leases(); });
+    }
+
     /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2, where it is collective; nothing to send
     /// in stage 0, where every rank updated all, and in stage 3, where `acquire` gathers.
     void publish(std::size_t bucket) {
@@ -115,6 +120,13 @@ public:
             with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.gather_replicas(bucket); });
         }
         _published[bucket] = Backend::record(_queue);
+    }
+
+    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later step allocates no more than it did there.
+    void go_on_from(ParameterStore& other) noexcept {
+        _readers = std::move(other._readers);
+        _trace = std::move(other._trace);
+        _position = other._position;
     }
 
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.

@@ -136,9 +136,9 @@ public:
             }
         }
         throw_error<InvalidArgument>({"zero: parameter number ", parameter,
-                                      (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string()),
+                                      (parameter < _layout->parameters().size() ? text({" ('", _layout->parameter(parameter).name, "')"}): std::string()),
                                       " is not one of unit ", unit, "; handles are indexed by the number of registration, and it ",
-                                      (parameter < _layout->parameters().size() ? "lists units " + units_of(_layout->parameter(parameter)) : std::string("is not registered")),
+                                      (parameter < _layout->parameters().size() ? text({"lists units ", units_of(_layout->parameter(parameter))}): std::string("is not registered")),
                                       '.'});
     }
 
@@ -147,7 +147,7 @@ public:
         if (readiness.is_unit_ready(unit)) {
             auto const members = _layout->unit_parameters(unit);
             throw_error<LateGradient>({"zero: gradients of unit ", unit,
-                                       (members.empty() ? "" : " (parameter '" + _layout->parameter(members.front()).name + "')"),
+                                       (members.empty() ? "" : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
                                        " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
                                        "); call gradients_ready() only after the last gradient of the unit."});
         }
@@ -200,12 +200,12 @@ public:
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
             auto const parameter = static_cast<std::size_t>(first_unused[rank]);
             ranks += text({(rank == 0 ? "rank " : ", rank "), rank,
-                           (parameter < count ? " lacks '" + _layout->parameter(parameter).name + "'" : std::string(" has all"))});
+                           (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}): std::string(" has all"))});
             missing = missing == count ? parameter : missing;
         }
         if (missing < count) {
             throw_error<UnusedParameter>({"zero: parameter '", _layout->parameter(missing).name, "' got no gradient in this micro-step (",
-                                          rank_text(), (first_unused.size() > 1 ? "; " + ranks : std::string()),
+                                          rank_text(), (first_unused.size() > 1 ? text({"; ", ranks}): std::string()),
                                           "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero."});
         }
     }

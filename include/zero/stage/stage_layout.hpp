@@ -73,9 +73,11 @@ std::vector<AnyParameter> register_parameters(std::span<Registration const> para
 }
 
 /// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
+/// @param unit_order in which units finish their backward pass; empty: not known, so the reverse registration order
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
 template <class Stage>
-FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options) {
+FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options,
+                             std::span<std::size_t const> unit_order) {
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
@@ -96,7 +98,8 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
         throw_error<InvalidArgument>({"zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered."});
     }
     std::vector<std::size_t> const bytes = sizes_of<typename Stage::Engine>();
-    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()}};
+    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()},
+                                 {unit_order.begin(), unit_order.end()}};
     if (options.storage == Storage::adopted) {
         return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
                                                              geometry, options.bucketer);
