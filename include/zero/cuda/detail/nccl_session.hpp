@@ -263,7 +263,7 @@ private:
     void examine(std::string_view what) {
         _flights.retire();
         NcclResult error = NcclResult::success;
-        require_success(*_nccl, _nccl->get_async_error(_handle, error), "ncclCommGetAsyncError");
+        require(_nccl->get_async_error(_handle, error), {"ncclCommGetAsyncError", nullptr});
         if (error != NcclResult::success && error != NcclResult::in_progress) {
             throw NcclError("zero: NCCL reported an asynchronous error on rank " + std::to_string(_rank) + " of " + std::to_string(_world) + ", noticed at '"
                                 + std::string(what) + "': " + describe(*_nccl, error, _handle) + ". A peer or the network failed; make a new communicator.",
