@@ -9,7 +9,6 @@
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -69,9 +68,10 @@ public:
     /// @param devices each at most once, of one rank each
     /// @throws InvalidArgument; as `from_unique_id`
     static std::vector<BasicNcclCommunicator> make_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options = {}) {
+        auto sessions = detail::start_group(interfaces, devices, options);
         std::vector<BasicNcclCommunicator> ranks;
-        ranks.reserve(devices.size());
-        for (auto& session : detail::start_group(interfaces, devices, options)) {
+        ranks.reserve(sessions.size());
+        for (auto& session : sessions) {
             ranks.push_back(BasicNcclCommunicator(std::move(session)));
         }
         return ranks;
@@ -139,6 +139,8 @@ public:
     /// @brief The ncclComm_t, null after an abort.
     [[nodiscard]] NcclHandle handle() const noexcept { return _session->handle(); }
     [[nodiscard]] NcclInterface interfaces() const noexcept { return _session->interfaces(); }
+    /// @brief For the parts of this library that work on the same communicator.
+    [[nodiscard]] detail::NcclSession& session() const noexcept { return *_session; }
 
 protected:
     explicit BasicNcclCommunicator(std::unique_ptr<detail::NcclSession> session) noexcept : _session(std::move(session)) {}

@@ -104,6 +104,24 @@ public:
         });
     }
 
+    /// @brief Tells NCCL about memory that collectives will use. Null when NCCL keeps no registrations.
+    [[nodiscard]] void* register_memory(void* memory, std::size_t bytes) {
+        void* registration = nullptr;
+        guarded([&](std::unique_lock<std::mutex>& lock) {
+            throw_if_given_up(lock);
+            settle(lock, _nccl->register_memory(_handle, memory, bytes, registration), {"ncclCommRegister", nullptr});
+        });
+        return registration;
+    }
+
+    /// @brief An abort has forgotten all registrations.
+    void deregister_memory(void* registration) noexcept {
+        std::lock_guard const lock(_mutex);
+        if (_handle != nullptr && registration != nullptr) {
+            _nccl->deregister_memory(_handle, registration);
+        }
+    }
+
     /// @brief Any thread. With the handle gone, kernels that wait for peers end.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _cause->set(cause, is_provisional ? NcclAbortCause::Kind::provisional : NcclAbortCause::Kind::failure, _system->now());
