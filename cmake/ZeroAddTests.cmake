@@ -37,7 +37,8 @@ function(zero_add_tests)
             string(REPLACE "${character}" "\\${character}" pattern "${pattern}")
         endforeach()
         add_test("${zero_prefix}: ${name}" ${zero_launcher} "${zero_executable}" "${pattern}" ${run_arguments})
-        set_tests_properties("${zero_prefix}: ${name}" PROPERTIES LABELS "${zero_labels}" TIMEOUT ${zero_timeout} COST ${zero_cost})
+        set_tests_properties("${zero_prefix}: ${name}" PROPERTIES LABELS "${zero_labels}" TIMEOUT ${zero_timeout} COST ${zero_cost}
+            SKIP_REGULAR_EXPRESSION "skipped: no CUDA device")
     endwhile()
 
     # Catch2 2 returns the number of cases, of which the system keeps eight bits.

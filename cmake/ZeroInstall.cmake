@@ -9,6 +9,6 @@ configure_package_config_file(cmake/zeroConfig.cmake.in "${CMAKE_CURRENT_BINARY_
 
 install(TARGETS zero EXPORT zeroTargets)
 install(EXPORT zeroTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" DESTINATION "${zero_package_dir}")
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" cmake/ZeroCudaTarget.cmake DESTINATION "${zero_package_dir}")
 install(DIRECTORY include/zero DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

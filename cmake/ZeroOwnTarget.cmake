@@ -1,7 +1,8 @@
 # What every test, benchmark and example of this project is compiled with. Users of zero::zero get none of it.
 
 add_library(zero_own_flags INTERFACE)
-target_compile_options(zero_own_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>)
+target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # more of them complain about what nvcc generates
 if(ZERO_SANITIZE)
     # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library: here warnings are not errors.
     target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-error
@@ -17,7 +18,7 @@ if(ZERO_SANITIZE)
         endif()
     endif()
 elseif(ZERO_WARNINGS_AS_ERRORS)
-    target_compile_options(zero_own_flags INTERFACE -Werror)
+    target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Werror>")
 endif()
 
 # zero_own_target(<target>): links zero::zero, asks for standard C++20 without extensions and sets warnings and sanitizers.

@@ -11,7 +11,7 @@
 namespace zero::test {
 
 /// A number in [-1, 1) that depends on its arguments only.
-inline float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
+constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
     x ^= x >> 31U;
     x *= 0xbf58476d1ce4e5b9U;

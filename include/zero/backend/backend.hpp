@@ -13,8 +13,12 @@ namespace zero {
 ///
 /// All functions are static and are reached through a template parameter. A queue is a small handle of something that lives elsewhere (a
 /// CUDA stream, a host queue); an event is a point in a queue, copyable, and complete when default-constructed. Every operation returns at
-/// once; pointers have to stay valid until it ran. Beyond this syntax a backend has `run`, `inspect`, `add_to_norms`, `update` and
-/// `copy_from_bucket` as `HostBackend` documents them, and the element-wise operations for every storage type, not only for float.
+/// once; pointers have to stay valid until it ran. Beyond this syntax a backend has `Table`, `run`, `inspect`, `add_to_norms`, `update`,
+/// `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them, and the element-wise operations for every storage type, not only for
+/// float. What `run` takes is a functor of the library's, marked to run on a device, too.
+///
+/// Optional: `is_device` (the host can not read or write the memory), `copies_arguments` (tables of pointers are free when an operation returns)
+/// and `require_arithmetic(Queue)`, which refuses a device whose code was compiled with other rules of rounding.
 template <class B>
 concept Backend = std::copyable<typename B::Queue> && std::copyable<typename B::Event> && std::default_initializable<typename B::Event>
                && requires { typename B::OwnedQueue; }

@@ -31,7 +31,8 @@ struct LoopbackOptions {
 /// @brief A communicator between the threads of one process, one per rank; the oracle for every other transport.
 ///
 /// The ranks meet on the host: the calling thread blocks until all ranks called, but not for the data, whose movement is enqueued. (It waits
-/// for data only when it is more than 64 collectives ahead of its queue, fewer in large groups: otherwise the queue would overflow.) Sums
+/// for data only when it is more than 64 collectives ahead of its queue, fewer in large groups: otherwise the queue would overflow. On a
+/// device that copies arguments it never does.) Sums
 /// are formed in float in rank order, starting with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
 /// difference is a CollectiveMismatch on every rank. No call allocates.
 ///
@@ -212,7 +213,9 @@ private:
     template <class First, class Second = std::nullptr_t>
     void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, First const& first, Second const& second = nullptr) {
         B::rethrow_failure(queue);
-        B::synchronize(flight().done);
+        if constexpr (!requires { requires B::copies_arguments; }) {
+            B::synchronize(flight().done);
+        }
         Slot& own = slot(_rank);
         own.call = call;
         own.send = send;

@@ -43,6 +43,13 @@ constexpr float to_float(bfloat16 value) noexcept {
 /// @copydoc to_float(float)
 /// Branch-light: the exponent is shifted into place and re-biased by one exact multiplication, which also normalises subnormals.
 constexpr float to_float(float16 value) noexcept {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated() && (value.bits & 0x7fffU) <= 0x7c00U) { // a NaN keeps its bits only below
+        float result = 0.0F;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+        return result;
+    }
+#endif
     std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16U;
     std::uint32_t const magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13U;
     if (magnitude >= 0x0f800000U) { // infinity or NaN: the exponent becomes all ones, a NaN becomes quiet
@@ -67,6 +74,13 @@ constexpr float16 round_to_float16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
     auto const sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
     std::uint32_t const magnitude = bits & 0x7fffffffU;
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated() && magnitude <= 0x7f800000U) {
+        std::uint16_t result = 0;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+        return float16{result};
+    }
+#endif
     if (magnitude > 0x7f800000U) {
         return float16{static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13U) & 0x01ffU))};
     }

@@ -6,6 +6,7 @@
 #include "../core/minmax.hpp"
 #include "inline_queue.hpp"
 #include "kernels.hpp"
+#include "table.hpp"
 #include "tensor.hpp"
 #include "threaded_queue.hpp"
 
@@ -23,6 +24,10 @@ struct HostBackend {
     using Queue = host::Queue*;
     using Event = host::Event;
     using OwnedQueue = host::ThreadedQueue; ///< what an engine makes for its communication
+
+    /// @brief Slices that `inspect`, `update` and the like walk: `Table(queue, memory, slices)`, and `range(first, count)` is what they take.
+    template <class Slice>
+    using Table = host::Table<Slice>;
 
     static Queue handle(OwnedQueue& queue) noexcept { return &queue; }
 
@@ -158,6 +163,16 @@ struct HostBackend {
         queue->enqueue([=] {
             for (auto const& slice : slices) {
                 std::memcpy(slice.tensor, bucket + slice.bucket_begin, slice.elements * sizeof(T));
+            }
+        });
+    }
+
+    /// @brief The way back: copies tensors, or parts of them, to where they stand in a bucket.
+    template <class T>
+    static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, T* bucket) {
+        queue->enqueue([=] {
+            for (auto const& slice : slices) {
+                std::memcpy(bucket + slice.bucket_begin, slice.tensor, slice.elements * sizeof(T));
             }
         });
     }

@@ -52,23 +52,36 @@ struct Inspection {
         }
     }
 
-    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one exponent field; the integer is below 2^63.
-    ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
+    /// @brief Four digits that follow one another.
+    struct Digits {
+        unsigned first; ///< position of the lowest
+        std::int64_t value[4];
+    };
+
+    /// @brief integer * 2^(exponent - 1075) on the grid; the integer is below 2^63, the exponent at least 725, and bits below the grid are zero.
+    [[nodiscard]] ZERO_HOST_DEVICE static Digits digits_of(std::uint64_t integer, int exponent) noexcept {
         constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
         int position = exponent - (1075 - 298);
         if (position < 0) { // bits below the grid are zero in every leaf
             integer >>= static_cast<unsigned>(-position);
             position = 0;
         }
-        auto const digit = static_cast<unsigned>(position) / digit_bits;
         auto const shift = static_cast<unsigned>(position) % digit_bits;
         std::uint64_t const low = (integer & digit_mask) << shift;
         std::uint64_t const middle = (((integer >> digit_bits) & digit_mask) << shift) + (low >> digit_bits);
         std::uint64_t const high = ((integer >> (2 * digit_bits)) << shift) + (middle >> digit_bits);
-        sums[digit] += static_cast<std::int64_t>(low & digit_mask);
-        sums[digit + 1] += static_cast<std::int64_t>(middle & digit_mask);
-        sums[digit + 2] += static_cast<std::int64_t>(high & digit_mask);
-        sums[digit + 3] += static_cast<std::int64_t>(high >> digit_bits);
+        return {static_cast<unsigned>(position) / digit_bits,
+                {static_cast<std::int64_t>(low & digit_mask), static_cast<std::int64_t>(middle & digit_mask), static_cast<std::int64_t>(high & digit_mask),
+                 static_cast<std::int64_t>(high >> digit_bits)}};
+    }
+
+    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one exponent field; the integer is below 2^63.
+    ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
+        Digits const digits_to_add = digits_of(integer, exponent);
+        sums[digits_to_add.first] += digits_to_add.value[0];
+        sums[digits_to_add.first + 1] += digits_to_add.value[1];
+        sums[digits_to_add.first + 2] += digits_to_add.value[2];
+        sums[digits_to_add.first + 3] += digits_to_add.value[3];
     }
 
     ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {

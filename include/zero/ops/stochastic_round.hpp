@@ -9,6 +9,30 @@
 
 namespace zero::ops {
 
+namespace detail {
+
+/// A product that rounding does not change, so contraction would not either; a device's code is the same with and without it.
+ZERO_HOST_DEVICE constexpr float exact_product(float a, float b) noexcept {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) {
+        return __fmul_rn(a, b);
+    }
+#endif
+    return a * b;
+}
+
+/// The same for a difference.
+ZERO_HOST_DEVICE constexpr float exact_difference(float a, float b) noexcept {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) {
+        return __fsub_rn(a, b);
+    }
+#endif
+    return a - b;
+}
+
+} // namespace detail
+
 /// @brief Rounds to one of the two neighbours in T: up in magnitude with the probability that is the distance from the lower one, in units of
 /// the last place. So the expectation is the value itself, and a value of T stays what it is.
 ///
@@ -33,9 +57,9 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
         if (magnitude >= 0x38800000U) {
             return T{static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U)};
         }
-        float const scaled = std::bit_cast<float>(magnitude) * 0x1p24F; // exact, as all that follows
+        float const scaled = detail::exact_product(std::bit_cast<float>(magnitude), 0x1p24F); // exact, as all that follows
         auto const lower = static_cast<std::uint32_t>(scaled);
-        auto const chance = static_cast<std::uint32_t>((scaled - static_cast<float>(lower)) * 0x1p32F);
+        auto const chance = static_cast<std::uint32_t>(detail::exact_product(detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p32F));
         return T{static_cast<std::uint16_t>(sign | (lower + (random < chance ? 1U : 0U)))};
     }
 }

@@ -2,6 +2,7 @@
 
 #include "../core/finite.hpp"
 #include "../core/throw_error.hpp"
+#include "../ops/number.hpp"
 #include "loss_scaler.hpp"
 
 #include <cstdint>
@@ -86,14 +87,14 @@ struct DynamicLossScaler {
 
     static State initial(Options const& options) noexcept { return {options.initial_scale, 0, options.hysteresis, options.growth_delay}; }
 
-    static State next(State state, bool overflow, Options const& options) noexcept {
+    ZERO_HOST_DEVICE static State next(State state, bool overflow, Options const& options) noexcept {
         if (overflow) {
             state.clean_steps = 0;
             state.delay_left = options.growth_delay;
             if (state.hysteresis_left > 1) {
                 --state.hysteresis_left;
             } else {
-                float const smaller = state.scale * options.backoff_factor;
+                float const smaller = ops::mul(state.scale, options.backoff_factor);
                 state.scale = smaller < options.minimum ? options.minimum : smaller;
             }
             return state;
@@ -104,7 +105,7 @@ struct DynamicLossScaler {
         if (state.delay_left > 0) {
             --state.delay_left;
         } else if (++state.clean_steps >= options.growth_interval) { // beyond it only in a state from elsewhere
-            float const larger = state.scale * options.growth_factor;
+            float const larger = ops::mul(state.scale, options.growth_factor);
             float const most = options.at_maximum == AtMaximumScale::clamp ? options.maximum : state.scale;
             state.scale = larger > options.maximum ? most : larger;
             state.clean_steps = 0;
@@ -114,7 +115,7 @@ struct DynamicLossScaler {
     }
 
     /// @brief An overflow now would leave the scale where it is, at its minimum.
-    static bool is_exhausted(State state, Options const& options) noexcept { return state.hysteresis_left <= 1 && state.scale <= options.minimum; }
+    ZERO_HOST_DEVICE static bool is_exhausted(State state, Options const& options) noexcept { return state.hysteresis_left <= 1 && state.scale <= options.minimum; }
 
 private:
     static void require(bool holds, char const* what) {

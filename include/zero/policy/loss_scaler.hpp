@@ -4,6 +4,7 @@
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/throw_error.hpp"
+#include "../ops/host_device.hpp"
 
 #include <concepts>
 #include <string>
@@ -93,8 +94,8 @@ struct NoLossScaler {
         }
     }
     static State initial(Options const&) noexcept { return {}; }
-    static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
-    static bool is_exhausted(State, Options const&) noexcept { return false; }
+    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
+    ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
 };
 static_assert(LossScaler<NoLossScaler>);
 
@@ -114,8 +115,8 @@ struct StaticLossScaler {
     static void validate(Options const& options) { detail::require_scale(options.scale, "scale"); }
     static State initial(Options const& options) noexcept { return {options.scale}; }
     static void add_to(Hash& hash, Options const& options) noexcept { hash.add(double{options.scale}); }
-    static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
-    static bool is_exhausted(State, Options const&) noexcept { return false; }
+    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
+    ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
 };
 static_assert(LossScaler<StaticLossScaler>);
 

@@ -2,6 +2,15 @@
 
 namespace zero::detail {
 
+/// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then there is nothing to wait for.
+template <class Backend>
+void drain(typename Backend::Queue queue) noexcept {
+    try {
+        Backend::synchronize(Backend::record(queue));
+    } catch (...) {
+    }
+}
+
 /// @brief Last member of a class that owns buffers, so the first to go, also when a constructor throws: nothing is freed while commands on
 /// the queue still use it. Who assigns to such a class waits for the queue before.
 template <class Backend>
@@ -10,7 +19,7 @@ public:
     explicit Drain(typename Backend::Queue queue) noexcept : _queue(queue) {}
     Drain(Drain&&) noexcept = default;
     Drain& operator=(Drain&&) noexcept = default;
-    ~Drain() { Backend::synchronize(Backend::record(_queue)); }
+    ~Drain() { drain<Backend>(_queue); }
 
 private:
     typename Backend::Queue _queue;

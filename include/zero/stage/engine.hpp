@@ -82,6 +82,9 @@ public:
             }
         }
         guarded([&] {
+            if constexpr (requires { Backend::require_arithmetic(_queue); }) {
+                Backend::require_arithmetic(_queue);
+            }
             require_agreement(_layout, named_options(), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
@@ -97,7 +100,7 @@ public:
         if (_protocol.is_in_step()) {
             _communicator->abort(detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}), std::uncaught_exceptions() > 0);
         }
-        Backend::synchronize(Backend::record(_compute)); // its commands use weights and gradients of the engine
+        drain<Backend>(_compute); // its commands use weights and gradients of the engine
     }
 
     /// @name The call protocol, the same for every stage
@@ -229,6 +232,11 @@ public:
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
         guarded([&] {
+            if (!_store.sends_updates()) {
+                _shard.update_all(_decision.groups(), _decision.decision());
+                _store.publish_unsent();
+                return;
+            }
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) { // in order of use by the next forward pass
                 _shard.update(bucket, _decision.groups(), _decision.decision());
                 _store.publish(bucket);
@@ -379,7 +387,7 @@ public:
                 plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, has_wire<Types>(_schedule), 0);
             });
         }
-        plan[BufferKind::control].content_bytes = _decision.size_bytes();
+        plan[BufferKind::control].content_bytes = _decision.size_bytes() + _shard.table_bytes() + _store.table_bytes();
         plan[BufferKind::scratch].content_bytes = sizeof(float) * scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
         return plan;
     }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace zero {
@@ -56,7 +57,8 @@ public:
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             own.collect(*this, reducer.template memory<Types>(), static_cast<std::size_t>(communicator.rank()));
-            Backend::add_to_norms(queue, std::span<typename Slices<Config, Types>::Slice const>(own.list), kind, found.data());
+            own.table = {queue, memory, std::move(own.list)};
+            Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
         wait();
@@ -97,6 +99,7 @@ private:
     struct Slices {
         using Slice = NormSlice<typename Types::Accumulation>;
         std::vector<Slice> list;
+        typename Backend::template Table<Slice> table;
 
         void collect(GradientNorms const& norms, GradientMemory<Config, Types> const& gradients, std::size_t rank) {
             FlatLayout const& layout = *norms._layout;

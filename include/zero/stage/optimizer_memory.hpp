@@ -11,7 +11,7 @@
 #include "whole_parameters.hpp"
 
 #include <cstddef>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace zero::detail {
@@ -39,44 +39,44 @@ public:
     using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
 
     explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
-        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _first_inspected{0}, _drain(context.queue) {
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
+        std::vector<Slice> slices;
+        std::vector<InspectSlice<A>> inspected;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
-                auto const add = [&](Piece const& piece) { add_slice(context, bucket, piece); };
+                auto const add = [&](Piece const& piece) { slices.push_back(make_slice(context, bucket, piece)); };
                 if (States::is_scaled && !context.row.shards_optimizer()) {
                     layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
                 } else {
                     layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row), add);
                 }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
-                    _inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
-                                          static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
+                    inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                                         static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
                 });
             }
-            _first_slice.push_back(_slices.size());
-            _first_inspected.push_back(_inspected.size());
+            _first_slice.push_back(slices.size());
         }
+        _slices = SliceTable(_queue, *context.memory, std::move(slices));
+        _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
     }
 
     /// @brief Master weights become the parameters as they are now.
     void copy_parameters_to_master() {
-        for (Slice const& slice : _slices) {
+        for (Slice const& slice : _slices.slices()) {
             Masters::take_over(_queue, slice.weights(), slice.elements);
         }
     }
 
-    void inspect(std::size_t bucket, ops::Inspection* result) const {
-        Backend::inspect(_queue,
-                         std::span(_inspected).subspan(_first_inspected[bucket], _first_inspected[bucket + 1] - _first_inspected[bucket]),
-                         result);
-    }
+    /// @brief Adds the own extents of all buckets.
+    void inspect(ops::Inspection* result) const { Backend::inspect(_queue, _inspected.all(), result); }
 
-    void update(std::size_t bucket, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
-        Backend::template update<Optimizer>(
-            _queue, std::span(_slices).subspan(_first_slice[bucket], _first_slice[bucket + 1] - _first_slice[bucket]), groups, decision);
+    /// @brief Updates the own part of the buckets [begin, end).
+    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        Backend::template update<Optimizer>(_queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]), groups, decision);
     }
 
     /// @brief Calls `update(SliceUpdate)` for every slice and rounds the master weights that it wrote to the parameters.
@@ -86,8 +86,8 @@ public:
                                                                "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
         static_assert(Types::master_form != MasterForm::stochastic, "zero: a caller's own update rounds what it writes, so StochasticRounding would "
                                                                     "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
-        for (std::size_t index = 0; index < _slices.size(); ++index) {
-            Slice const& slice = _slices[index];
+        for (std::size_t index = 0; index < slices(); ++index) {
+            Slice const& slice = _slices.slices()[index];
             update(SliceUpdate<Config, Types>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
             if constexpr (Types::has_master) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
@@ -95,11 +95,14 @@ public:
         }
     }
 
-    [[nodiscard]] std::size_t slices() const noexcept { return _slices.size(); }
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.slices().size(); }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _slices.size_bytes() + _inspected.size_bytes(); }
 
     /// @brief A slice of the table as its owner may read and change it.
     [[nodiscard]] OwnedSlice<Config, Types> owned_slice(std::size_t index) const {
-        Slice const& slice = _slices[index];
+        Slice const& slice = _slices.slices()[index];
         OwnedSlice<Config, Types> owned;
         owned.parameter = _origins[index].parameter;
         owned.begin = _origins[index].parameter_begin;
@@ -115,7 +118,10 @@ private:
         std::size_t parameter_begin;
     };
 
-    void add_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
+    using SliceTable = typename Backend::template Table<Slice>;
+    using InspectTable = typename Backend::template Table<InspectSlice<A>>;
+
+    [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
         Slice slice;
         slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
         static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
@@ -124,18 +130,17 @@ private:
         slice.group = context.layout->parameter(piece.parameter).group;
         slice.rows = context.layout->parameter(piece.parameter).rows;
         slice.scratch = context.scratch;
-        _slices.push_back(slice);
         _origins.push_back({piece.parameter, piece.parameter_begin});
+        return slice;
     }
 
     Queue _queue;
     Masters _master;
     States _states;
-    std::vector<Slice> _slices;
+    SliceTable _slices;
     std::vector<Origin> _origins;
-    std::vector<InspectSlice<A>> _inspected;
-    std::vector<std::size_t> _first_slice;
-    std::vector<std::size_t> _first_inspected;
+    InspectTable _inspected;
+    std::vector<std::size_t> _first_slice; ///< by bucket
     Drain<Backend> _drain;
 };
 

@@ -26,12 +26,25 @@ public:
         for_each_type([](auto& memory) { memory.copy_parameters_to_master(); });
     }
 
-    void inspect(std::size_t bucket, ops::Inspection* result) const {
-        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.inspect(bucket, result); });
+    /// @brief Adds all that this rank owns.
+    void inspect(ops::Inspection* result) const {
+        visit_all(_memories, [&](auto const& memory) { memory.inspect(result); });
     }
 
     void update(std::size_t bucket, GroupState<typename Config::Optimizer> const* groups, UpdateDecision const* decision) const {
-        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.update(bucket, groups, decision); });
+        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.update(bucket, bucket + 1, groups, decision); });
+    }
+
+    /// @brief The same for all buckets, as one operation for each parameter type.
+    void update_all(GroupState<typename Config::Optimizer> const* groups, UpdateDecision const* decision) const {
+        visit_all(_memories, [&](auto const& memory) { memory.update(0, _layout->trainable_buckets(), groups, decision); });
+    }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const {
+        std::size_t bytes = 0;
+        visit_all(_memories, [&](auto const& memory) { bytes += memory.table_bytes(); });
+        return bytes;
     }
 
     /// @brief Calls `visit` with the memory of each parameter type.

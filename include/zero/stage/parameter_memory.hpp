@@ -30,6 +30,9 @@ public:
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _pieces.table.size_bytes() + _owned.table.size_bytes(); }
+
     /// @brief A slice that this rank holds: inside its extent where parameters are sharded, any otherwise.
     [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
         return _is_sharded ? _placed.at(bucket, slice.bucket_begin) : _full[slice.parameter] + slice.parameter_begin;
@@ -104,15 +107,12 @@ public:
     void gather_replicas(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
         CollectiveTag const tag{"parameters of bucket", bucket};
-        bool const is_copied = _storage == Storage::scattered || _layout->bucket(bucket).is_staged;
-        if (is_copied) {
+        if (is_copied(bucket)) {
             T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
             Range const own = _layout->extent(bucket, _rank);
-            _layout->for_slices(bucket, own, [&](Piece const& slice) {
-                Backend::copy_bytes(_queue, staging + slice.bucket_begin, this->slice(bucket, slice), slice.elements * sizeof(T));
-            });
+            Backend::copy_to_bucket(_queue, _owned.of(bucket), staging);
             _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
-            Backend::copy_from_bucket(_queue, std::span<CopySlice<T> const>(_tables[bucket]), static_cast<T const*>(staging));
+            Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
             _pool.close(bucket, Backend::record(_queue));
         } else {
             T* const base = _storage == Storage::owned ? _placed.at(bucket, 0) : _block + _layout->bucket(bucket).block_begin;
@@ -138,9 +138,14 @@ private:
             AnyParameter const& parameter = context.parameters[index];
             _full[index] = parameter.spec.type == context.type ? static_cast<T*>(parameter.data) : nullptr;
         }
-        if (!_is_sharded) {
-            make_tables(context.type);
+        if (_storage == Storage::owned) {
+            if (!_is_sharded) {
+                find_owned(context.type);
+            }
+            return;
         }
+        _pieces = make_copies(context.type, *context.memory, [&](std::size_t bucket) { return Range{0, _layout->elements(bucket)}; });
+        _owned = make_copies(context.type, *context.memory, [&](std::size_t bucket) { return _layout->extent(bucket, _rank); });
     }
 
     static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
@@ -154,17 +159,43 @@ private:
         });
     }
 
-    void make_tables(std::size_t type) {
-        _tables.resize(_layout->buckets());
+    void find_owned(std::size_t type) {
         for_buckets(type, [&](std::size_t bucket) {
             for (Piece const& piece : _layout->pieces(bucket)) {
-                if (_storage == Storage::owned) {
-                    _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
-                } else if (piece.elements != 0) { // an empty tensor may have no address
-                    _tables[bucket].push_back({_full[piece.parameter] + piece.parameter_begin, piece.bucket_begin, piece.elements});
-                }
+                _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
             }
         });
+    }
+
+    /// Copies between the caller's tensors and the buckets that can not be communicated where they are.
+    struct Copies {
+        using Table = typename Backend::template Table<CopySlice<T>>;
+        Table table;
+        std::vector<std::size_t> first; ///< by bucket
+
+        [[nodiscard]] typename Table::Range of(std::size_t bucket) const noexcept { return table.range(first[bucket], first[bucket + 1] - first[bucket]); }
+    };
+
+    /// @param held what is copied of a bucket: `held(bucket)` is a range
+    template <class Held>
+    Copies make_copies(std::size_t type, MemoryResource& memory, Held const& held) const {
+        std::vector<CopySlice<T>> slices;
+        std::vector<std::size_t> first{0};
+        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+            if (_layout->bucket(bucket).type == type && is_copied(bucket)) {
+                _layout->for_slices(bucket, held(bucket), [&](Piece const& piece) {
+                    if (piece.elements != 0) { // an empty tensor may have no address
+                        slices.push_back({_full[piece.parameter] + piece.parameter_begin, piece.bucket_begin, piece.elements});
+                    }
+                });
+            }
+            first.push_back(slices.size());
+        }
+        return {{_queue, memory, std::move(slices)}, std::move(first)};
+    }
+
+    [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
+        return _storage == Storage::scattered || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
     }
 
     template <class Visitor>
@@ -182,9 +213,26 @@ private:
         }
         if (parameter.initialize) {
             Backend::synchronize(Backend::record(_queue));
-            parameter.initialize(0, std::as_writable_bytes(std::span(out, parameter.spec.elements)));
+            initialize(parameter, out);
         } else if (parameter.data != nullptr) {
             Backend::copy_bytes(_queue, out, parameter.data, parameter.spec.elements * sizeof(T));
+        }
+    }
+
+    /// The caller's initializer writes host memory; what the host can not reach gets its values in parts.
+    void initialize(AnyParameter const& parameter, T* out) {
+        if constexpr (requires { requires Backend::is_device; }) {
+            constexpr std::size_t part = std::size_t{1} << 20U;
+            std::size_t const elements = parameter.spec.elements;
+            std::vector<T> values(elements < part ? elements : part);
+            for (std::size_t begin = 0; begin < elements; begin += part) {
+                std::size_t const count = elements - begin < part ? elements - begin : part;
+                parameter.initialize(begin, std::as_writable_bytes(std::span(values.data(), count)));
+                Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
+                Backend::synchronize(Backend::record(_queue));
+            }
+        } else {
+            parameter.initialize(0, std::as_writable_bytes(std::span(out, parameter.spec.elements)));
         }
     }
 
@@ -199,7 +247,8 @@ private:
     BucketPool<T, Backend> _pool;
     Placed<T> _placed;
     std::vector<T*> _full;                          ///< per parameter: replicated values
-    std::vector<std::vector<CopySlice<T>>> _tables; ///< per bucket: where its parameters lie in the caller's memory
+    Copies _pieces;                                 ///< what is copied of a bucket to the caller's memory: all of it
+    Copies _owned;                                  ///< what is copied to a bucket: the rank's extent
     Drain<Backend> _drain;
 };
 

@@ -129,6 +129,23 @@ public:
         _position = other._position;
     }
 
+    /// @brief Each bucket is sent when it was updated.
+    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters(); }
+
+    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3).
+    void publish_unsent() {
+        if (!_row.shards_parameters()) {
+            _published.assign(_layout->buckets(), Backend::record(_queue));
+        }
+    }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const {
+        std::size_t bytes = 0;
+        visit_all(_memories, [&](auto const& memory) { bytes += memory.table_bytes(); });
+        return bytes;
+    }
+
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
     void restart_trace() noexcept { _position = 0; }
 

@@ -136,9 +136,9 @@ public:
             }
         }
         throw_error<InvalidArgument>({"zero: parameter number ", parameter,
-                                      (parameter < _layout->parameters().size() ? text({" ('", _layout->parameter(parameter).name, "')"}): std::string()),
+                                      (parameter < _layout->parameters().size() ? text({" ('", _layout->parameter(parameter).name, "')"}) : std::string()),
                                       " is not one of unit ", unit, "; handles are indexed by the number of registration, and it ",
-                                      (parameter < _layout->parameters().size() ? text({"lists units ", units_of(_layout->parameter(parameter))}): std::string("is not registered")),
+                                      (parameter < _layout->parameters().size() ? text({"lists units ", units_of(_layout->parameter(parameter))}) : std::string("is not registered")),
                                       '.'});
     }
 
@@ -200,12 +200,12 @@ public:
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
             auto const parameter = static_cast<std::size_t>(first_unused[rank]);
             ranks += text({(rank == 0 ? "rank " : ", rank "), rank,
-                           (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}): std::string(" has all"))});
+                           (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}) : std::string(" has all"))});
             missing = missing == count ? parameter : missing;
         }
         if (missing < count) {
             throw_error<UnusedParameter>({"zero: parameter '", _layout->parameter(missing).name, "' got no gradient in this micro-step (",
-                                          rank_text(), (first_unused.size() > 1 ? text({"; ", ranks}): std::string()),
+                                          rank_text(), (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
                                           "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero."});
         }
     }

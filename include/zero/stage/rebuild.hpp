@@ -2,13 +2,13 @@
 
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
+#include "../core/minmax.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/order_by.hpp"
 #include "drain.hpp"
 #include "optimizer_memory.hpp"
 #include "parameter_memory.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,7 +60,8 @@ inline std::vector<std::size_t> byte_cuts(FlatLayout const& layout, std::size_t 
     for (Piece const& piece : layout.pieces(bucket)) {
         if (piece.parameter == parameter) {
             for (std::size_t const cut : layout.cuts(bucket)) {
-                cuts.push_back(array.bytes(std::clamp(cut, piece.bucket_begin, piece.bucket_begin + piece.elements) - piece.bucket_begin));
+                std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+                cuts.push_back(array.bytes(smaller(end, piece.elements)));
             }
         }
     }
@@ -168,7 +169,7 @@ private:
     [[nodiscard]] std::size_t largest(HeldArray const& array) const {
         std::size_t most = 0;
         for (std::size_t parameter = 0; parameter < _old->parameters().size(); ++parameter) {
-            most = std::max(most, is_in(array, parameter) ? array.bytes(_old->parameter(parameter).elements) : 0);
+            most = larger(most, is_in(array, parameter) ? array.bytes(_old->parameter(parameter).elements) : 0);
         }
         return most;
     }

@@ -40,7 +40,7 @@ public:
     /// @brief The scale of the step that begins; the commands on `reader` so far read the previous one, those to come read this one.
     void capture(Queue reader) {
         Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
-        Backend::run(_queue, [state = _state.data()] { state->captured_scale = state->scaler.scale; });
+        Backend::run(_queue, CaptureScale<Config>{_state.data()});
         _captured = Backend::record(_queue);
         Backend::wait(reader, _captured, Fence::loss_scale_captured);
     }
@@ -55,14 +55,12 @@ public:
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
         StepState<Config>* const state = _state.data();
         if (weight) {
-            Backend::run(_queue, [state, own = *weight] { state->weight = own; });
+            Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
             communicator.all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue, CollectiveTag{"weight of the step", 0});
         }
         if (is_inspected) {
-            Backend::run(_queue, [state] { state->inspection.clear(); });
-            for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
-                shard.inspect(bucket, &state->inspection);
-            }
+            Backend::run(_queue, ClearInspection<Config>{state});
+            shard.inspect(&state->inspection);
             communicator.all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue,
                                              CollectiveTag{"gradient norm", 0});
             communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
@@ -85,17 +83,17 @@ public:
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _state.size_bytes() + _groups.size_bytes(); }
 
     void set_learning_rate(std::size_t group, double factor) {
-        Backend::run(_queue, [state = _groups.data() + group, factor] { state->learning_rate_factor = factor; });
+        Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
     }
 
     void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
-        Backend::run(_queue, [state = _groups.data() + group, hyper] { state->options = hyper; });
+        Backend::run(_queue, Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
     /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
     void set_scaler_state(ScalerState const& scaler) {
         require_state(scaler);
-        Backend::run(_queue, [state = _state.data(), scaler] { state->scaler = scaler; });
+        Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
     }
 
     /// @brief The scale alone. @throws InvalidArgument as above
@@ -103,7 +101,7 @@ public:
         ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
         scaler.scale = scale;
         require_state(scaler);
-        Backend::run(_queue, [state = _state.data(), scale] { state->scaler.scale = scale; });
+        Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
     }
 
     /// @brief The state after everything that was enqueued. Waits.

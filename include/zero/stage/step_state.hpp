@@ -52,7 +52,7 @@ struct StepState {
 /// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for a weighted mean
 /// @param predivide what the payload was divided by
 ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor, float loss_scale) noexcept {
-    return static_cast<double>(predivide) / (divisor * static_cast<double>(loss_scale));
+    return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
 }
 
 /// @brief One parameter group in the backend's memory.
@@ -62,6 +62,31 @@ struct GroupState {
     double learning_rate_factor = 1.0;
     typename Optimizer::Hyper hyper{}; ///< of the current step
 };
+
+/// @name Commands on the scalars of a step. They have names, and not bodies in the class that enqueues them, because a device runs them, too.
+/// @{
+
+template <class Config>
+struct CaptureScale {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
+};
+
+template <class Config>
+struct ClearInspection {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const { state->inspection.clear(); }
+};
+
+/// @brief `*to = value`
+template <class T>
+struct Assign {
+    T* to;
+    T value;
+    ZERO_HOST_DEVICE void operator()() const { *to = value; }
+};
+
+/// @}
 
 /// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale, report. Runs on host and device.
 template <class Config>
@@ -77,7 +102,7 @@ struct Decide {
     bool is_inspected;
     bool skips_non_finite;
 
-    void operator()() const {
+    ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
         StepState<Config>& s = *state;
         StepReport report;
@@ -95,14 +120,14 @@ struct Decide {
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
             report.gradient_norm =
                 overflow ? std::numeric_limits<double>::infinity() : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
-            double const ratio = static_cast<double>(max_norm) / (report.gradient_norm + 1e-6);
+            double const ratio = static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
             s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
         }
         report.clip_coefficient = static_cast<float>(coefficient);
-        s.decision.factor = static_cast<float>(base * coefficient);
+        s.decision.factor = static_cast<float>(ops::mul(base, coefficient));
         s.decision.skip = report.is_skipped;
         if (!report.is_skipped) {
             ++s.step_count;
@@ -111,7 +136,7 @@ struct Decide {
             }
             for (std::size_t group = 0; group < group_count; ++group) {
                 groups[group].hyper =
-                    Config::Optimizer::hyper(groups[group].options, learning_rate * groups[group].learning_rate_factor, s.step_count);
+                    Config::Optimizer::hyper(groups[group].options, ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
         }
         report.step_count = s.step_count;

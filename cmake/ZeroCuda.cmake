@@ -1,0 +1,32 @@
+# Looks for CUDA. Sets ZERO_HAS_CUDA: what needs nvcc is built. The target zero::cuda exists wherever the toolkit is, also for a project that includes this one.
+
+set(ZERO_HAS_CUDA FALSE)
+find_package(CUDAToolkit 12 QUIET)
+if(CUDAToolkit_FOUND)
+    include("${CMAKE_CURRENT_LIST_DIR}/ZeroCudaTarget.cmake")
+endif()
+
+if(ZERO_CUDA STREQUAL "AUTO" AND (ZERO_SANITIZE OR NOT PROJECT_IS_TOP_LEVEL OR NOT CUDAToolkit_FOUND))
+    return()
+elseif(NOT ZERO_CUDA)
+    return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+    if(ZERO_CUDA STREQUAL "AUTO")
+        message(STATUS "zero: no CUDA compiler was found; the CUDA backend is not built")
+        return()
+    endif()
+    message(FATAL_ERROR "zero: ZERO_CUDA is ON, but no CUDA compiler was found; put nvcc into PATH, set CMAKE_CUDA_COMPILER, or leave ZERO_CUDA out.")
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 CACHE STRING "Real and virtual architectures of tests, benchmarks and examples") # runs on everything later, too
+endif()
+enable_language(CUDA)
+if(NOT CUDAToolkit_FOUND)
+    find_package(CUDAToolkit 12 REQUIRED)
+    include("${CMAKE_CURRENT_LIST_DIR}/ZeroCudaTarget.cmake")
+endif()
+set(ZERO_HAS_CUDA TRUE)

@@ -1,0 +1,185 @@
+#pragma once
+
+#include "../backend/backend.hpp"
+#include "../backend/tables.hpp"
+#include "../ops/norm.hpp"
+#include "detail/copy_kernels.cuh"
+#include "detail/element_kernels.cuh"
+#include "detail/inspect_kernels.cuh"
+#include "detail/sum_kernels.cuh"
+#include "detail/update_kernels.cuh"
+#include "runtime_backend.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
+namespace zero::cuda {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+/// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy that is enqueued.
+///
+/// The current device of the calling thread counts. Results are those of the host backend, bit for bit. Memory may have any alignment; kernels move 16
+/// bytes at a time where all that a slice consists of is aligned to that. The kernels are instantiated in the units that use them, and neither
+/// they nor the functions here are visible outside a shared library.
+struct Backend : RuntimeBackend {
+    /// @brief Refuses code that was compiled with -use_fast_math or a part of it, which has no macro. Waits.
+    /// @throws InvalidArgument, CudaError
+    ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
+        AllocatorMemory<PoolAllocator> memory(allocator(), queue);
+        Buffer<int> is_exact(memory, 1, BufferKind::control);
+        kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, 3.0F, is_exact.data());
+        synchronize(record(queue));
+        if (load(is_exact.data()) == 0) {
+            throw InvalidArgument("zero: this code was compiled by nvcc with -use_fast_math, -ftz=true, -prec-div=false or -prec-sqrt=false, which change results; "
+                                  "compile without them.");
+        }
+    }
+
+    /// @brief Runs a command on the scalars of a step, in one thread.
+    template <class F>
+    ZERO_CUDA_HIDDEN static void run(Queue queue, F const& functor) {
+        kernels::launch(queue, 1, 1, kernels::run_kernel<F>, functor);
+    }
+
+    template <class T>
+    ZERO_CUDA_HIDDEN static void fill(Queue queue, T* out, std::size_t elements, T value) {
+        if (elements == 0) {
+            return;
+        }
+        unsigned char bytes[sizeof(T)];
+        std::memcpy(bytes, &value, sizeof(T));
+        if (std::all_of(bytes, bytes + sizeof(T), [&](unsigned char byte) { return byte == bytes[0]; })) {
+            check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue), "cudaMemsetAsync");
+            return;
+        }
+        using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+        static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Word), "zero: fill is for elements of 1, 2, 4 or 8 bytes.");
+        if constexpr (sizeof(T) == sizeof(Word)) {
+            kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads, kernels::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
+                            __builtin_bit_cast(Word, value));
+        }
+    }
+
+    template <class To, class From>
+    ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements, float factor) {
+        std::size_t const blocks = kernels::chunks_of(elements);
+        if (factor != 1.0F) {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::convert_kernel<true, To, From>, out, in, elements, factor);
+        } else if constexpr (std::is_same_v<To, From>) {
+            copy_bytes(queue, out, in, elements * sizeof(To));
+        } else {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::convert_kernel<false, To, From>, out, in, elements, factor);
+        }
+    }
+
+    template <class To, class From>
+    ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
+        kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads, kernels::accumulate_kernel<To, From>, sum, in, elements);
+    }
+
+    /// @param peers W pointers, which are copied at once
+    /// @throws InvalidArgument for more than 256 ranks
+    template <class T>
+    ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+        if (world == 1) {
+            copy_bytes(queue, out, peers[0], elements * sizeof(T));
+            return;
+        }
+        std::size_t const blocks = kernels::chunks_of(elements);
+        if (world <= kernels::few_peers) {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::sum_ranks_kernel<T, kernels::few_peers>, out,
+                            peers_of<T, kernels::few_peers>(peers, world), elements);
+        } else {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::sum_ranks_kernel<T, kernels::most_peers>, out,
+                            peers_of<T, kernels::most_peers>(peers, world), elements);
+        }
+    }
+
+    ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+        combine_integers<true>(queue, out, peers, world, elements);
+    }
+
+    ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+        combine_integers<false>(queue, out, peers, world, elements);
+    }
+
+    /// @brief Adds the slices to an inspection.
+    template <class A>
+    ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table, ops::Inspection* result) {
+        std::size_t const resident = 4 * static_cast<std::size_t>(table.multiprocessors);
+        kernels::launch(queue, std::min(table.count, resident), kernels::block_threads, kernels::inspect_kernel<A>, table, result);
+    }
+
+    /// @brief Adds each slice to its norm.
+    template <class A>
+    ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table, NormKind kind, ops::NormSum* norms) {
+        auto* const kernel = kind == NormKind::l1   ? &kernels::norms_kernel<NormKind::l1, A>
+                             : kind == NormKind::l2 ? &kernels::norms_kernel<NormKind::l2, A>
+                                                    : &kernels::norms_kernel<NormKind::infinity, A>;
+        kernels::launch(queue, table.count, kernels::block_threads, kernel, table, norms);
+    }
+
+    /// @brief One optimizer step over the slices, unless it is skipped.
+    template <class Optimizer, class Slice, class Group>
+    ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table, Group const* groups, UpdateDecision const* decision) {
+        static_assert(!Optimizer::whole_tensor, "zero: optimizers of whole parameters (Lamb, Muon) run on the host only; on a CUDA device use AdamW, Adam, Sgd, Lion, "
+                                                "Adagrad or a functor of one element.");
+        if constexpr (!Optimizer::whole_tensor) {
+            kernels::launch(queue, table.count, kernels::block_threads, kernels::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
+        }
+    }
+
+    /// @brief Copies a bucket to the tensors that it is made of, in one launch, and converts where the types differ.
+    template <class T, class InBucket>
+    ZERO_CUDA_HIDDEN static void copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
+        kernels::launch(queue, table.count, kernels::block_threads, kernels::copy_kernel<false, T, InBucket const>, table, bucket);
+    }
+
+    /// @brief The way back.
+    template <class T, class InBucket>
+    ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket* bucket) {
+        kernels::launch(queue, table.count, kernels::block_threads, kernels::copy_kernel<true, T, InBucket>, table, bucket);
+    }
+
+private:
+    static PoolAllocator& allocator() noexcept {
+        static PoolAllocator stateless;
+        return stateless;
+    }
+
+    template <class T, int most>
+    ZERO_CUDA_HIDDEN static kernels::Peers<T, most> peers_of(T const* const* peers, int world) {
+        if (world > most) {
+            throw InvalidArgument("zero: a group of " + std::to_string(world) + " ranks on one device; at most " + std::to_string(most) + " are possible.");
+        }
+        kernels::Peers<T, most> result{};
+        std::copy_n(peers, world, result.memory);
+        result.world = world;
+        return result;
+    }
+
+    template <bool is_sum>
+    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+        std::size_t const blocks = std::min<std::size_t>((elements + kernels::block_threads - 1) / kernels::block_threads, 64);
+        if (world <= kernels::few_peers) {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::combine_integers_kernel<is_sum, kernels::few_peers>, out,
+                            peers_of<std::int64_t, kernels::few_peers>(peers, world), elements);
+        } else {
+            kernels::launch(queue, blocks, kernels::block_threads, kernels::combine_integers_kernel<is_sum, kernels::most_peers>, out,
+                            peers_of<std::int64_t, kernels::most_peers>(peers, world), elements);
+        }
+    }
+};
+static_assert(zero::Backend<Backend>);
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace zero::cuda
+
+#pragma nv_diagnostic pop

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "../../backend/tables.hpp"
+#include "inspect_kernels.cuh"
+
+#include <cstddef>
+#include <type_traits>
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
+namespace zero::cuda::kernels {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+template <class To, class From>
+struct CopyPack {
+    To* to;
+    From const* from;
+
+    template <bool whole>
+    __device__ void operator()(std::size_t index, std::size_t count) const {
+        if constexpr (std::is_same_v<To, From>) {
+            To values[pack_elements];
+            load<whole>(from + index, count, values);
+            store<whole>(to + index, count, values);
+        } else {
+            float values[pack_elements];
+            load_floats<whole>(from + index, count, values);
+            store_floats<whole>(to + index, count, values);
+        }
+    }
+};
+
+/// @brief Copies tensors to where they stand in a bucket, or the way back, and converts them where the types differ.
+template <bool to_bucket, class Tensor, class InBucket>
+ZERO_KERNEL void __launch_bounds__(block_threads) copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {
+    Chunk const chunk = table.chunks[blockIdx.x];
+    CopySlice<Tensor> const slice = table.slices[chunk.slice];
+    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
+    InBucket* const in_bucket = bucket + slice.bucket_begin + begin;
+    Tensor* const in_tensor = slice.tensor + begin;
+    bool const is_aligned = are_aligned(in_bucket, in_tensor);
+    if constexpr (to_bucket) {
+        for_packs(elements_in(chunk, slice), is_aligned, CopyPack<InBucket, Tensor>{in_bucket, in_tensor});
+    } else {
+        for_packs(elements_in(chunk, slice), is_aligned, CopyPack<Tensor, InBucket>{in_tensor, in_bucket});
+    }
+}
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "../../ops/number.hpp"
+#include "pack.cuh"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
+namespace zero::cuda::kernels {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+/// The elements of this block's chunk of [0, n).
+__device__ inline std::size_t elements_of_chunk(std::size_t begin, std::size_t n) { return n - begin < chunk_elements ? n - begin : chunk_elements; }
+
+/// @tparam Word unsigned integer of the size of an element
+template <class Word>
+ZERO_KERNEL void __launch_bounds__(block_threads) fill_kernel(Word* out, std::size_t n, Word value) {
+    std::size_t const begin = blockIdx.x * chunk_elements;
+    std::size_t const elements = elements_of_chunk(begin, n);
+    Word* const to = out + begin;
+    for (std::size_t i = threadIdx.x; i < elements; i += block_threads) {
+        to[i] = value;
+    }
+}
+
+template <bool scaled, class To, class From>
+struct ConvertPack {
+    To* to;
+    From const* from;
+    float factor;
+
+    template <bool whole>
+    __device__ void operator()(std::size_t index, std::size_t count) const {
+        float values[pack_elements];
+        load_floats<whole>(from + index, count, values);
+        if constexpr (scaled) {
+#pragma unroll
+            for (float& value : values) {
+                value = with_canonical_nan(ops::mul(value, factor));
+            }
+        }
+        store_floats<whole>(to + index, count, values);
+    }
+};
+
+template <bool scaled, class To, class From>
+ZERO_KERNEL void __launch_bounds__(block_threads) convert_kernel(To* out, From const* in, std::size_t n, float factor) {
+    std::size_t const begin = blockIdx.x * chunk_elements;
+    ConvertPack<scaled, To, From> const body{out + begin, in + begin, factor};
+    for_packs(elements_of_chunk(begin, n), are_aligned(body.to, body.from), body);
+}
+
+template <class To, class From>
+struct AccumulatePack {
+    To* sum;
+    From const* from;
+
+    template <bool whole>
+    __device__ void operator()(std::size_t index, std::size_t count) const {
+        float sums[pack_elements];
+        float values[pack_elements];
+        load_floats<whole>(sum + index, count, sums);
+        load_floats<whole>(from + index, count, values);
+#pragma unroll
+        for (std::size_t i = 0; i < pack_elements; ++i) {
+            sums[i] = with_canonical_nan(ops::add(sums[i], values[i]));
+        }
+        store_floats<whole>(sum + index, count, sums);
+    }
+};
+
+template <class To, class From>
+ZERO_KERNEL void __launch_bounds__(block_threads) accumulate_kernel(To* sum, From const* in, std::size_t n) {
+    std::size_t const begin = blockIdx.x * chunk_elements;
+    AccumulatePack<To, From> const body{sum + begin, in + begin};
+    for_packs(elements_of_chunk(begin, n), are_aligned(body.sum, body.from), body);
+}
+
+/// @brief Runs a command of the engine's on its scalars.
+template <class Functor>
+ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
+    functor();
+}
+
+/// @brief Writes whether numbers below the normal ones survive arithmetic, and whether it rounds as it should.
+template <class = void>
+ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, float three, int* is_exact) {
+    float const half = ops::mul(least_normal, 0.5F);
+    bool const keeps_subnormals = half != 0.0F && ops::add(half, half) == least_normal;
+    bool const divides = 1.0F / three == __fdiv_rn(1.0F, three) && ops::div(half, three) != 0.0F;
+    bool const roots = sqrtf(three) == __fsqrt_rn(three);
+    *is_exact = keeps_subnormals && divides && roots ? 1 : 0;
+}
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

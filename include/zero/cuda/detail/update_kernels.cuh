@@ -1,0 +1,94 @@
+#pragma once
+
+#include "inspect_kernels.cuh"
+#include "states.cuh"
+#include "weights.cuh"
+
+#include <cstddef>
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407 // see config.cuh
+
+namespace zero::cuda::kernels {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+/// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states are stored: one pass.
+template <class Optimizer, class A, class Weights, class States>
+struct UpdatePack {
+    A const* gradient;
+    Weights weights;
+    States states;
+    float factor;
+    typename Optimizer::Hyper hyper;
+    std::size_t begin;
+
+    template <bool whole>
+    __device__ void operator()(std::size_t index, std::size_t count) const {
+        std::size_t const at = begin + index;
+        float gradients[pack_elements];
+        float values[pack_elements];
+        float state[Optimizer::states][pack_elements];
+        load_floats<whole>(gradient + at, count, gradients);
+        weights.template load_weights<whole>(at, count, values);
+        states.template load_states<whole>(at, count, state);
+#pragma unroll
+        for (std::size_t i = 0; i < pack_elements; ++i) {
+            float own[Optimizer::states];
+#pragma unroll
+            for (std::size_t s = 0; s < Optimizer::states; ++s) {
+                own[s] = state[s][i];
+            }
+            Optimizer{}(ops::mul(gradients[i], factor), values[i], own, hyper);
+            values[i] = with_canonical_nan(values[i]);
+#pragma unroll
+            for (std::size_t s = 0; s < Optimizer::states; ++s) {
+                state[s][i] = with_canonical_nan(own[s]);
+            }
+        }
+        weights.template store_weights<whole>(at, count, values);
+        states.template store_states<whole>(at, count, state);
+    }
+};
+
+/// @brief `for_packs` in which all threads of the block take every turn, also those whose pack is beyond the end: for bodies that exchange values.
+template <class Body>
+__device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {
+    for (std::size_t turn = 0; turn < elements; turn += round_elements) {
+        std::size_t const i = turn + threadIdx.x * pack_elements;
+        std::size_t const left = i < elements ? elements - i : 0;
+        bool const is_whole = is_aligned && turn + round_elements <= elements;
+        if (is_whole) { // the same for the whole block
+            body.template operator()<true>(i, pack_elements);
+        } else {
+            body.template operator()<false>(i, left < pack_elements ? left : pack_elements);
+        }
+    }
+}
+
+template <class Optimizer, class Slice, class Group>
+ZERO_KERNEL void __launch_bounds__(block_threads, 2) update_kernel(TableRange<Slice> table, Group const* groups, UpdateDecision const* decision) {
+    if (decision->skip) {
+        return;
+    }
+    Chunk const chunk = table.chunks[blockIdx.x];
+    Slice const& slice = table.slices[chunk.slice];
+    auto const weights = access(decided(slice.weights(), *decision));
+    auto const states = access(slice.all_states());
+    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
+    std::size_t const elements = elements_in(chunk, slice);
+    bool const is_aligned = are_aligned(slice.gradient) && weights.is_aligned() && states.is_aligned();
+    using Gradient = std::remove_cvref_t<decltype(*slice.gradient)>;
+    using Weights = std::remove_const_t<decltype(weights)>;
+    using States = std::remove_const_t<decltype(states)>;
+    UpdatePack<Optimizer, Gradient, Weights, States> const body{slice.gradient, weights, states, decision->factor, groups[slice.group].hyper, begin};
+    if constexpr (States::needs_warp) {
+        for_packs_together(elements, is_aligned, body);
+    } else {
+        for_packs<Weights::is_all_packs && States::is_all_packs>(elements, is_aligned, body);
+    }
+}
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace zero::cuda::kernels
+
+#pragma nv_diagnostic pop

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "../core/source_location.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace zero {
+
+/// @brief A call of the CUDA runtime failed. `code()` is its cudaError_t; after most of them the device takes no further work of this process.
+class CudaError : public Error {
+public:
+    explicit CudaError(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
+};
+
+namespace cuda {
+
+namespace detail {
+
+[[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what, SourceLocation const& where) {
+    std::string text = std::string("zero: ") + what + " failed: " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code) + " (" + where.file + ':'
+                     + std::to_string(where.line) + ")";
+    if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported || code == cudaErrorStreamCaptureIsolation) {
+        throw OutOfOrder(text + "; while a graph is captured nothing of a step can be waited for or read on the host.", where, static_cast<int>(code));
+    }
+    if (code == cudaErrorMemoryAllocation) {
+        text += "; choose a later stage, smaller buckets or fewer leases, or give the stage another memory resource";
+    }
+    throw CudaError(text + '.', where, static_cast<int>(code));
+}
+
+} // namespace detail
+
+/// @brief Throws unless the call succeeded. @param what the call, for the message
+/// @throws CudaError; OutOfOrder when the call is not possible because a stream is being captured
+inline void check(cudaError_t code, char const* what, SourceLocation where = SourceLocation::current()) {
+    if (code != cudaSuccess) {
+        detail::throw_cuda_error(code, what, where);
+    }
+}
+
+/// @brief For clean-up, which has nobody to report to: the runtime may be shutting down, and a device that failed repeats its error for ever.
+inline void ignore(cudaError_t) noexcept {}
+
+} // namespace cuda
+} // namespace zero

@@ -1,0 +1,160 @@
+#pragma once
+
+#include "error.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace zero::cuda {
+
+namespace detail {
+
+/// @brief An event of the runtime, and how many handles name it.
+struct EventNode {
+    cudaEvent_t event = nullptr;
+    int device = 0;
+    std::atomic<std::size_t> handles{0};
+    EventNode* next = nullptr; ///< of those that are free
+};
+
+/// @brief Events that nobody names any more, to be recorded again: so recording creates none once a program is in its stride.
+///
+/// When the last event of the process goes, all are destroyed: nothing of CUDA's outlives what uses it, and none waits for the end of the process.
+/// (That an event is recorded anew while a stream still waits for its old point is legal: the stream waits for the point of when it was told to.)
+class EventPool {
+public:
+    static EventPool& instance() {
+        static auto& pool = *new EventPool; // never destroyed: events may outlive other static objects
+        return pool;
+    }
+
+    /// @brief A node with one handle, for the current device.
+    [[nodiscard]] EventNode* take() {
+        int device = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        auto const index = static_cast<std::size_t>(device);
+        std::lock_guard const lock(_mutex);
+        if (_free.size() <= index) {
+            _free.resize(index + 1, nullptr);
+        }
+        EventNode* node = _free[index];
+        if (node != nullptr) {
+            _free[index] = node->next;
+        } else {
+            node = make(device);
+        }
+        ++_in_use;
+        node->handles.store(1, std::memory_order_relaxed);
+        return node;
+    }
+
+    void give_back(EventNode* node) noexcept {
+        std::lock_guard const lock(_mutex);
+        EventNode*& first = _free[static_cast<std::size_t>(node->device)];
+        node->next = first;
+        first = node;
+        if (--_in_use == 0) {
+            destroy_all();
+        }
+    }
+
+private:
+    static EventNode* make(int device) {
+        cudaEvent_t event = nullptr;
+        check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        try {
+            auto* const node = new EventNode;
+            node->event = event;
+            node->device = device;
+            return node;
+        } catch (...) {
+            ignore(cudaEventDestroy(event));
+            throw;
+        }
+    }
+
+    void destroy_all() noexcept {
+        for (EventNode*& first : _free) {
+            while (first != nullptr) {
+                EventNode* const node = std::exchange(first, first->next);
+                ignore(cudaEventDestroy(node->event));
+                delete node;
+            }
+        }
+    }
+
+    std::mutex _mutex;
+    std::vector<EventNode*> _free; ///< by device
+    std::size_t _in_use = 0;
+};
+
+} // namespace detail
+
+/// @brief A point in a stream. A default-constructed event is complete. Copying allocates nothing and calls nothing of CUDA; any thread may do it.
+class Event {
+public:
+    Event() = default;
+
+    /// @brief The point after all work that was enqueued on `stream`, which belongs to the current device. @throws CudaError
+    [[nodiscard]] static Event record(cudaStream_t stream) {
+        Event event;
+        event._node = detail::EventPool::instance().take();
+        check(cudaEventRecord(event._node->event, stream), "cudaEventRecord");
+        return event;
+    }
+
+    Event(Event const& other) noexcept : _node(other._node) {
+        if (_node != nullptr) {
+            _node->handles.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    Event(Event&& other) noexcept : _node(std::exchange(other._node, nullptr)) {}
+    Event& operator=(Event other) noexcept {
+        std::swap(_node, other._node);
+        return *this;
+    }
+    ~Event() {
+        if (_node != nullptr && _node->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            detail::EventPool::instance().give_back(_node);
+        }
+    }
+
+    /// @brief Makes what is enqueued on `stream` from now on wait; the host does not. @throws CudaError
+    void make_wait(cudaStream_t stream) const {
+        if (_node != nullptr) {
+            check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault), "cudaStreamWaitEvent");
+        }
+    }
+
+    /// @brief Waits on the calling thread. @throws CudaError, also of work before the event that failed; OutOfOrder for an event of a capture
+    void synchronize() const {
+        if (_node != nullptr) {
+            check(cudaEventSynchronize(_node->event), "cudaEventSynchronize");
+        }
+    }
+
+    /// @throws CudaError
+    [[nodiscard]] bool is_complete() const {
+        if (_node == nullptr) {
+            return true;
+        }
+        cudaError_t const state = cudaEventQuery(_node->event);
+        if (state != cudaErrorNotReady) {
+            check(state, "cudaEventQuery");
+        }
+        return state == cudaSuccess;
+    }
+
+    /// @brief The event of the runtime, to be waited for only; null when complete from the start.
+    [[nodiscard]] cudaEvent_t handle() const noexcept { return _node != nullptr ? _node->event : nullptr; }
+
+private:
+    detail::EventNode* _node = nullptr;
+};
+
+} // namespace zero::cuda

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "../backend/fence.hpp"
+#include "error.hpp"
+#include "event.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+#include "table.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace zero::cuda {
+
+/// @brief What of the CUDA backend needs no kernel: streams, events, memory and copies. `cuda::Backend` adds the rest.
+struct RuntimeBackend {
+    using Queue = cudaStream_t;
+    using Event = cuda::Event;
+    using OwnedQueue = OwnedStream; ///< what an engine makes for its communication
+
+    template <class Slice>
+    using Table = cuda::Table<Slice>;
+
+    static constexpr bool is_device = true;        ///< the host can not read or write the memory
+    static constexpr bool copies_arguments = true; ///< a table of pointers may change as soon as an operation was enqueued
+
+    static Queue handle(OwnedQueue& stream) noexcept { return stream.get(); }
+
+    /// @brief None: the caller has to name the stream that the model runs on.
+    static Queue default_compute_queue() noexcept { return unset_stream(); }
+
+    static MemoryResource& default_memory() noexcept { return cuda::default_memory(); }
+
+    static Event record(Queue queue) { return Event::record(queue); }
+    static void wait(Queue queue, Event const& event, Fence) { event.make_wait(queue); }
+    static void synchronize(Event const& event) { event.synchronize(); }
+
+    /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream
+    static void rethrow_failure(Queue queue) {
+        if (queue == unset_stream()) {
+            throw InvalidArgument("zero: no compute queue was given; set the option compute_queue to the stream that the model runs on.");
+        }
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        cudaError_t const code = cudaStreamIsCapturing(queue, &status); // legal during a capture, and reports failures of earlier work
+        if (code != cudaErrorStreamCaptureImplicit) {
+            check(code, "work that was enqueued earlier");
+        }
+    }
+
+    /// @brief Reads one value on the host; what wrote it is complete. @throws CudaError; OutOfOrder while a graph is captured
+    template <class T>
+    static T load(T const* value) {
+        T result{};
+        check(cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        return result;
+    }
+
+    /// @brief Either side may be host memory.
+    static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
+        if (bytes != 0 && out != in) {
+            check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");
+        }
+    }
+};
+
+} // namespace zero::cuda

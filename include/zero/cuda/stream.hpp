@@ -1,0 +1,31 @@
+#pragma once
+
+#include "error.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace zero::cuda {
+
+/// @brief A stream that is made for the current device and destroyed with this object. It does not wait for the legacy default stream.
+class OwnedStream {
+public:
+    /// @throws CudaError
+    OwnedStream() { check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+    OwnedStream(OwnedStream const&) = delete;
+    OwnedStream& operator=(OwnedStream const&) = delete;
+    ~OwnedStream() { ignore(cudaStreamDestroy(_stream)); }
+
+    [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
+
+private:
+    cudaStream_t _stream = nullptr;
+};
+
+/// @brief No stream: what an option holds in which the caller has to name one.
+inline cudaStream_t unset_stream() noexcept {
+    return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); // CUDA's own special streams are small numbers
+}
+
+} // namespace zero::cuda

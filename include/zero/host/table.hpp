@@ -1,0 +1,33 @@
+#pragma once
+
+#include "../core/memory_resource.hpp"
+#include "queue.hpp"
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace zero::host {
+
+/// @brief A table of slices that commands read; made once, when an engine is constructed. It stays where it is as long as it lives.
+template <class Slice>
+class Table {
+public:
+    using Range = std::span<Slice const>; ///< what commands take: some consecutive slices
+
+    Table() = default;
+    Table(Queue*, MemoryResource&, std::vector<Slice> slices) : _slices(std::move(slices)) {}
+
+    [[nodiscard]] std::vector<Slice> const& slices() const noexcept { return _slices; }
+    [[nodiscard]] Range all() const noexcept { return _slices; }
+    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept { return Range(_slices).subspan(first, count); }
+
+    /// @brief Bytes of the backend's memory beside the slices themselves: none.
+    [[nodiscard]] static constexpr std::size_t size_bytes() noexcept { return 0; }
+
+private:
+    std::vector<Slice> _slices;
+};
+
+} // namespace zero::host

@@ -1,0 +1,104 @@
+#pragma once
+
+// Every kernel of the library in every form that a policy can ask for.
+
+#include <zero/cuda/backend.cuh>
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace zero::test {
+
+namespace kernels = cuda::kernels;
+
+class KernelList {
+public:
+    template <class... Parameters>
+    void add(void (*kernel)(Parameters...)) {
+        addresses.push_back(reinterpret_cast<void const*>(kernel));
+    }
+
+    template <class To, class From>
+    void add_casts() {
+        add(kernels::convert_kernel<true, To, From>);
+        add(kernels::convert_kernel<false, To, From>);
+        add(kernels::accumulate_kernel<To, From>);
+        add(kernels::copy_kernel<true, From, To>);
+        add(kernels::copy_kernel<false, To, From const>);
+    }
+
+    template <class T>
+    void add_reductions() {
+        add(kernels::sum_ranks_kernel<T, kernels::few_peers>);
+        add(kernels::sum_ranks_kernel<T, kernels::most_peers>);
+        add(kernels::inspect_kernel<T>);
+        add(kernels::norms_kernel<NormKind::l1, T>);
+        add(kernels::norms_kernel<NormKind::l2, T>);
+        add(kernels::norms_kernel<NormKind::infinity, T>);
+    }
+
+    template <class Optimizer, class A, class Weights, class States>
+    void add_update() {
+        add(kernels::update_kernel<Optimizer, UpdateSlice<A, Weights, States>, detail::GroupState<Optimizer>>);
+    }
+
+    template <class Stage>
+    void add_commands() {
+        using Config = typename detail::StageConfig<2, Stage>::Engine;
+        add(kernels::run_kernel<detail::Decide<Config>>);
+        add(kernels::run_kernel<detail::CaptureScale<Config>>);
+        add(kernels::run_kernel<detail::ClearInspection<Config>>);
+    }
+
+    std::vector<void const*> addresses;
+};
+
+inline std::vector<void const*> all_kernels() {
+    KernelList list;
+    list.add(kernels::fill_kernel<std::uint16_t>);
+    list.add(kernels::fill_kernel<std::uint32_t>);
+    list.add(kernels::fill_kernel<std::uint64_t>);
+    list.add(kernels::arithmetic_kernel<>);
+    list.add(kernels::combine_integers_kernel<true, kernels::few_peers>);
+    list.add(kernels::combine_integers_kernel<false, kernels::few_peers>);
+    list.add(kernels::combine_integers_kernel<true, kernels::most_peers>);
+    list.add(kernels::combine_integers_kernel<false, kernels::most_peers>);
+    list.add_casts<float, float>();
+    list.add_casts<float, bfloat16>();
+    list.add_casts<float, float16>();
+    list.add_casts<bfloat16, float>();
+    list.add_casts<bfloat16, bfloat16>();
+    list.add_casts<float16, float>();
+    list.add_casts<float16, float16>();
+    list.add_reductions<float>();
+    list.add_reductions<bfloat16>();
+    list.add_reductions<float16>();
+    using Moments = StatePointers<2, float>;
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>, Moments>();
+    list.add_update<AdamW, float, MasterPointers<float, float16>, Moments>();
+    list.add_update<AdamW, float, MasterPointers<float16, bfloat16>, Moments>();
+    list.add_update<AdamW, float, MasterPointers<float, float>, Moments>();
+    list.add_update<AdamW, bfloat16, MasterPointers<bfloat16, bfloat16>, Moments>();
+    list.add_update<AdamW, float, SplitPointers, Moments>();
+    list.add_update<AdamW, float, StochasticPointers<bfloat16>, Moments>();
+    list.add_update<AdamW, float, StochasticPointers<float16>, Moments>();
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>, StatePointers<2, bfloat16>>();
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>, ScaledStatePointers<2>>();
+    list.add_update<AdamW, float, SplitPointers, ScaledStatePointers<2>>();
+    list.add_update<Adam, float, MasterPointers<float, bfloat16>, StatePointers<Adam::states, float>>();
+    list.add_update<Sgd, float, MasterPointers<float, bfloat16>, StatePointers<Sgd::states, float>>();
+    list.add_update<Lion, float, MasterPointers<float, bfloat16>, StatePointers<Lion::states, float>>();
+    list.add_update<Adagrad, float, MasterPointers<float, bfloat16>, StatePointers<Adagrad::states, float>>();
+    list.add_commands<DynamicLossScaler>();
+    list.add_commands<StaticLossScaler>();
+    list.add_commands<Sgd>();
+    list.add_commands<StochasticRounding>();
+    return list.addresses;
+}
+
+} // namespace zero::test

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "support/catch.hpp"
+
+#include <zero/cuda/error.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace zero::test {
+
+inline bool has_device() {
+    int devices = 0;
+    return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+}
+
+/// Without a device: says so, in words that CTest counts as skipped. To be asked first in a test case that needs one.
+inline bool skips_without_device() {
+    if (has_device()) {
+        return false;
+    }
+    std::puts("skipped: no CUDA device");
+    SUCCEED("skipped: no CUDA device");
+    return true;
+}
+
+/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type.
+template <class T>
+class DeviceArray {
+public:
+    explicit DeviceArray(std::size_t elements) : _elements(elements) {
+        if (elements != 0) {
+            cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
+            cuda::check(cudaMemset(_data, 0xff, elements * sizeof(T)), "cudaMemset");
+        }
+    }
+    explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
+        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    }
+    DeviceArray(DeviceArray&& other) noexcept : _data(other._data), _elements(other._elements) { other._data = nullptr; }
+    DeviceArray& operator=(DeviceArray&&) = delete;
+    ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
+
+    [[nodiscard]] T* data() const { return _data; }
+    [[nodiscard]] std::size_t size() const { return _elements; }
+
+private:
+    T* _data = nullptr;
+    std::size_t _elements;
+};
+
+/// What is in device memory, after everything that was enqueued.
+template <class T>
+std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
+    std::vector<std::remove_const_t<T>> values(memory.size());
+    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return values;
+}
+
+template <class T>
+std::vector<T> on_host(DeviceArray<T> const& memory) {
+    return on_host(std::span<T const>(memory.data(), memory.size()));
+}
+
+} // namespace zero::test

@@ -1,0 +1,167 @@
+#include "cuda/mirror.hpp"
+
+#include <zero/cuda/backend.cuh>
+#include <zero/host/kernels.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+// Element-wise operations: the device gives the bits of the host's loops, whatever the length and the alignment.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+using Device = cuda::Backend;
+
+/// Counts ranges for which `body(length, offset)` says that the sides differ.
+template <class Body>
+int wrong_ranges(Body const& body) {
+    int wrong = 0;
+    for (std::size_t const length : device_lengths) {
+        for (std::size_t const offset : device_offsets) {
+            wrong += body(length, offset) ? 0 : 1;
+        }
+    }
+    return wrong;
+}
+
+template <class To, class From>
+int wrong_conversions(float factor) {
+    cuda::OwnedStream const stream;
+    return wrong_ranges([&](std::size_t n, std::size_t offset) {
+        Mirror<From> from(kernel_inputs<From>(n + 16, 1));
+        Mirror<To> to(kernel_inputs<To>(n + 16, 2));
+        host::convert(to.host(offset), from.host(offset), n, factor);
+        Device::convert(stream.get(), to.device(offset), from.device(offset), n, factor);
+        return to.agrees();
+    });
+}
+
+template <class To, class From>
+int wrong_accumulations() {
+    cuda::OwnedStream const stream;
+    return wrong_ranges([&](std::size_t n, std::size_t offset) {
+        Mirror<From> from(kernel_inputs<From>(n + 16, 1));
+        Mirror<To> to(kernel_inputs<To>(n + 16, 2));
+        host::accumulate(to.host(offset), from.host(offset), n);
+        Device::accumulate(stream.get(), to.device(offset), from.device(offset), n);
+        return to.agrees();
+    });
+}
+
+template <class T>
+int wrong_fills(T value) {
+    cuda::OwnedStream const stream;
+    return wrong_ranges([&](std::size_t n, std::size_t offset) {
+        Mirror<T> to(std::vector<T>(n + 16));
+        std::fill_n(to.host(offset), n, value);
+        Device::fill(stream.get(), to.device(offset), n, value);
+        return to.agrees();
+    });
+}
+
+template <class T>
+int wrong_sums(int world) {
+    cuda::OwnedStream const stream;
+    return wrong_ranges([&](std::size_t n, std::size_t offset) {
+        std::vector<Mirror<T>> peers;
+        std::vector<T const*> on_host;
+        std::vector<T const*> on_device;
+        for (int rank = 0; rank < world; ++rank) {
+            peers.emplace_back(kernel_inputs<T>(n + 16, static_cast<std::uint32_t>(rank)));
+        }
+        for (auto& peer : peers) {
+            on_host.push_back(peer.host(offset));
+            on_device.push_back(peer.device(offset));
+        }
+        Mirror<T> sum(std::vector<T>(n + 16));
+        host::sum_ranks(sum.host(offset), on_host.data(), world, n);
+        Device::sum_ranks(stream.get(), sum.device(offset), on_device.data(), world, n);
+        on_device.assign(on_device.size(), nullptr); // the table was copied
+        return sum.agrees();
+    });
+}
+
+} // namespace
+
+TEST_CASE("A device converts every length at every alignment to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    for (float const factor : {1.0F, 0.7F, 0x1p-140F}) {
+        INFO("factor " << factor);
+        CHECK(wrong_conversions<float, float>(factor) == 0);
+        CHECK(wrong_conversions<bfloat16, float>(factor) == 0);
+        CHECK(wrong_conversions<float16, float>(factor) == 0);
+        CHECK(wrong_conversions<float, bfloat16>(factor) == 0);
+        CHECK(wrong_conversions<float, float16>(factor) == 0);
+        CHECK(wrong_conversions<float16, bfloat16>(factor) == 0);
+        CHECK(wrong_conversions<float16, float16>(factor) == 0);
+    }
+}
+
+TEST_CASE("A device accumulates to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    CHECK(wrong_accumulations<float, float>() == 0);
+    CHECK(wrong_accumulations<float, bfloat16>() == 0);
+    CHECK(wrong_accumulations<bfloat16, bfloat16>() == 0);
+    CHECK(wrong_accumulations<float16, float16>() == 0);
+}
+
+TEST_CASE("A device fills ranges and touches nothing beside them", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    CHECK(wrong_fills(0.0F) == 0);
+    CHECK(wrong_fills(1.5F) == 0);
+    CHECK(wrong_fills(from_float<bfloat16>(std::numeric_limits<float>::quiet_NaN())) == 0);
+    CHECK(wrong_fills(std::uint8_t{0x5a}) == 0);
+    CHECK(wrong_fills(std::uint16_t{0xffff}) == 0);
+    CHECK(wrong_fills(std::int64_t{-7}) == 0);
+}
+
+TEST_CASE("A device sums ranks in rank order to the bits of the host, also more than fit into a small table", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    for (int const world : {1, 2, 3, 8, 9, 17}) {
+        INFO("world " << world);
+        CHECK(wrong_sums<float>(world) == 0);
+        CHECK(wrong_sums<bfloat16>(world) == 0);
+        CHECK(wrong_sums<float16>(world) == 0);
+    }
+}
+
+TEST_CASE("A sum over more ranks than one device can have is refused, and nothing is enqueued", "[cuda]") {
+    std::vector<float const*> const peers(257, nullptr);
+    CHECK_THROWS_AS(Device::sum_ranks(nullptr, static_cast<float*>(nullptr), peers.data(), 257, 1), InvalidArgument);
+}
+
+TEST_CASE("Integers are summed and the least is found over ranks", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    DeviceArray<std::int64_t> const a(std::vector<std::int64_t>{1, -5, std::int64_t{1} << 40});
+    DeviceArray<std::int64_t> const b(std::vector<std::int64_t>{3, 7, 1});
+    DeviceArray<std::int64_t> const sum(3);
+    DeviceArray<std::int64_t> const least(3);
+    std::int64_t const* const peers[] = {a.data(), b.data()};
+    Device::sum_integers(stream.get(), sum.data(), peers, 2, 3);
+    Device::min_integers(stream.get(), least.data(), peers, 2, 3);
+    CHECK(on_host(sum) == std::vector<std::int64_t>{4, 2, (std::int64_t{1} << 40) + 1});
+    CHECK(on_host(least) == std::vector<std::int64_t>{1, -5, 1});
+}
+
+TEST_CASE("A device whose code keeps the rules of rounding is accepted", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    CHECK_NOTHROW(Device::require_arithmetic(stream.get()));
+}

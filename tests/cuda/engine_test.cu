@@ -1,0 +1,156 @@
+#include "cuda/device_model.cuh"
+
+#include "support/stages.hpp"
+
+#include <zero/ops/sgd.hpp>
+
+// The engine on a device, ranks as threads: in every stage the bits that the host's engine leaves.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+using DeviceLoopback = Loopback<cuda::Backend>;
+
+template <int N, class... Policies>
+using HostStage = ZeroStage<N, Policies...>;
+template <int N, class... Policies>
+using DeviceStage = ZeroStage<N, Policies..., DeviceLoopback>;
+
+template <class... Policies, class Configure>
+void compare_all_stages(Configure const& configure) {
+    for (int const world : {1, 2, 3, 4, 8}) {
+        INFO("world " << world);
+        typename HostStage<0, Policies...>::Options host_options;
+        configure(host_options);
+        Trained const expected = trained<HostStage<0, Policies...>>(world, host_options);
+        in_every_stage([&]<int N>() {
+            typename DeviceStage<N, Policies...>::Options options;
+            configure(options);
+            CHECK(trained_on_device<DeviceStage<N, Policies...>>(world, options) == expected);
+        });
+    }
+}
+
+} // namespace
+
+TEST_CASE("bfloat16 parameters with AdamW and clipping: every stage on a device leaves the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_all_stages<Parameters<bfloat16>>([](auto& options) { options.gradient_clipping = 0.5F; });
+}
+
+TEST_CASE("A comparison of runs on device and host sees another learning rate", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = DeviceStage<2, Parameters<bfloat16>>;
+    Trained const expected = trained<HostStage<2, Parameters<bfloat16>>>(2);
+    CHECK(trained_on_device<Stage>(2) == expected);
+    CHECK_FALSE(trained_on_device<Stage>(2, {}, 4, 0.0101) == expected);
+}
+
+TEST_CASE("Parameters in the caller's device memory, scattered or in one block, leave the bits of owned ones", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Trained const expected = trained<HostStage<2, Parameters<bfloat16>>>(3);
+    for (Storage const storage : {Storage::scattered, Storage::adopted}) {
+        DeviceStage<1, Parameters<bfloat16>>::Options options;
+        options.storage = storage;
+        CHECK(trained_on_device<DeviceStage<1, Parameters<bfloat16>>>(3, options) == expected);
+        CHECK(trained_on_device<DeviceStage<2, Parameters<bfloat16>>>(3, options) == expected);
+    }
+}
+
+TEST_CASE("Poisoned padding and reused memory change no bit on a device", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Trained const expected = trained<HostStage<3, Parameters<bfloat16>>>(3);
+    in_every_stage([&]<int N>() {
+        typename DeviceStage<N, Parameters<bfloat16>>::Options options;
+        options.poison = true;
+        CHECK(trained_on_device<DeviceStage<N, Parameters<bfloat16>>>(3, options) == expected);
+    });
+}
+
+TEST_CASE("The memory plan is what an engine takes on a device", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = DeviceStage<N, Parameters<bfloat16>>;
+        auto const differences = on_ranks<int, DeviceLoopback>(2, [&](DeviceLoopback& communicator) {
+            auto const parameters = registration<bfloat16>(toy_specs());
+            cuda::OwnedStream const stream;
+            CountingMemory memory;
+            typename Stage::Options options;
+            options.compute_queue = stream.get();
+            options.memory = &memory;
+            Stage const engine(communicator, parameters, options);
+            auto plan = engine.memory_plan();
+            int wrong = 0;
+            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                auto const of = static_cast<BufferKind>(kind);
+                wrong += memory.bytes(of) == plan[of].bytes() ? 0 : 1;
+            }
+            return wrong;
+        });
+        CHECK(differences == std::vector<int>{0, 0});
+    });
+}
+
+TEST_CASE("A stage on a device that is given no compute queue says so", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = DeviceStage<2, Parameters<bfloat16>>;
+    auto const outcomes = run_and_observe<DeviceLoopback>(1, [](DeviceLoopback& communicator) {
+        auto const parameters = registration<bfloat16>(toy_specs());
+        Stage const engine(communicator, parameters, {});
+    });
+    CHECK(outcomes.ranks[0].type == "InvalidArgument");
+    CHECK(outcomes.ranks[0].message.find("compute_queue") != std::string::npos);
+}
+
+TEST_CASE("Norms of gradients and the report of a step are the host's", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Device = DeviceStage<2, Parameters<bfloat16>>;
+    using Host = HostStage<2, Parameters<bfloat16>>;
+    auto const on_device = on_ranks<std::vector<double>, DeviceLoopback>(2, [](DeviceLoopback& communicator) {
+        auto const parameters = registration<bfloat16>(toy_specs());
+        cuda::OwnedStream const stream;
+        Device::Options options;
+        options.compute_queue = stream.get();
+        options.gradient_clipping = 0.5F;
+        Device engine(communicator, parameters, options);
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            run_device_micro_step(engine, stream.get(), static_cast<std::uint64_t>(communicator.rank()), 0, micro_step, 24);
+        }
+        auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
+        auto const report = engine.step(0.01).report();
+        norms.insert(norms.end(), {report.gradient_norm, static_cast<double>(report.clip_coefficient), static_cast<double>(report.step_count)});
+        return norms;
+    });
+    auto const on_the_host = on_ranks<std::vector<double>>(2, [](LoopbackCommunicator& communicator) {
+        auto const parameters = registration<bfloat16>(toy_specs());
+        Host::Options options;
+        options.gradient_clipping = 0.5F;
+        Host engine(communicator, parameters, options);
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, micro_step, 1.0F, 24);
+        }
+        auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
+        auto const report = engine.step(0.01).report();
+        norms.insert(norms.end(), {report.gradient_norm, static_cast<double>(report.clip_coefficient), static_cast<double>(report.step_count)});
+        return norms;
+    });
+    CHECK(on_device == on_the_host);
+}

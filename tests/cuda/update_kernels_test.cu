@@ -1,0 +1,267 @@
+#include "cuda/mirror.hpp"
+
+#include <zero/cuda/backend.cuh>
+#include <zero/host/host_backend.hpp>
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/sgd.hpp>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+// The update in every form of weights and states: the device leaves the bits of the host's loops, beside what it updates, too.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+using Device = cuda::Backend;
+
+template <class Optimizer>
+struct Group {
+    typename Optimizer::Hyper hyper;
+};
+
+/// Parts of parameters one after the other; from some on they are not aligned.
+std::vector<std::size_t> const lengths{64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777};
+
+std::size_t blocks_of(std::size_t elements) {
+    return (elements + 63) / 64;
+}
+
+struct Place {
+    std::size_t begin;
+    std::size_t block; ///< of 64, counted from the start of each slice
+};
+
+struct Places {
+    std::vector<Place> list;
+    std::size_t elements = 0;
+    std::size_t blocks = 0;
+};
+
+Places places() {
+    Places all;
+    for (std::size_t const length : lengths) {
+        all.list.push_back({all.elements, all.blocks});
+        all.elements += length;
+        all.blocks += blocks_of(length);
+    }
+    return all;
+}
+
+template <class T>
+std::vector<T> finite_inputs(std::size_t n, std::uint32_t seed) {
+    auto values = kernel_inputs<T>(n, seed);
+    for (auto& value : values) {
+        value = std::isfinite(to_float(value)) ? value : from_float<T>(0.5F);
+    }
+    return values;
+}
+
+/// @name Weights and states, on both sides
+/// @{
+
+template <class M, class P>
+struct Masters {
+    using Pointers = MasterPointers<M, P>;
+    explicit Masters(Places const& all) : master(finite_inputs<M>(all.elements, 1)), parameter(kernel_inputs<P>(all.elements, 2)) {}
+    Pointers host(Place const& at) { return {master.host(at.begin), std::is_same_v<M, P> ? nullptr : parameter.host(at.begin)}; }
+    Pointers device(Place const& at) { return {master.device(at.begin), std::is_same_v<M, P> ? nullptr : parameter.device(at.begin)}; }
+    bool agree() { return master.agrees() && parameter.agrees(); }
+    Mirror<M> master;
+    Mirror<P> parameter;
+};
+
+struct Split {
+    using Pointers = SplitPointers;
+    explicit Split(Places const& all)
+        : parameter(finite_inputs<bfloat16>(all.elements, 1)), remainder(std::vector<std::uint16_t>(all.elements, 77)), bits(std::vector<std::uint8_t>(8 * all.blocks, 0xff)) {
+        for (std::size_t i = 0; i < all.elements; ++i) {
+            remainder.host()[i] = static_cast<std::uint16_t>(i * 40503U);
+        }
+        cuda::check(cudaMemcpy(remainder.device(), remainder.host(), 2 * all.elements, cudaMemcpyHostToDevice), "cudaMemcpy");
+    }
+    Pointers host(Place const& at) { return {parameter.host(at.begin), remainder.host(at.begin), bits.host(8 * at.block)}; }
+    Pointers device(Place const& at) { return {parameter.device(at.begin), remainder.device(at.begin), bits.device(8 * at.block)}; }
+    bool agree() { return parameter.agrees() && remainder.agrees() && bits.agrees(); }
+    Mirror<bfloat16> parameter;
+    Mirror<std::uint16_t> remainder;
+    Mirror<std::uint8_t> bits;
+};
+
+template <class P>
+struct Stochastic {
+    using Pointers = StochasticPointers<P>;
+    explicit Stochastic(Places const& all) : parameter(finite_inputs<P>(all.elements, 1)) {}
+    Pointers host(Place const& at) { return {parameter.host(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0}; }
+    Pointers device(Place const& at) { return {parameter.device(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0}; }
+    bool agree() { return parameter.agrees(); }
+    Mirror<P> parameter;
+};
+
+template <std::size_t n, class S>
+struct States {
+    using Pointers = StatePointers<n, S>;
+    explicit States(Places const& all) {
+        for (std::size_t s = 0; s < n; ++s) {
+            states.emplace_back(std::vector<S>(all.elements));
+        }
+    }
+    Pointers host(Place const& at) {
+        Pointers pointers;
+        for (std::size_t s = 0; s < n; ++s) {
+            pointers.states[s] = states[s].host(at.begin);
+        }
+        return pointers;
+    }
+    Pointers device(Place const& at) {
+        Pointers pointers;
+        for (std::size_t s = 0; s < n; ++s) {
+            pointers.states[s] = states[s].device(at.begin);
+        }
+        return pointers;
+    }
+    bool agree() {
+        return std::all_of(states.begin(), states.end(), [](auto const& state) { return state.agrees(); });
+    }
+    std::vector<Mirror<S>> states;
+};
+
+template <std::size_t n>
+struct ScaledStates : States<n, float16> {
+    using Pointers = ScaledStatePointers<n>;
+    explicit ScaledStates(Places const& all) : States<n, float16>(all) {
+        for (std::size_t s = 0; s < n; ++s) {
+            scales.emplace_back(std::vector<float>(all.blocks, 1.0F));
+        }
+    }
+    Pointers host(Place const& at) {
+        Pointers pointers{States<n, float16>::host(at), {}};
+        for (std::size_t s = 0; s < n; ++s) {
+            pointers.scales[s] = scales[s].host(at.block);
+        }
+        return pointers;
+    }
+    Pointers device(Place const& at) {
+        Pointers pointers{States<n, float16>::device(at), {}};
+        for (std::size_t s = 0; s < n; ++s) {
+            pointers.scales[s] = scales[s].device(at.block);
+        }
+        return pointers;
+    }
+    bool agree() {
+        return States<n, float16>::agree() && std::all_of(scales.begin(), scales.end(), [](auto const& scale) { return scale.agrees(); });
+    }
+    std::vector<Mirror<float>> scales;
+};
+
+/// @}
+
+/// Three steps on both sides.
+template <class Optimizer, class A, class W, class S>
+void compare_updates() {
+    using Slice = UpdateSlice<A, typename W::Pointers, typename S::Pointers>;
+    Places const all = places();
+    W weights(all);
+    S states(all);
+    cuda::OwnedStream const stream;
+    host::InlineQueue queue;
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+        Mirror<A> gradient(step == 2 ? kernel_inputs<A>(all.elements, 5) : finite_inputs<A>(all.elements, static_cast<std::uint32_t>(step)));
+        std::vector<Slice> on_host_side;
+        std::vector<Slice> on_device_side;
+        for (std::size_t i = 0; i < lengths.size(); ++i) {
+            Place const& at = all.list[i];
+            Slice slice;
+            slice.elements = lengths[i];
+            slice.group = i % 2;
+            static_cast<typename W::Pointers&>(slice) = weights.host(at);
+            static_cast<typename S::Pointers&>(slice) = states.host(at);
+            slice.gradient = gradient.host(at.begin);
+            on_host_side.push_back(slice);
+            static_cast<typename W::Pointers&>(slice) = weights.device(at);
+            static_cast<typename S::Pointers&>(slice) = states.device(at);
+            slice.gradient = gradient.device(at.begin);
+            on_device_side.push_back(slice);
+        }
+        typename Optimizer::Options options{};
+        std::vector<Group<Optimizer>> const groups{{Optimizer::hyper(options, 0.01, step)}, {Optimizer::hyper(options, 0.3, step)}};
+        UpdateDecision const decision{.factor = 0.37F, .skip = false, .random_key = 12345 + step};
+        DeviceArray<Group<Optimizer>> const device_groups(groups);
+        DeviceArray<UpdateDecision> const device_decision(std::vector<UpdateDecision>{decision});
+        Device::Table<Slice> const table(stream.get(), Device::default_memory(), on_device_side);
+        Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(), device_decision.data());
+        HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(), &decision);
+        CHECK(weights.agree());
+        CHECK(states.agree());
+    }
+}
+
+} // namespace
+
+TEST_CASE("A device updates every form of weights to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_updates<AdamW, float, Masters<float, bfloat16>, States<2, float>>();
+    compare_updates<AdamW, float, Masters<float, float16>, States<2, float>>();
+    compare_updates<AdamW, float, Masters<float16, bfloat16>, States<2, float>>();
+    compare_updates<AdamW, float, Masters<float, float>, States<2, float>>();
+    compare_updates<AdamW, bfloat16, Masters<bfloat16, bfloat16>, States<2, float>>();
+    compare_updates<AdamW, float, Split, States<2, float>>();
+    compare_updates<AdamW, float, Stochastic<bfloat16>, States<2, float>>();
+    compare_updates<AdamW, float, Stochastic<float16>, States<2, float>>();
+}
+
+TEST_CASE("A device keeps every form of states to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_updates<AdamW, float, Masters<float, bfloat16>, States<2, bfloat16>>();
+    compare_updates<AdamW, float, Masters<float, bfloat16>, ScaledStates<2>>();
+    compare_updates<AdamW, float, Split, ScaledStates<2>>();
+}
+
+TEST_CASE("A device runs every optimizer of one element to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_updates<Adam, float, Masters<float, bfloat16>, States<Adam::states, float>>();
+    compare_updates<Sgd, float, Masters<float, bfloat16>, States<Sgd::states, float>>();
+    compare_updates<Lion, float, Masters<float, bfloat16>, States<Lion::states, float>>();
+    compare_updates<Adagrad, float, Masters<float, bfloat16>, States<Adagrad::states, float>>();
+}
+
+TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using W = Masters<float, bfloat16>;
+    using S = States<2, float>;
+    using Slice = UpdateSlice<float, W::Pointers, S::Pointers>;
+    Places const all = places();
+    W weights(all);
+    S states(all);
+    Mirror<float> const gradient(finite_inputs<float>(all.elements, 1));
+    Slice slice;
+    slice.elements = 20000;
+    static_cast<W::Pointers&>(slice) = weights.device(all.list[0]);
+    static_cast<S::Pointers&>(slice) = states.device(all.list[0]);
+    slice.gradient = gradient.device();
+    cuda::OwnedStream const stream;
+    Device::Table<Slice> const table(stream.get(), Device::default_memory(), {slice});
+    DeviceArray<Group<AdamW>> const groups(std::vector<Group<AdamW>>{{AdamW::hyper({}, 0.01, 1)}});
+    DeviceArray<UpdateDecision> const decision(std::vector<UpdateDecision>{{.factor = 1.0F, .skip = true}});
+    Device::update<AdamW>(stream.get(), table.all(), groups.data(), decision.data());
+    CHECK(weights.agree());
+    CHECK(states.agree());
+    DeviceArray<UpdateDecision> const other(std::vector<UpdateDecision>{{.factor = 1.0F, .skip = false}});
+    Device::update<AdamW>(stream.get(), table.all(), groups.data(), other.data()); // the comparison would see a change
+    CHECK_FALSE(weights.agree());
+    CHECK_FALSE(states.agree());
+}
