@@ -2,6 +2,7 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "../core/minmax.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
@@ -180,12 +181,12 @@ private:
     struct Group {
         Group(std::size_t world, LoopbackOptions const& options) : rendezvous(world, options.time_out), slots(world) {}
         Rendezvous rendezvous;
-        std::vector<Slot> slots;
+        detail::List<Slot> slots;
     };
 
     /// A collective under way: the pointers of its sum, which have to live until it ran, and its end.
     struct Flight {
-        std::vector<void const*> peers;
+        detail::List<void const*> peers;
         Event done{};
     };
 
@@ -195,7 +196,7 @@ private:
     Loopback(std::shared_ptr<Group> group, std::size_t rank)
         : _group(std::move(group)), _rank(rank), _flights(flights_of(world())), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
         for (Flight& flight : _flights) {
-            flight.peers.resize(world());
+            flight.peers = detail::List<void const*>(world());
         }
     }
 
@@ -380,7 +381,7 @@ private:
     std::shared_ptr<Group> _group;
     std::size_t _rank;
     TrafficCount _traffic;
-    std::vector<Flight> _flights;
+    detail::List<Flight> _flights;
     std::size_t _collectives = 0; ///< so far
     Buffer<std::int64_t> _scratch;
     Event _scratch_used{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "../core/throw_error.hpp"
 #include "queue.hpp"
 
@@ -12,7 +13,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace zero::host {
 
@@ -141,7 +141,7 @@ private:
         }
     }
 
-    std::vector<Entry> _ring;
+    zero::detail::List<Entry> _ring;
     std::shared_ptr<Progress> _progress;
     std::atomic<std::uint64_t> _head{0};
     std::atomic<bool> _is_asleep{false};

@@ -2,6 +2,7 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -75,7 +76,7 @@ private:
 
     Buffer<T> _buffer;
     std::size_t _lease_elements = 0;
-    std::vector<Lease> _leases;
+    List<Lease> _leases;
     std::vector<std::size_t> _lease_of;
     std::size_t _free = 0;
     std::uint64_t _closed = 0;

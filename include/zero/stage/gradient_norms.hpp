@@ -3,6 +3,7 @@
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../ops/norm.hpp"
 #include "drain.hpp"
@@ -98,7 +99,7 @@ private:
     template <class, class Types>
     struct Slices {
         using Slice = NormSlice<typename Types::Accumulation>;
-        std::vector<Slice> list;
+        List<Slice> list;
         typename Backend::template Table<Slice> table;
 
         void collect(GradientNorms const& norms, GradientMemory<Config, Types> const& gradients, std::size_t rank) {

@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
+#include "../core/list.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -125,7 +126,7 @@ private:
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _is_sharded(context.row.shards_parameters()), _storage(context.options->storage), _poison(context.options->poison),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(), *context.memory, BufferKind::parameter_leases),
-          _full(context.parameters.size(), nullptr), _drain(context.queue) {
+          _full(context.parameters.size()), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
@@ -179,7 +180,7 @@ private:
     /// @param held what is copied of a bucket: `held(bucket)` is a range
     template <class Held>
     Copies make_copies(std::size_t type, MemoryResource& memory, Held const& held) const {
-        std::vector<CopySlice<T>> slices;
+        List<CopySlice<T>> slices;
         std::vector<std::size_t> first{0};
         for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
             if (_layout->bucket(bucket).type == type && is_copied(bucket)) {
@@ -246,7 +247,7 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     Placed<T> _placed;
-    std::vector<T*> _full;                          ///< per parameter: replicated values
+    List<T*> _full;                          ///< per parameter: replicated values
     Copies _pieces;                                 ///< what is copied of a bucket to the caller's memory: all of it
     Copies _owned;                                  ///< what is copied to a bucket: the rank's extent
     Drain<Backend> _drain;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "lease_errors.hpp"
 #include "parameter_memory.hpp"
 #include "type_list.hpp"
@@ -135,7 +136,10 @@ public:
     /// @brief Makes updated buckets readable that are not sent (stages 0 and 3).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
-            _published.assign(_layout->buckets(), Backend::record(_queue));
+            Event const updated = Backend::record(_queue);
+            for (Event& published : _published) {
+                published = updated;
+            }
         }
     }
 
@@ -266,8 +270,8 @@ private:
     Storage _storage;
     bool _prefetch;
     typename Config::template ForTypes<ParameterMemory> _memories;
-    std::vector<Event> _published;    ///< per bucket: its last all-gather
-    std::vector<LastReader> _readers; ///< per queue: its last reader of replicated parameters
+    List<Event> _published;    ///< per bucket: its last all-gather
+    List<LastReader> _readers; ///< per queue: its last reader of replicated parameters
     std::vector<std::size_t> _users;  ///< per bucket: acquisitions that are held
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;

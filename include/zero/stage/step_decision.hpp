@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
@@ -16,7 +17,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace zero::detail {
 
@@ -179,7 +179,7 @@ private:
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
-        std::vector<GroupState<Optimizer>> groups(_group_count);
+        List<GroupState<Optimizer>> groups(_group_count);
         for (std::size_t group = 0; group < _group_count; ++group) {
             bool const is_listed = group < _options->groups.size();
             groups[group].options = is_listed ? _options->groups[group].optimizer : _options->optimizer;
