@@ -563,11 +563,11 @@ private:
 
     /// Compares readiness over the ranks where the communicator is a checked one, otherwise looks at this rank only.
     void require_all_used() {
-        std::vector<std::int64_t> unused{static_cast<std::int64_t>(_protocol.first_unused(_reducer.readiness()))};
+        std::vector<std::uint64_t> unused{_protocol.first_unused(_reducer.readiness())};
         if constexpr (requires { requires Communicator::is_checked; }) {
-            guarded([&] { unused = gather_on_host<std::int64_t>(*_communicator, _queue, *_memory, unused, "unused parameters"); });
+            guarded([&] { unused = gather_on_host(*_communicator, _queue, *_memory, unused, "unused parameters"); });
         }
-        _protocol.require_all_used(unused);
+        _protocol.require_all_used(as_span(unused));
     }
 
     /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
