@@ -2,6 +2,7 @@
 
 #include "../core/dtype.hpp"
 #include "../core/hash.hpp"
+#include "../core/function_ref.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
@@ -571,8 +572,7 @@ private:
     }
 
     /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
-    template <class Body>
-    void guarded(Body&& body) {
+    void guarded(FunctionRef body) {
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
