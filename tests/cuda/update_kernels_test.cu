@@ -194,7 +194,7 @@ void compare_updates() {
         UpdateDecision const decision{.factor = 0.37F, .skip = false, .random_key = 12345 + step};
         DeviceArray<Group<Optimizer>> const device_groups(groups);
         DeviceArray<UpdateDecision> const device_decision(std::vector<UpdateDecision>{decision});
-        Device::Table<Slice> const table(stream.get(), Device::default_memory(), on_device_side);
+        Device::Table<Slice> const table(stream.get(), Device::default_memory(), detail::List<Slice>(on_device_side));
         Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(), device_decision.data());
         HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(), &decision);
         CHECK(weights.agree());

@@ -13,7 +13,7 @@ using namespace zero;
 
 namespace {
 
-/// The definition, played through: units report in reverse order; a bucket is open from its first unit until it may be reduced.
+/// The definition, played through: units report in the order of the layout; a bucket is open from its first unit until it may be reduced.
 std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order) {
     std::set<std::size_t> open;
     std::set<std::size_t> reported;
@@ -29,7 +29,7 @@ std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order
         return true;
     };
     std::size_t most = 0;
-    for (std::size_t unit = layout.units(); unit-- > 0;) {
+    for (std::size_t const unit : layout.unit_order()) {
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             for (Piece const& piece : layout.pieces(bucket)) {
                 auto const& units = layout.parameter(piece.parameter).units;
@@ -88,7 +88,7 @@ TEST_CASE("a bucket waits for all before it where reductions keep the index orde
     CHECK(most_open_buckets(layout, false) == 1);
 }
 
-TEST_CASE("the count of open buckets equals a simulation for random models") {
+TEST_CASE("the count of open buckets equals a simulation for random models and orders of units") {
     std::mt19937_64 random(99);
     for (int round = 0; round < 500; ++round) {
         std::vector<std::size_t> sizes(1 + random() % 12);
@@ -103,9 +103,13 @@ TEST_CASE("the count of open buckets equals a simulation for random models") {
             }
             spec.trainable = random() % 5 != 0;
         }
+        std::vector<std::size_t> order;
+        for (std::size_t unit = 0; round % 2 == 0 && unit < FlatLayout(model, 1, {}).units(); ++unit) {
+            order.insert(order.begin() + static_cast<std::ptrdiff_t>(random() % (order.size() + 1)), unit);
+        }
         test::for_each_family(2048, [&](auto const& family) {
             for (bool const is_inside : {false, true}) {
-                FlatLayout const layout = family.make(model, {3, 4, is_inside});
+                FlatLayout const layout = family.make(model, {3, 4, is_inside, {}, order});
                 CHECK(most_open_buckets(layout, true) == simulated_open_buckets(layout, true));
                 CHECK(most_open_buckets(layout, false) == simulated_open_buckets(layout, false));
             }

@@ -108,7 +108,7 @@ void count_calls(Counts& counts, Configuration const& c) {
     }
     count_choices(counts, "gradient memory", std::array{"engine", "the caller's", "handed over", "mixed"}, static_cast<std::size_t>(c.gradient_memory));
     count_choices(counts, "micro-step calls", std::array{"range", "announced", "unannounced"}, static_cast<std::size_t>(c.micro_step_calls));
-    count_choices(counts, "ready order", std::array{"reverse", "shuffled"}, static_cast<std::size_t>(c.order));
+    count_choices(counts, "ready order", std::array{"reverse", "shuffled", "fixed"}, static_cast<std::size_t>(c.order));
     if (c.has_unused) {
         count_flag(counts, "unused units reported", c.reports_unused);
     }
@@ -119,6 +119,7 @@ void count_calls(Counts& counts, Configuration const& c) {
     count_flag(counts, "poison", c.is_poisoned);
     count_flag(counts, "prefetch", c.prefetches);
     count_flag(counts, "cancelled step", c.cancels);
+    count_flag(counts, "buckets rebuilt", c.rebuilds);
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 

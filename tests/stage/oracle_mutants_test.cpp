@@ -3,6 +3,7 @@
 #include "oracle/mutants.hpp"
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 // An oracle that finds nothing proves nothing: each error below has to be found by the same comparison that passes without it.
@@ -99,6 +100,21 @@ TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle]
     require_found(c, Mutation::last_bucket_dropped);
     c.schedule = Schedule::boundary;
     require_found(c, Mutation::last_bucket_dropped);
+}
+
+TEST_CASE("A state that does not follow its elements to their new owners is found in every stage that has owners", "[oracle][mutants]") {
+    Configuration c = make_mutant_configuration(6);
+    c.rebuilds = true;
+    c.order = Order::fixed;
+    c.leases_until_rebuild = 64;
+    c.cap_elements = 1U << 20U;
+    std::swap(c.shapes[1], c.shapes[2]); // stage 3: a unit in two buckets gets one
+    CHECK(backward_order(c, 0, 0, 0) != std::vector<std::size_t>{3, 2, 1, 0});
+    for (int const stage : {1, 2, 3}) {
+        CAPTURE(stage);
+        CHECK(count_differences(stage, c) == 0);
+        CHECK(count_differences(stage, c, {Mutation::state_not_moved, Fence{}}) != 0);
+    }
 }
 
 TEST_CASE("A reduction that does not wait for the backward pass is found", "[oracle][mutants]") {

@@ -48,15 +48,18 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
     return parameters;
 }
 
-/// One micro-step of a model whose gradients are noise: acquires every unit forwards and backwards. Neighbours differ by up to 2^binades.
+/// One micro-step of a model whose gradients are noise: acquires every unit forwards and, in `order` (empty: backwards), once more.
+/// Neighbours differ by up to 2^binades.
 template <class Engine>
-void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0) {
+void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
+                    std::vector<std::size_t> const& order = {}) {
     using G = typename Engine::GradientType;
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         auto const weights = engine.acquire(unit);
     }
-    for (std::size_t unit = layout.units(); unit-- > 0;) {
+    for (std::size_t position = 0; position < (order.empty() ? layout.units() : order.size()); ++position) {
+        std::size_t const unit = order.empty() ? layout.units() - 1 - position : order[position];
         auto const weights = engine.acquire(unit);
         auto const gradients = engine.gradients(unit);
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
@@ -72,11 +75,12 @@ void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std:
 }
 
 template <class Engine>
-auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01, std::size_t binades = 0) {
+auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01, std::size_t binades = 0,
+              std::vector<std::size_t> const& order = {}) {
     engine.begin_step();
     float const scale = engine.loss_scale();
     for (auto const micro_step : engine.micro_steps(micro_steps)) {
-        run_micro_step(engine, rank, step, micro_step, scale, binades);
+        run_micro_step(engine, rank, step, micro_step, scale, binades, order);
     }
     return engine.step(learning_rate);
 }

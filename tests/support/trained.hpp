@@ -60,7 +60,7 @@ private:
 
 template <class Stage>
 Trained trained(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4, double learning_rate = 0.01,
-                std::size_t binades = 24, std::vector<ParameterSpec> const& specs = toy_specs()) {
+                std::size_t binades = 24, std::vector<ParameterSpec> const& specs = toy_specs(), std::vector<std::size_t> const& order = {}) {
     using T = typename Stage::ParameterType;
     auto const ranks = on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
         auto parameters = registration<T, typename Stage::GradientType>(specs);
@@ -73,7 +73,7 @@ Trained trained(int world, typename Stage::Options const& options = {}, std::uin
         }
         Stage engine(communicator, parameters, own_options);
         for (std::uint64_t step = 0; step < steps; ++step) {
-            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate, binades);
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate, binades, order);
         }
         Trained result;
         result.parameters = full_parameters(engine);

@@ -1,15 +1,15 @@
 #pragma once
 
 #include "../core/buffer.hpp"
-#include "../core/error.hpp"
+#include "../core/throw_error.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
 #include "traffic_count.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,11 +93,11 @@ private:
             throw;
         }
         for (std::size_t other = 1; other + 1 < _cuts.size(); ++other) {
-            if (!std::equal(_host.begin(), _host.begin() + words, _host.begin() + static_cast<std::ptrdiff_t>(_cuts[other]))) {
+            if (std::memcmp(_host.data(), _host.data() + _cuts[other], words * sizeof(_host[0])) != 0) {
                 std::array<Text, 2> texts{};
                 std::string const difference = describe(read(0, texts[0]), other, read(other, texts[1]));
                 abort(difference);
-                throw CollectiveMismatch("zero: " + difference + "; every rank has to call the same collectives in the same order.");
+                detail::throw_error<CollectiveMismatch>({"zero: ", difference, "; every rank has to call the same collectives in the same order."});
             }
         }
     }

@@ -2,15 +2,17 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
-#include "../core/error.hpp"
+#include "../core/function_ref.hpp"
+#include "../core/list.hpp"
+#include "../core/minmax.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../host/host_backend.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
 #include "rendezvous.hpp"
 #include "traffic_count.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -51,10 +53,10 @@ public:
     /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world or the time-out is not positive.
     static std::vector<Loopback> make_group(int world, LoopbackOptions const& options = {}) {
         if (world <= 0) {
-            throw InvalidArgument("zero: a group of " + std::to_string(world) + " ranks; world has to be at least 1.");
+            detail::throw_error<InvalidArgument>({"zero: a group of ", world, " ranks; world has to be at least 1."});
         }
         if (options.time_out.count() <= 0) {
-            throw InvalidArgument("zero: a time-out of " + std::to_string(options.time_out.count()) + " ms; it has to be positive.");
+            detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; it has to be positive."});
         }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;
@@ -73,7 +75,7 @@ public:
             return;
         }
         try {
-            _group->rendezvous.abort("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", false);
+            _group->rendezvous.abort(detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}), false);
         } catch (...) { // no memory for the text
             _group->rendezvous.abort("a rank left the group", false);
         }
@@ -109,11 +111,7 @@ public:
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
         require_memory(call, send, own);
         require_memory(call, receive, call.count);
-        collective(call, send, receive, queue, [&] {
-            for (std::size_t peer = 0; peer < world(); ++peer) {
-                B::copy_bytes(queue, receive + cuts[peer], slot(peer).send, (cuts[peer + 1] - cuts[peer]) * sizeof(T));
-            }
-        });
+        gather(call, send, receive, cuts, sizeof(T), queue);
         _traffic.add(call.kind, call.count - own, sizeof(T));
     }
 
@@ -125,25 +123,17 @@ public:
         require_memory(call, send, call.count);
         require_memory(call, receive, call.count);
         collective(call, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
-                   [&] {
-                       for (std::size_t peer = 0; peer < world(); ++peer) {
-                           T const* const reduced = static_cast<T const*>(slot(peer).receive);
-                           B::copy_bytes(queue, receive + cuts[peer], reduced + cuts[peer], (cuts[peer + 1] - cuts[peer]) * sizeof(T));
-                       }
-                   });
+                   [&] { copy_extents(receive, true, cuts, sizeof(T), queue); });
         _traffic.add(call.kind, own * (world() - 1) + (call.count - own), sizeof(T));
     }
 
     /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        auto const call = detail::broadcast_call(dtype_of<T>(), elements, root, tag, world());
         auto const source = static_cast<std::size_t>(root);
-        if (root < 0 || source >= world()) {
-            throw InvalidArgument("zero: broadcast from rank " + std::to_string(root) + ", which is not in the group of " + std::to_string(world()) + '.');
-        }
-        detail::CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>(), elements, source, tag};
         require_memory(call, buffer, elements);
-        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, elements * sizeof(T)); });
+        spread(call, buffer, source, elements * sizeof(T), queue);
         _traffic.add(call.kind, source == _rank ? 0 : elements, sizeof(T));
     }
 
@@ -154,7 +144,7 @@ public:
         require_memory(call, values, elements);
         std::size_t done = 0;
         do { // no values: the ranks meet all the same
-            std::size_t const part = std::min(elements - done, scratch_elements);
+            std::size_t const part = detail::smaller(elements - done, scratch_elements);
             reduce_integers(call, values + done, part, reduction, queue);
             done += part;
         } while (done < elements);
@@ -189,22 +179,22 @@ private:
     struct Group {
         Group(std::size_t world, LoopbackOptions const& options) : rendezvous(world, options.time_out), slots(world) {}
         Rendezvous rendezvous;
-        std::vector<Slot> slots;
+        detail::List<Slot> slots;
     };
 
     /// A collective under way: the pointers of its sum, which have to live until it ran, and its end.
     struct Flight {
-        std::vector<void const*> peers;
+        detail::List<void const*> peers;
         Event done{};
     };
 
     /// A collective is up to 5 W commands; together they have to fit into half of a host queue with room for the caller's own.
-    static std::size_t flights_of(std::size_t world) noexcept { return std::clamp<std::size_t>(4096 / (5 * world), 2, 64); }
+    static std::size_t flights_of(std::size_t world) noexcept { return detail::larger<std::size_t>(2, detail::smaller<std::size_t>(64, 4096 / (5 * world))); }
 
     Loopback(std::shared_ptr<Group> group, std::size_t rank)
         : _group(std::move(group)), _rank(rank), _flights(flights_of(world())), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
         for (Flight& flight : _flights) {
-            flight.peers.resize(world());
+            flight.peers = detail::List<void const*>(world());
         }
     }
 
@@ -213,23 +203,31 @@ private:
     [[nodiscard]] Flight& flight() noexcept { return _flights[_collectives % _flights.size()]; }
 
     [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts, CollectiveTag tag) const {
-        if (cuts.size() != world() + 1 || cuts.front() != 0 || !std::is_sorted(cuts.begin(), cuts.end())) {
-            throw InvalidArgument(std::string("zero: ") + name_of(kind) + " '" + tag.what + ' ' + std::to_string(tag.index) + "' on rank " + std::to_string(_rank) + " got "
-                                  + std::to_string(cuts.size()) + " cuts; a group of " + std::to_string(world()) + " ranks needs " + std::to_string(world() + 1)
-                                  + ", which begin with 0 and do not decrease.");
-        }
-        return {kind, type, cuts.back(), detail::hash_of(cuts), tag};
+        return detail::cut_call(kind, type, cuts, tag, _rank, world());
     }
 
-    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const {
-        if (memory == nullptr && elements != 0) {
-            throw InvalidArgument("zero: " + describe(call) + " on rank " + std::to_string(_rank) + " got a null pointer for " + std::to_string(elements) + " elements.");
+    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const { detail::require_memory(call, memory, elements, _rank); }
+
+    void gather(detail::CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+        collective(call, send, receive, queue, [&] { copy_extents(receive, false, cuts, element_bytes, queue); });
+    }
+
+    /// Every rank's extent from where that rank has it: in the memory that it sends, or, when reduced, at its place in what it receives.
+    void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+        for (std::size_t peer = 0; peer < world(); ++peer) {
+            std::size_t const begin = cuts[peer] * element_bytes;
+            auto const* const from = are_reduced ? static_cast<std::byte const*>(slot(peer).receive) + begin : slot(peer).send;
+            B::copy_bytes(queue, static_cast<std::byte*>(receive) + begin, from, (cuts[peer + 1] - cuts[peer]) * element_bytes);
         }
+    }
+
+    void spread(detail::CollectiveCall const& call, void* buffer, std::size_t source, std::size_t bytes, Queue queue) {
+        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, bytes); });
     }
 
     /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
-    template <class First, class Second = std::nullptr_t>
-    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, First const& first, Second const& second = nullptr) {
+    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef first,
+                    detail::FunctionRef second = {}) {
         B::rethrow_failure(queue);
         if constexpr (!copies_arguments) {
             B::synchronize(flight().done);
@@ -250,7 +248,7 @@ private:
             wait_for_peers(queue, &Slot::ready, Fence::peers_ready);
             first();
         });
-        if constexpr (!std::is_same_v<Second, std::nullptr_t>) {
+        if (second) {
             record(own.reduced, queue, failure);
             _group->rendezvous.pass();
             attempt(failure, [&] {
@@ -292,7 +290,7 @@ private:
         attempt(failure, [&] { difference = describe(slot(0).call, other, slot(other).call); });
         _group->rendezvous.pass(); // until here the peers read this rank's slot
         abort(difference);
-        throw CollectiveMismatch("zero: " + difference + "; every rank has to call the same collectives in the same order.");
+        detail::throw_error<CollectiveMismatch>({"zero: ", difference, "; every rank has to call the same collectives in the same order."});
     }
 
     /// Runs the body unless something has failed before.
@@ -342,9 +340,9 @@ private:
             try {
                 std::rethrow_exception(failure);
             } catch (std::exception const& error) {
-                abort("rank " + std::to_string(_rank) + ": " + error.what());
+                abort(detail::text({"rank ", _rank, ": ", error.what()}));
             } catch (...) {
-                abort("rank " + std::to_string(_rank) + ": an exception that is no std::exception");
+                abort(detail::text({"rank ", _rank, ": an exception that is no std::exception"}));
             }
         } catch (...) { // no memory for the text
             abort("a rank failed inside a collective");
@@ -354,7 +352,7 @@ private:
     void throw_if_peer_failed() const {
         for (Slot const& peer : _group->slots) {
             if (peer.has_failed) {
-                throw Aborted("zero: the group was aborted: " + _group->rendezvous.cause());
+                detail::throw_error<Aborted>({"zero: the group was aborted: ", _group->rendezvous.cause()});
             }
         }
     }
@@ -398,7 +396,7 @@ private:
     std::shared_ptr<Group> _group;
     std::size_t _rank;
     TrafficCount _traffic;
-    std::vector<Flight> _flights;
+    detail::List<Flight> _flights;
     std::size_t _collectives = 0; ///< so far
     Buffer<std::int64_t> _scratch;
     Event _scratch_used{};

@@ -1,10 +1,11 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/text.hpp"
+#include "../core/durations.hpp"
+#include "../core/throw_error.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,7 @@ class Rendezvous {
 public:
     using Duration = std::chrono::milliseconds;
 
-    Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(std::min(time_out, longest)), _is_here(world, false) {}
+    Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(detail::smaller(time_out, longest)), _is_here(world, false) {}
 
     /// @throws Aborted with the cause, TimedOut naming the missing ranks
     void enter(std::size_t rank, char const* what, std::size_t index) {
@@ -134,19 +135,18 @@ private:
         std::string missing;
         for (std::size_t peer = 0; peer < _world; ++peer) {
             if (!_is_here[peer]) {
-                missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+                missing += detail::text({(missing.empty() ? "" : ", "), peer});
             }
         }
-        _cause = "rank " + std::to_string(rank) + " waited " + std::to_string(_time_out.count()) + " ms for rank " + missing
-                 + " in the collective '" + what + ' ' + std::to_string(index) + "'";
+        _cause = detail::text({"rank ", rank, " waited ", _time_out.count(), " ms for rank ", missing, " in the collective '", what, ' ', index, "'"});
         _is_aborted = true;
         _changed.notify_all();
-        throw TimedOut("zero: " + _cause + "; every rank has to call the same collectives, or raise the time-out.");
+        detail::throw_error<TimedOut>({"zero: ", _cause, "; every rank has to call the same collectives, or raise the time-out."});
     }
 
     void throw_if_aborted() const {
         if (_is_aborted) {
-            throw Aborted("zero: the group was aborted: " + _cause);
+            detail::throw_error<Aborted>({"zero: the group was aborted: ", _cause});
         }
     }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/text.hpp"
 #include "loopback.hpp"
 
 #include <cstddef>
@@ -51,16 +52,16 @@ private:
 template <class Communicator, class Body>
 void run_rank(Communicator& communicator, Body& body, Failures& failures) noexcept {
     try {
-        std::string const name = "rank " + std::to_string(communicator.rank());
+        std::string const name = detail::text({"rank ", communicator.rank()});
         try {
             body(communicator);
-            communicator.abort(name + " finished and left the group"); // who meets later would wait for it in vain
+            communicator.abort(detail::text({name, " finished and left the group"})); // who meets later would wait for it in vain
         } catch (Aborted const& error) {
             failures.keep(true);
-            communicator.abort(name + ": " + error.what());
+            communicator.abort(detail::text({name, ": ", error.what()}));
         } catch (std::exception const& error) {
             failures.keep(false);
-            communicator.abort(name + ": " + error.what());
+            communicator.abort(detail::text({name, ": ", error.what()}));
         }
     } catch (...) { // also when there was no memory for a text
         failures.keep(false);

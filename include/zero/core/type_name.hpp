@@ -1,6 +1,7 @@
 #pragma once
 
-#include <algorithm>
+#include "minmax.hpp"
+
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,7 @@ template <class T>
 [[nodiscard]] std::string type_name() {
     std::string_view text = __PRETTY_FUNCTION__; // "... [with T = NAME; ...]" (g++, nvcc) or "... [T = NAME]" (clang++)
     text.remove_prefix(text.find("T = ") + 4);
-    std::string name(text.substr(0, std::min(text.find(';'), text.rfind(']'))));
+    std::string name(text.substr(0, detail::smaller(text.find(';'), text.rfind(']'))));
     for (std::size_t at = name.find("zero::"); at != std::string::npos; at = name.find("zero::")) {
         name.erase(at, 6);
     }

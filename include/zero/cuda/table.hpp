@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "error.hpp"
 
 #include <cuda_runtime_api.h>
@@ -39,7 +40,7 @@ public:
     Table() = default;
 
     /// @brief Waits until the table is on the device. @throws CudaError
-    Table(cudaStream_t stream, MemoryResource& memory, std::vector<Slice> slices) : _slices(std::move(slices)), _first_chunk{0} {
+    Table(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices) : _slices(std::move(slices)), _first_chunk{0} {
         std::vector<Chunk> chunks;
         for (Slice const& slice : _slices) {
             std::size_t const count = (elements_of(slice) + chunk_elements - 1) / chunk_elements;
@@ -61,7 +62,7 @@ public:
         check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
-    [[nodiscard]] std::vector<Slice> const& slices() const noexcept { return _slices; }
+    [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
     [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
 
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
@@ -84,7 +85,7 @@ private:
         }
     }
 
-    std::vector<Slice> _slices;
+    zero::detail::List<Slice> _slices;
     std::vector<std::size_t> _first_chunk; ///< by slice
     Buffer<Slice> _device_slices;
     Buffer<Chunk> _device_chunks;

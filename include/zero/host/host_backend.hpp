@@ -3,13 +3,13 @@
 #include "../backend/backend.hpp"
 #include "../backend/tables.hpp"
 #include "../core/memory_resource.hpp"
+#include "../core/minmax.hpp"
 #include "inline_queue.hpp"
 #include "kernels.hpp"
 #include "table.hpp"
 #include "tensor.hpp"
 #include "threaded_queue.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -61,7 +61,11 @@ struct HostBackend {
     template <class T>
     static void fill(Queue queue, T* out, std::size_t elements, T value) {
         if (elements != 0) {
-            queue->enqueue([=] { std::fill_n(out, elements, value); });
+            queue->enqueue([=] {
+                for (std::size_t i = 0; i < elements; ++i) {
+                    out[i] = value;
+                }
+            });
         }
     }
 
@@ -108,7 +112,7 @@ struct HostBackend {
             for (std::size_t i = 0; i < elements; ++i) {
                 std::int64_t least = peers[0][i];
                 for (int rank = 1; rank < world; ++rank) {
-                    least = std::min(least, peers[rank][i]);
+                    least = detail::smaller(least, peers[rank][i]);
                 }
                 out[i] = least;
             }

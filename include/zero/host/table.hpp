@@ -1,12 +1,12 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "../core/memory_resource.hpp"
 #include "queue.hpp"
 
 #include <cstddef>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace zero::host {
 
@@ -17,17 +17,17 @@ public:
     using Range = std::span<Slice const>; ///< what commands take: some consecutive slices
 
     Table() = default;
-    Table(Queue*, MemoryResource&, std::vector<Slice> slices) : _slices(std::move(slices)) {}
+    Table(Queue*, MemoryResource&, zero::detail::List<Slice> slices) : _slices(std::move(slices)) {}
 
-    [[nodiscard]] std::vector<Slice> const& slices() const noexcept { return _slices; }
-    [[nodiscard]] Range all() const noexcept { return _slices; }
-    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept { return Range(_slices).subspan(first, count); }
+    [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
+    [[nodiscard]] Range all() const noexcept { return zero::detail::as_span(_slices); }
+    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept { return {_slices.data() + first, count}; }
 
     /// @brief Bytes of the backend's memory beside the slices themselves: none.
     [[nodiscard]] static constexpr std::size_t size_bytes() noexcept { return 0; }
 
 private:
-    std::vector<Slice> _slices;
+    zero::detail::List<Slice> _slices;
 };
 
 } // namespace zero::host

@@ -1,12 +1,11 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../core/minmax.hpp"
 #include "../ops/detail/matrix_product.hpp"
 #include "kernels.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -47,7 +46,7 @@ public:
         alignas(64) float values[chunk];
         ops::Inspection sum;
         for (std::size_t begin = 0; begin < elements(); begin += chunk) {
-            std::size_t const count = std::min(chunk, elements() - begin);
+            std::size_t const count = zero::detail::smaller(chunk, elements() - begin);
             write_part<Functor>(values, begin, count, hyper);
             inspect(values, count, 0, sum);
         }
@@ -93,7 +92,7 @@ private:
     }
 
     static double norm_of(ops::Inspection const& sum) noexcept {
-        return sum.non_finite_count() == 0 ? std::sqrt(sum.sum_of_squares()) : std::numeric_limits<double>::quiet_NaN();
+        return sum.non_finite_count() == 0 ? ops::root(sum.sum_of_squares()) : std::numeric_limits<double>::quiet_NaN();
     }
 
     Slice const* _slice;

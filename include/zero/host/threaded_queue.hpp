@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/list.hpp"
+#include "../core/throw_error.hpp"
 #include "queue.hpp"
 
 #include <atomic>
@@ -12,7 +13,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace zero::host {
 
@@ -26,7 +26,7 @@ public:
 
     explicit ThreadedQueue(std::size_t capacity = default_capacity) : _ring(capacity), _progress(std::make_shared<Progress>()) {
         if (capacity == 0) {
-            throw InvalidArgument("zero: a queue of capacity 0 takes no command.");
+            zero::detail::throw_error<InvalidArgument>({"zero: a queue of capacity 0 takes no command."});
         }
         _worker = std::thread([this] { work(); });
     }
@@ -84,8 +84,8 @@ private:
     Entry& reserve() {
         std::uint64_t const head = _head.load(std::memory_order_relaxed);
         if (!_progress->has_reached(head + 1 > _ring.size() ? head + 1 - _ring.size() : 0)) {
-            throw QueueFull("zero: a queue has no room for a further command; its capacity is " + std::to_string(_ring.size())
-                            + ". Make it with a larger one, or wait for an event now and then.");
+            zero::detail::throw_error<QueueFull>({"zero: a queue has no room for a further command; its capacity is ", _ring.size(),
+                                                  ". Make it with a larger one, or wait for an event now and then."});
         }
         return _ring[head % _ring.size()];
     }
@@ -141,7 +141,7 @@ private:
         }
     }
 
-    std::vector<Entry> _ring;
+    zero::detail::List<Entry> _ring;
     std::shared_ptr<Progress> _progress;
     std::atomic<std::uint64_t> _head{0};
     std::atomic<bool> _is_asleep{false};

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "make_layout.hpp"
 #include "order_by.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -67,7 +68,7 @@ struct AdoptedBlock {
         std::size_t top = body.end;
         for_runs(parameters, run, false, [&](std::span<std::size_t const> part) {
             for_groups<Bucketer>(parameters, part, bucketing, element_bytes, [&](std::span<std::size_t const> group) {
-                std::size_t const bottom = std::max(body.begin, round_down(range(group.back()).begin, step));
+                std::size_t const bottom = detail::larger(body.begin, round_down(range(group.back()).begin, step));
                 if (bottom < top) {
                     add_bucket(run, {bottom, top});
                     top = bottom;
@@ -86,20 +87,27 @@ struct AdoptedBlock {
 /// What is left over at the ends of each run of adjacent trainable parameters goes through one small staged bucket. Frozen parameters
 /// stay where they are and have no bucket. Only even, contiguous cuts are possible.
 /// @param offsets first element of each parameter, counted from the start of the block
-/// @throws InvalidArgument also when two parameters overlap.
+/// @throws InvalidArgument also when two parameters overlap, or a `unit_order` is given, which could not be followed
 template <class Bucketer>
 FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t const> offsets, LayoutOptions const& options,
                                typename Bucketer::Options bucketing = typename Bucketer::Options()) {
-    validate(parameters, options);
+    validate(detail::as_span(parameters), options);
     Bucketer::validate(bucketing);
-    if (offsets.size() != parameters.size()) {
-        throw InvalidArgument("zero: " + std::to_string(offsets.size()) + " offsets are given for " + std::to_string(parameters.size())
-                              + " parameters of an adopted block; give one each.");
+    if (!options.unit_order.empty()) {
+        detail::throw_error<InvalidArgument>({"zero: unit_order would be ignored, because an adopted block is cut in the order of its addresses; leave it out."});
     }
-    detail::AdoptedBlock block{parameters, offsets, options.world, {}, {}};
-    std::vector<std::size_t> order = detail::order_by(std::vector<std::uint64_t>(offsets.begin(), offsets.end()));
-    std::erase_if(order, [&](std::size_t index) { return parameters[index].elements == 0; });
-    std::reverse(order.begin(), order.end()); // gradient-ready order is backwards
+    if (offsets.size() != parameters.size()) {
+        detail::throw_error<InvalidArgument>({"zero: ", offsets.size(), " offsets are given for ", parameters.size(),
+                                              " parameters of an adopted block; give one each."});
+    }
+    detail::AdoptedBlock block{detail::as_span(parameters), offsets, options.world, {}, {}};
+    std::vector<std::size_t> const ascending = detail::order_by(std::vector<std::uint64_t>(offsets.begin(), offsets.end()));
+    std::vector<std::size_t> order; // gradient-ready order is backwards
+    for (std::size_t position = ascending.size(); position-- > 0;) {
+        if (parameters[ascending[position]].elements != 0) {
+            order.push_back(ascending[position]);
+        }
+    }
     std::vector<std::size_t> run;
     auto const finish = [&] {
         if (!run.empty()) {
@@ -111,8 +119,8 @@ FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<
         std::size_t const index = order[position];
         std::size_t const next = position == 0 ? block.range(index).end : offsets[order[position - 1]];
         if (block.range(index).end > next) {
-            throw InvalidArgument("zero: parameters '" + parameters[index].name + "' and '" + parameters[order[position - 1]].name
-                                  + "' overlap in the adopted block; for a tied parameter register it once and list all its units.");
+            detail::throw_error<InvalidArgument>({"zero: parameters '", parameters[index].name, "' and '", parameters[order[position - 1]].name,
+                                                  "' overlap in the adopted block; for a tied parameter register it once and list all its units."});
         }
         if (block.range(index).end < next) {
             finish();

@@ -3,7 +3,6 @@
 #include "order_by.hpp"
 #include "partitioner.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -38,9 +37,12 @@ struct BalancedPartitioner {
         State state{std::vector<std::uint64_t>(elements.size()), 0};
         std::vector<std::size_t> held(world, 0);
         for (std::size_t const index : detail::order_by(descending)) {
-            auto const least = std::min_element(held.begin(), held.end());
-            *least += round_up(elements[index], granularity);
-            state.owners[index] = static_cast<std::uint64_t>(least - held.begin());
+            std::size_t least = 0;
+            for (std::size_t rank = 1; rank < world; ++rank) {
+                least = held[rank] < held[least] ? rank : least;
+            }
+            held[least] += round_up(elements[index], granularity);
+            state.owners[index] = least;
         }
         return state;
     }

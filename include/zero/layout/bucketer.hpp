@@ -1,7 +1,7 @@
 #pragma once
 
-#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/throw_error.hpp"
 
 #include <concepts>
 #include <cstddef>
@@ -58,7 +58,7 @@ struct SizeCappedBucketer {
 
     static void validate(Options const& options) {
         if (options.bucket_bytes == 0) {
-            throw InvalidArgument("zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start.");
+            detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start."});
         }
     }
 

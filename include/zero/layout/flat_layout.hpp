@@ -1,12 +1,13 @@
 #pragma once
 
 #include "../core/error.hpp"
+#include "../core/as_span.hpp"
 #include "../core/hash.hpp"
+#include "../core/minmax.hpp"
 #include "parameter_spec.hpp"
 #include "partitioner.hpp"
 #include "range.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,36 +39,40 @@ struct BucketPlan {
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
 /// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
 ///
-/// Buckets are numbered in gradient-ready order (reverse registration order) unless the partitioner orders otherwise; those of frozen
-/// parameters come last.
+/// Buckets are numbered in gradient-ready order (that of `unit_order`, at first reverse registration order) unless the partitioner orders
+/// otherwise; those of frozen parameters come last.
 class FlatLayout {
 public:
-    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets)
-        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)) {
+    /// @param unit_order in which units finish their backward pass, each once; empty: the reverse order of use
+    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {})
+        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)), _unit_order(std::move(unit_order)) {
         index_parameters();
         index_buckets();
     }
 
     [[nodiscard]] std::size_t world() const noexcept { return _world; }
 
-    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return _parameters; }
+    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return detail::as_span(_parameters); }
     [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const { return _parameters[index]; }
 
     /// @brief Number of the parameter's first element when all parameters are counted through in registration order.
     [[nodiscard]] std::size_t first_element(std::size_t parameter) const { return _first_element[parameter]; }
 
     /// @brief Which buckets hold the parameter, in ascending order.
-    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return _parameter_buckets[parameter]; }
+    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return detail::as_span(_parameter_buckets[parameter]); }
 
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
-    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return _unit_parameters[unit]; }
-    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return _unit_buckets[unit]; }
+    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return detail::as_span(_unit_parameters[unit]); }
+    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return detail::as_span(_unit_buckets[unit]); }
+
+    /// @brief The order in which units are expected to finish their backward pass: buckets are filled and gradient leases counted for it.
+    [[nodiscard]] std::span<std::size_t const> unit_order() const noexcept { return _unit_order; }
 
     [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
     [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
     [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
-    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return _buckets[bucket].pieces; }
-    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return _buckets[bucket].cuts; }
+    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return detail::as_span(_buckets[bucket].pieces); }
+    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return detail::as_span(_buckets[bucket].cuts); }
 
     /// @brief Elements of a bucket with its padding.
     [[nodiscard]] std::size_t elements(std::size_t bucket) const { return _buckets[bucket].cuts.back(); }
@@ -105,7 +110,7 @@ public:
                 while (cuts[rank + 1] <= begin) {
                     ++rank;
                 }
-                std::size_t const elements = std::min(piece.elements - done, cuts[rank + 1] - begin);
+                std::size_t const elements = detail::smaller(piece.elements - done, cuts[rank + 1] - begin);
                 visit(Piece{piece.parameter, piece.parameter_begin + done, begin, elements});
                 done += elements;
             }
@@ -141,6 +146,9 @@ public:
         hash.add(_world);
         for (std::size_t index = 0; index < _parameters.size(); ++index) {
             hash.add(parameter_hash(index));
+        }
+        for (std::size_t const unit : _unit_order) {
+            hash.add(unit);
         }
         for (auto const& bucket : _buckets) {
             for (std::size_t const cut : bucket.cuts) {
@@ -179,6 +187,9 @@ private:
         }
         _parameter_buckets.resize(_parameters.size());
         _unit_buckets.resize(_unit_parameters.size());
+        for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
+            _unit_order.push_back(unit);
+        }
     }
 
     void index_buckets() {
@@ -204,6 +215,7 @@ private:
     std::size_t _world;
     std::vector<ParameterSpec> _parameters;
     std::vector<BucketPlan> _buckets;
+    std::vector<std::size_t> _unit_order;
     std::vector<std::size_t> _first_element;
     std::vector<std::size_t> _bucket_begin;
     std::vector<std::vector<std::size_t>> _parameter_buckets;

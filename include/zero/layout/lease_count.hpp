@@ -1,14 +1,14 @@
 #pragma once
 
+#include "../core/minmax.hpp"
 #include "flat_layout.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
 namespace zero {
 
-/// @brief The most gradient buckets of a type that are open at once when units finish in reverse order of use. O(units * buckets of a unit).
+/// @brief The most gradient buckets of a type that are open at once when units finish in the layout's `unit_order`. O(units * buckets of a unit).
 ///
 /// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when it and all buckets before it are
 /// complete; otherwise (stage 3) with the last of its units.
@@ -27,14 +27,14 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
     std::size_t open = 0;
     std::size_t most = 0;
     std::size_t next = 0;
-    for (std::size_t unit = layout.units(); unit-- > 0;) {
+    for (std::size_t const unit : layout.unit_order()) {
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets && !is_open[bucket]) {
                 is_open[bucket] = true;
                 open += is_counted(bucket);
             }
         }
-        most = std::max(most, open);
+        most = detail::larger(most, open);
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets && --units_left[bucket] == 0 && !in_index_order) {
                 open -= is_counted(bucket);
@@ -55,7 +55,7 @@ inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t 
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             count += layout.bucket(bucket).type == type ? 1 : 0;
         }
-        most = std::max(most, count);
+        most = detail::larger(most, count);
     }
     return most;
 }
@@ -64,7 +64,7 @@ inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t 
 inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets, std::size_t type = 0) {
     std::size_t largest = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-        largest = layout.bucket(bucket).type == type ? std::max(largest, layout.elements(bucket)) : largest;
+        largest = layout.bucket(bucket).type == type ? detail::larger(largest, layout.elements(bucket)) : largest;
     }
     return largest;
 }

@@ -1,11 +1,10 @@
 #pragma once
 
+#include "../core/minmax.hpp"
 #include "flat_layout.hpp"
 #include "waste_searching_bucketer.hpp"
 
-#include <algorithm>
 #include <cstddef>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,14 +15,14 @@ struct BucketSums {
     std::size_t padded = 0;
     std::size_t fullest = 0;
 
-    explicit BucketSums(std::span<BucketPlan const> buckets) {
+    explicit BucketSums(std::vector<BucketPlan> const& buckets) {
         for (BucketPlan const& bucket : buckets) {
             std::size_t filled = 0;
             for (Piece const& piece : bucket.pieces) {
                 filled += round_up(piece.elements, granularity);
             }
             padded += bucket.cuts.back();
-            fullest = std::max(fullest, bucket.pieces.size() > 1 ? filled : 0);
+            fullest = larger(fullest, bucket.pieces.size() > 1 ? filled : 0);
         }
     }
 };

@@ -1,13 +1,15 @@
 #pragma once
 
 #include "../core/hash.hpp"
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "bucketer.hpp"
 #include "flat_layout.hpp"
 #include "least_padding.hpp"
 #include "order_by.hpp"
 #include "partitioner.hpp"
+#include "ready_order.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -24,6 +26,7 @@ struct LayoutOptions {
     std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
     bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
     std::vector<std::size_t> further_element_bytes{}; ///< of the second parameter type, the third, ...
+    std::vector<std::size_t> unit_order{}; ///< in which units finish their backward pass, each once; empty: in reverse registration order
 
     [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }
     [[nodiscard]] std::size_t bytes_of(std::size_t type) const { return type == 0 ? element_bytes : further_element_bytes[type - 1]; }
@@ -32,11 +35,11 @@ struct LayoutOptions {
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
 inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
     if (options.world == 0) {
-        throw InvalidArgument("zero: world is 0; a layout needs at least one rank.");
+        detail::throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
     }
     for (std::size_t type = 0; type < options.types(); ++type) {
         if (options.bytes_of(type) == 0) {
-            throw InvalidArgument("zero: element_bytes is 0; give the size of the parameter type.");
+            detail::throw_error<InvalidArgument>({"zero: element_bytes is 0; give the size of the parameter type."});
         }
     }
     std::vector<std::uint64_t> names; // their hashes
@@ -44,40 +47,53 @@ inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions co
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         ParameterSpec const& spec = parameters[index];
         if (spec.name.empty()) {
-            throw InvalidArgument("zero: parameter number " + std::to_string(index) + " has no name; give each a unique one.");
+            detail::throw_error<InvalidArgument>({"zero: parameter number ", index, " has no name; give each a unique one."});
         }
         if (spec.units.empty()) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' lists no unit; name the units that use it, in order of use.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists no unit; name the units that use it, in order of use."});
         }
         for (std::size_t const unit : spec.units) {
-            if (std::count(spec.units.begin(), spec.units.end(), unit) != 1) {
-                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit) + " twice; list it once.");
+            std::size_t listed = 0;
+            for (std::size_t const other : spec.units) {
+                listed += other == unit ? 1U : 0U;
+            }
+            if (listed != 1) {
+                detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit, " twice; list it once."});
             }
             if (unit > parameters.size() * 16 + 4096) {
-                throw InvalidArgument("zero: parameter '" + spec.name + "' lists unit " + std::to_string(unit)
-                                      + "; units are numbered from 0 in order of use, without large gaps.");
+                detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit,
+                                                      "; units are numbered from 0 in order of use, without large gaps."});
             }
         }
         if (spec.type >= options.types()) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has the type number " + std::to_string(spec.type) + ", but the layout is made for "
-                                  + std::to_string(options.types()) + " types; give the size of each.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has the type number ", spec.type,
+                                                  ", but the layout is made for ", options.types(), " types; give the size of each."});
         }
         if (spec.rows != 0 && spec.elements % spec.rows != 0) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has " + std::to_string(spec.elements) + " elements, which are not "
-                                  + std::to_string(spec.rows) + " rows of equal length; give the rows of the matrix, or 0 if it is none.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements, " elements, which are not ", spec.rows,
+                                                  " rows of equal length; give the rows of the matrix, or 0 if it is none."});
         }
         if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' makes the model larger than 2^56 elements.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' makes the model larger than 2^56 elements."});
         }
         total += spec.elements;
         names.push_back(Hash().add(std::string_view(spec.name)).value());
+    }
+    if (!options.unit_order.empty()) {
+        std::size_t units = 0;
+        for (ParameterSpec const& spec : parameters) {
+            for (std::size_t const unit : spec.units) {
+                units = std::max(units, unit + 1);
+            }
+        }
+        detail::require_unit_order(options.unit_order, units);
     }
     std::vector<std::size_t> const order = detail::order_by(names);
     for (std::size_t first = 0; first < order.size(); ++first) {
         for (std::size_t second = first + 1; second < order.size() && names[order[first]] == names[order[second]]; ++second) {
             if (parameters[order[first]].name == parameters[order[second]].name) {
-                throw InvalidArgument("zero: two parameters are named '" + parameters[order[first]].name
-                                      + "'; names are unique. For a tied parameter register it once and list all its units.");
+                detail::throw_error<InvalidArgument>({"zero: two parameters are named '", parameters[order[first]].name,
+                                                      "'; names are unique. For a tied parameter register it once and list all its units."});
             }
         }
     }
@@ -94,10 +110,10 @@ void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t
         items.push_back({round_up(parameters[index].elements, granularity), parameters[index].units.front()});
     }
     for (std::size_t begin = 0; begin < run.size();) {
-        std::size_t const taken = Bucketer::take(std::span<BucketItem const>(items).subspan(begin), bucketing, element_bytes);
+        std::size_t const taken = Bucketer::take(as_span(items).subspan(begin), bucketing, element_bytes);
         if (taken == 0 || taken > run.size() - begin) {
-            throw InvalidArgument("zero: the bucketer took " + std::to_string(taken) + " of " + std::to_string(run.size() - begin)
-                                  + " parameters; it has to take at least one and at most all.");
+            detail::throw_error<InvalidArgument>({"zero: the bucketer took ", taken, " of ", run.size() - begin,
+                                                  " parameters; it has to take at least one and at most all."});
         }
         visit(run.subspan(begin, taken));
         begin += taken;
@@ -143,10 +159,10 @@ struct Kind {
     std::size_t type = 0;
 };
 
-/// @brief The indices of the parameters of a kind in gradient-ready order, which is reverse registration order.
-inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, Kind kind) {
+/// @brief The indices of the parameters of a kind in gradient-ready order.
+inline std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters, Kind kind, std::span<std::size_t const> unit_order) {
     std::vector<std::size_t> order;
-    for (std::size_t index = parameters.size(); index-- > 0;) {
+    for (std::size_t const index : parameters_in_ready_order(parameters, unit_order)) {
         if (parameters[index].trainable == kind.trainable && parameters[index].type == kind.type) {
             order.push_back(index);
         }
@@ -165,10 +181,9 @@ inline std::vector<std::size_t> permuted(std::span<std::size_t const> values, st
         }
     }
     if (result.size() != values.size() || positions.size() != values.size()) {
-        throw InvalidArgument("zero: the partitioner's order of " + std::to_string(values.size()) + " parameters lists "
-                              + std::to_string(positions.size()) + " numbers, " + std::to_string(result.size())
-                              + " of them valid and for the first time; it has to list each number below " + std::to_string(values.size())
-                              + " once.");
+        detail::throw_error<InvalidArgument>({"zero: the partitioner's order of ", values.size(), " parameters lists ", positions.size(),
+                                              " numbers, ", result.size(),
+                                              " of them valid and for the first time; it has to list each number below ", values.size(), " once."});
     }
     return result;
 }
@@ -181,8 +196,9 @@ struct PartitionGroup {
 };
 
 template <class Partitioner>
-PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, Kind kind, std::size_t world) {
-    std::vector<std::size_t> order = ready_order(parameters, kind);
+PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameters, Kind kind, LayoutOptions const& options) {
+    std::size_t const world = options.world;
+    std::vector<std::size_t> order = ready_order(parameters, kind, options.unit_order);
     auto const sizes = [&] {
         std::vector<std::size_t> elements;
         for (std::size_t const index : order) {
@@ -201,7 +217,7 @@ PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameter
 template <class Partitioner, class Bucketer>
 std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, Kind kind, LayoutOptions const& options,
                                      typename Bucketer::Options bucketing) {
-    auto const group = begin_group<Partitioner>(parameters, kind, options.world);
+    auto const group = begin_group<Partitioner>(parameters, kind, options);
     std::size_t const bytes = options.bytes_of(kind.type);
     return plan_buckets<Bucketer>(bucketing, bytes, [&](typename Bucketer::Options tried) {
         std::vector<BucketPlan> buckets;
@@ -221,15 +237,20 @@ std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, 
     });
 }
 
-/// @brief Buckets of several types in the order in which they get complete: what waits for the earliest parameter comes last.
-inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const& buckets, std::size_t parameters) {
+/// @brief Buckets of several types in the order in which they get complete: by the last parameter that each waits for.
+/// @param order all parameters in gradient-ready order
+inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const& buckets, std::span<std::size_t const> order) {
+    std::vector<std::size_t> position(order.size());
+    for (std::size_t index = 0; index < order.size(); ++index) {
+        position[order[index]] = index;
+    }
     std::vector<std::uint64_t> complete;
     for (BucketPlan const& bucket : buckets) {
-        std::size_t earliest = parameters;
+        std::uint64_t last = 0;
         for (Piece const& piece : bucket.pieces) {
-            earliest = std::min(earliest, piece.parameter);
+            last = larger(last, std::uint64_t{position[piece.parameter]});
         }
-        complete.push_back(parameters - earliest);
+        complete.push_back(last);
     }
     std::vector<BucketPlan> ordered;
     for (std::size_t const index : order_by(complete)) {
@@ -246,24 +267,25 @@ inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const&
 template <class Partitioner, class Bucketer>
 FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options,
                        typename Bucketer::Options bucketing = typename Bucketer::Options()) {
-    validate(parameters, options);
+    auto const specs = detail::as_span(parameters);
+    validate(specs, options);
     Bucketer::validate(bucketing);
     std::vector<BucketPlan> buckets;
     for (bool const trainable : {true, false}) {
         std::vector<BucketPlan> found;
         for (std::size_t type = 0; type < options.types(); ++type) {
-            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(parameters, {trainable, type}, options, bucketing)) {
+            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(specs, {trainable, type}, options, bucketing)) {
                 found.push_back(std::move(bucket));
             }
         }
         if (options.types() > 1) {
-            found = detail::merge_by_readiness(found, parameters.size());
+            found = detail::merge_by_readiness(found, detail::parameters_in_ready_order(parameters, options.unit_order));
         }
         for (BucketPlan& bucket : found) {
             buckets.push_back(std::move(bucket));
         }
     }
-    return {std::move(parameters), options.world, std::move(buckets)};
+    return {std::move(parameters), options.world, std::move(buckets), options.unit_order};
 }
 
 } // namespace zero

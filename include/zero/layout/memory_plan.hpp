@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/memory_resource.hpp"
+#include "../core/text.hpp"
 #include "flat_layout.hpp"
 #include "lease_count.hpp"
 #include "placement.hpp"
@@ -78,6 +79,10 @@ inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, st
 }
 
 /// @brief Bytes per rank of every buffer, known before anything is allocated. What an allocator hands out equals it.
+///
+/// With `rebuild_buckets` the engine has one plan until the end of the first step and another one after it. In between it holds for the moment all
+/// of the new plan, the old master weights, states and scratch memory, and one parameter as a whole; or, if that is more, both plans' parameters and
+/// their leases, the old states, and one parameter (docs/design.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{};
 
@@ -116,11 +121,11 @@ inline std::string to_string(MemoryPlan const& plan) {
     for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
         MemoryRow const& row = plan.rows[kind];
         if (row.bytes() != 0) {
-            text += std::string(name_of(static_cast<BufferKind>(kind))) + ": " + std::to_string(row.bytes()) + " bytes ("
-                  + std::to_string(row.padding_bytes) + " of padding" + (row.is_callers ? "; the caller's" : "") + ")\n";
+            text += detail::text({name_of(static_cast<BufferKind>(kind)), ": ", row.bytes(), " bytes (", row.padding_bytes, " of padding",
+                                  (row.is_callers ? "; the caller's" : ""), ")\n"});
         }
     }
-    return text + "allocated by the engine: " + std::to_string(plan.engine_bytes()) + " bytes\n";
+    return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
 }
 
 /// @brief The memory formulas (ZeRO, figure 1, with every buffer named).

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <algorithm>
+#include "../core/minmax.hpp"
+
 #include <cstddef>
 
 namespace zero {
@@ -17,8 +18,8 @@ struct Range {
 
 /// @brief The common part; empty (begin == end) when there is none.
 constexpr Range intersection(Range a, Range b) noexcept {
-    std::size_t const begin = std::max(a.begin, b.begin);
-    return {begin, std::max(begin, std::min(a.end, b.end))};
+    std::size_t const begin = detail::larger(a.begin, b.begin);
+    return {begin, detail::larger(begin, detail::smaller(a.end, b.end))};
 }
 
 constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept { return (value + multiple - 1) / multiple * multiple; }

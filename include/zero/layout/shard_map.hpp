@@ -1,10 +1,12 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "flat_layout.hpp"
+#include "order_by.hpp"
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,18 +64,24 @@ class ShardMap {
         std::size_t operator()(std::size_t value) const noexcept { return value; }
     };
 
-    /// @brief The last of the sorted `list` whose key is at most `value`, or the end if there is none.
+    /// @brief The index of the last of the sorted `list` whose key is at most `value`, or its size if there is none.
     template <class List, class Key = Itself>
-    static auto last_at_most(List const& list, std::size_t value, Key key = {}) {
-        auto const after = std::upper_bound(list.begin(), list.end(), value, [&](std::size_t a, auto const& b) { return a < key(b); });
-        return after == list.begin() ? list.end() : after - 1;
+    static std::size_t last_at_most(List const& list, std::size_t value, Key key = {}) {
+        std::size_t below = 0; // the elements before it have a key that is at most `value`
+        for (std::size_t count = list.size(); count != 0;) {
+            std::size_t const half = count / 2;
+            bool const is_after = !(value < key(list[below + half]));
+            below += is_after ? half + 1 : 0;
+            count = is_after ? count - half - 1 : half;
+        }
+        return below == 0 ? list.size() : below - 1;
     }
 
 public:
     /// O(pieces * log(pieces) + buckets * W).
     explicit ShardMap(FlatLayout const& layout) : _layout(&layout), _places(layout.parameters().size()) {
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-            _types = std::max(_types, layout.bucket(bucket).type + 1);
+            _types = detail::larger(_types, layout.bucket(bucket).type + 1);
             for (Piece const& piece : layout.pieces(bucket)) {
                 _places[piece.parameter].push_back({piece, bucket});
             }
@@ -84,8 +92,7 @@ public:
             }
         }
         for (auto& places : _places) {
-            std::sort(places.begin(), places.end(),
-                      [](Place const& a, Place const& b) { return a.piece.parameter_begin < b.piece.parameter_begin; });
+            sort(places);
         }
     }
     explicit ShardMap(FlatLayout&&) = delete;
@@ -97,22 +104,21 @@ public:
     /// @throws InvalidArgument when the model has no such element
     [[nodiscard]] std::optional<ShardElement> owner(ModelElement where) const {
         if (where.parameter >= _places.size()) {
-            throw InvalidArgument("zero: there is no parameter number " + std::to_string(where.parameter) + "; the layout has "
-                                  + std::to_string(_places.size()) + ".");
+            detail::throw_error<InvalidArgument>({"zero: there is no parameter number ", where.parameter, "; the layout has ", _places.size(), "."});
         }
         ParameterSpec const& spec = _layout->parameter(where.parameter);
         if (where.element >= spec.elements) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has no element " + std::to_string(where.element) + "; it has "
-                                  + std::to_string(spec.elements) + ".");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has no element ", where.element, "; it has ", spec.elements,
+                                                  "."});
         }
         auto const& places = _places[where.parameter];
         if (places.empty()) {
             return std::nullopt;
         }
-        Place const& place = *last_at_most(places, where.element, [](Place const& p) { return p.piece.parameter_begin; });
+        Place const& place = places[last_at_most(places, where.element, [](Place const& p) { return p.piece.parameter_begin; })];
         std::size_t const index = place.piece.bucket_begin + (where.element - place.piece.parameter_begin);
         auto const cuts = _layout->cuts(place.bucket);
-        auto const rank = static_cast<std::size_t>(last_at_most(cuts, index) - cuts.begin()); // of equal cuts the last: the extent is not empty
+        std::size_t const rank = last_at_most(cuts, index); // of equal cuts the last: the extent is not empty
         return ShardElement{rank, begins(rank, spec.type)[place.bucket] + (index - cuts[rank]), spec.type};
     }
 
@@ -120,25 +126,38 @@ public:
     /// @throws InvalidArgument when the rank owns no such offset
     [[nodiscard]] std::optional<ModelElement> element(ShardElement where) const {
         if (where.offset >= elements(where.rank, where.type)) {
-            throw InvalidArgument("zero: rank " + std::to_string(where.rank) + " has no offset " + std::to_string(where.offset) + "; it owns "
-                                  + std::to_string(elements(where.rank, where.type)) + " elements.");
+            detail::throw_error<InvalidArgument>({"zero: rank ", where.rank, " has no offset ", where.offset, "; it owns ",
+                                                  elements(where.rank, where.type), " elements."});
         }
         auto const& begins = this->begins(where.rank, where.type);
-        auto const bucket = static_cast<std::size_t>(last_at_most(begins, where.offset) - begins.begin());
+        std::size_t const bucket = last_at_most(begins, where.offset);
         std::size_t const index = _layout->cuts(bucket)[where.rank] + (where.offset - begins[bucket]);
         auto const pieces = _layout->pieces(bucket);
-        auto const piece = last_at_most(pieces, index, [](Piece const& p) { return p.bucket_begin; });
-        if (piece == pieces.end() || index - piece->bucket_begin >= piece->elements) {
+        std::size_t const last = last_at_most(pieces, index, [](Piece const& p) { return p.bucket_begin; });
+        if (last == pieces.size() || index - pieces[last].bucket_begin >= pieces[last].elements) {
             return std::nullopt;
         }
-        return ModelElement{piece->parameter, piece->parameter_begin + (index - piece->bucket_begin)};
+        Piece const& piece = pieces[last];
+        return ModelElement{piece.parameter, piece.parameter_begin + (index - piece.bucket_begin)};
     }
 
 private:
+    static void sort(std::vector<Place>& places) {
+        std::vector<std::uint64_t> begins;
+        for (Place const& place : places) {
+            begins.push_back(place.piece.parameter_begin);
+        }
+        std::vector<Place> sorted;
+        for (std::size_t const index : detail::order_by(begins)) {
+            sorted.push_back(places[index]);
+        }
+        places.swap(sorted);
+    }
+
     [[nodiscard]] std::vector<std::size_t> const& begins(std::size_t rank, std::size_t type) const {
         if (rank >= _layout->world() || type >= _types) {
-            throw InvalidArgument("zero: there is no rank " + std::to_string(rank) + " with parameters of type number " + std::to_string(type)
-                                  + "; the layout is for " + std::to_string(_layout->world()) + " ranks and " + std::to_string(_types) + " types.");
+            detail::throw_error<InvalidArgument>({"zero: there is no rank ", rank, " with parameters of type number ", type, "; the layout is for ",
+                                                  _layout->world(), " ranks and ", _types, " types."});
         }
         return _begins[rank * _types + type];
     }

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "bucketer.hpp"
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <optional>
@@ -40,12 +41,11 @@ struct WasteSearchingBucketer {
 
     static void validate(Options const& options) {
         if (options.smallest_bytes == 0) {
-            throw InvalidArgument("zero: smallest_bytes is 0; give the least cap of a bucket in bytes, 12 MiB is a good start.");
+            detail::throw_error<InvalidArgument>({"zero: smallest_bytes is 0; give the least cap of a bucket in bytes, 12 MiB is a good start."});
         }
         if (options.smallest_bytes > options.largest_bytes) {
-            throw InvalidArgument("zero: smallest_bytes is " + std::to_string(options.smallest_bytes) + ", but largest_bytes is "
-                                  + std::to_string(options.largest_bytes)
-                                  + "; the caps are searched from the largest down to the smallest.");
+            detail::throw_error<InvalidArgument>({"zero: smallest_bytes is ", options.smallest_bytes, ", but largest_bytes is ",
+                                                  options.largest_bytes, "; the caps are searched from the largest down to the smallest."});
         }
     }
 
@@ -59,7 +59,7 @@ struct WasteSearchingBucketer {
         if (fullest_bytes <= given.smallest_bytes || room < step) {
             return std::nullopt;
         }
-        return Options{given.smallest_bytes, std::min(fullest_bytes - 1, tried.largest_bytes - step)};
+        return Options{given.smallest_bytes, detail::smaller(fullest_bytes - 1, tried.largest_bytes - step)};
     }
 };
 static_assert(SearchingBucketer<WasteSearchingBucketer>);

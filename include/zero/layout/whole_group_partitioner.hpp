@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../core/minmax.hpp"
 #include "partitioner.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -45,7 +45,7 @@ struct WholeGroupPartitioner {
             end = world * state.shard;
         }
         for (std::size_t rank = 0; rank <= world; ++rank) {
-            cuts[rank] = std::clamp(rank * state.shard, state.position, end) - state.position;
+            cuts[rank] = detail::larger(state.position, detail::smaller(rank * state.shard, end)) - state.position;
         }
         state.position = end;
     }
@@ -64,7 +64,7 @@ struct DealtGroupPartitioner : WholeGroupPartitioner {
 
     static std::vector<std::size_t> order(std::span<std::size_t const> elements, std::size_t world) {
         std::vector<std::size_t> dealt;
-        for (std::size_t list = 0; list < std::min(world, elements.size()); ++list) {
+        for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {
             for (std::size_t index = list; index < elements.size(); index += world) {
                 dealt.push_back(index);
             }

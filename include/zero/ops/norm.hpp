@@ -3,7 +3,6 @@
 #include "exact_sum.hpp"
 #include "host_device.hpp"
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -42,7 +41,7 @@ struct NormSum {
         }
         switch (kind) {
         case NormKind::l1: return mul(leaves.sum_of_leaves(), factor);
-        case NormKind::l2: return mul(std::sqrt(leaves.sum_of_squares()), factor);
+        case NormKind::l2: return mul(root(leaves.sum_of_squares()), factor);
         case NormKind::infinity: return mul(static_cast<double>(__builtin_bit_cast(float, largest)), factor);
         }
         return 0.0;

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "../core/finite.hpp"
+#include "../core/throw_error.hpp"
 #include "../ops/number.hpp"
 #include "loss_scaler.hpp"
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -59,7 +60,7 @@ struct DynamicLossScaler {
         detail::require_scale(options.minimum, "minimum");
         detail::require_scale(options.maximum, "maximum");
         require(options.minimum <= options.initial_scale && options.initial_scale <= options.maximum, "initial_scale lies outside minimum..maximum");
-        require(options.growth_factor > 1.0F && std::isfinite(options.growth_factor), "growth_factor has to be above 1");
+        require(options.growth_factor > 1.0F && detail::is_finite(options.growth_factor), "growth_factor has to be above 1");
         require(options.backoff_factor > 0.0F && options.backoff_factor < 1.0F, "backoff_factor has to lie between 0 and 1");
         require(options.growth_interval >= 1, "growth_interval has to be at least 1");
         require(options.hysteresis >= 1, "hysteresis has to be at least 1");
@@ -71,8 +72,9 @@ struct DynamicLossScaler {
     /// @brief Refuses a state from elsewhere that the rule can not go on from. @throws InvalidArgument
     static void validate_state(State state, Options const& options) {
         if (state.scale < options.minimum || state.scale > options.maximum) {
-            throw InvalidArgument("zero: the loss scale " + std::to_string(state.scale) + " lies outside minimum..maximum of the dynamic loss scaler, "
-                                  + std::to_string(options.minimum) + ".." + std::to_string(options.maximum) + "; give another one, or wider bounds.");
+            detail::throw_error<InvalidArgument>({"zero: the loss scale ", state.scale,
+                                                  " lies outside minimum..maximum of the dynamic loss scaler, ", options.minimum, "..",
+                                                  options.maximum, "; give another one, or wider bounds."});
         }
     }
 
@@ -118,7 +120,7 @@ struct DynamicLossScaler {
 private:
     static void require(bool holds, char const* what) {
         if (!holds) {
-            throw InvalidArgument(std::string("zero: the dynamic loss scaler's ") + what + '.');
+            detail::throw_error<InvalidArgument>({"zero: the dynamic loss scaler's ", what, '.'});
         }
     }
 };

@@ -1,11 +1,10 @@
 #pragma once
 
-#include "../core/error.hpp"
 #include "../core/float16.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/placement.hpp"
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <optional>
@@ -70,10 +69,11 @@ consteval bool diagnose_gradient_reduction() {
 /// @throws InvalidArgument when the option or its inverse is not a positive normal number.
 inline float predivide_factor(GradientReductionOptions const& options, std::size_t world, bool communicates_float16) {
     if (options.predivide) {
+        constexpr float smallest_normal = 0x1p-126F; // 2^126 is the largest whose inverse is normal
         float const divisor = *options.predivide;
-        if (!(divisor > 0.0F) || !std::isnormal(divisor) || !std::isnormal(1.0F / divisor)) {
-            throw InvalidArgument("zero: predivide is " + std::to_string(divisor) + "; it and its inverse have to be positive normal numbers. "
-                                  "A power of two divides without rounding.");
+        if (!(divisor >= smallest_normal && divisor <= 1.0F / smallest_normal)) {
+            detail::throw_error<InvalidArgument>({"zero: predivide is ", divisor,
+                                                  "; it and its inverse have to be positive normal numbers. A power of two divides without rounding."});
         }
         return divisor;
     }

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/finite.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/throw_error.hpp"
 #include "../ops/host_device.hpp"
 
-#include <cmath>
 #include <concepts>
 #include <string>
 #include <type_traits>
@@ -64,11 +64,12 @@ namespace detail {
 
 /// The scale and its inverse, which unscales, have to be numbers.
 inline void require_scale(float value, char const* name) {
-    if (!(value > 0.0F) || !std::isfinite(value)) {
-        throw InvalidArgument(std::string("zero: the loss scaler's ") + name + " is " + std::to_string(value) + "; it has to be positive and finite.");
+    if (!(value > 0.0F) || !detail::is_finite(value)) {
+        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name, " is ", value, "; it has to be positive and finite."});
     }
     if (value < smallest_loss_scale) {
-        throw InvalidArgument(std::string("zero: the loss scaler's ") + name + " is below 2^-126, where its inverse would overflow; give a larger one.");
+        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name,
+                                              " is below 2^-126, where its inverse would overflow; give a larger one."});
     }
 }
 
@@ -88,8 +89,8 @@ struct NoLossScaler {
     static void validate(Options const&) {}
     static void validate_state(State state, Options const&) {
         if (state.scale != 1.0F) {
-            throw InvalidArgument("zero: the loss scale " + std::to_string(state.scale)
-                                  + " is given to a stage without a loss scaler, whose scale is 1; add StaticLossScaler or DynamicLossScaler to its policies.");
+            detail::throw_error<InvalidArgument>({"zero: the loss scale ", state.scale,
+                                                  " is given to a stage without a loss scaler, whose scale is 1; add StaticLossScaler or DynamicLossScaler to its policies."});
         }
     }
     static State initial(Options const&) noexcept { return {}; }

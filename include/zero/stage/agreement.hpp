@@ -2,24 +2,26 @@
 
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "drain.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace zero::detail {
 
-/// @brief Gathers `count` values of every rank on the host. Collective, waits.
-template <class T, class Communicator>
-std::vector<T> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
-                              std::vector<T> const& values, char const* what) {
+/// @brief Gathers the values of every rank, equally many, on the host. Collective, waits.
+template <class Communicator>
+std::vector<std::uint64_t> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                                          std::vector<std::uint64_t> const& values, char const* what) {
     using Backend = typename Communicator::Backend;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -27,11 +29,11 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
     for (std::size_t peer = 0; peer <= world; ++peer) {
         cuts.push_back(peer * values.size());
     }
-    std::vector<T> gathered(world * values.size());
-    Buffer<T> all(memory, gathered.size(), BufferKind::control);
+    std::vector<std::uint64_t> gathered(world * values.size());
+    Buffer<std::uint64_t> all(memory, gathered.size(), BufferKind::control);
     Drain<Backend> const drain(queue); // commands that were enqueued use both, also when the collective throws
-    T* const own = all.data() + cuts[rank];
-    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(T));
+    std::uint64_t* const own = all.data() + cuts[rank];
+    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
     communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
     Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
     Backend::synchronize(Backend::record(queue));
@@ -40,16 +42,16 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
 
 inline std::string describe(FlatLayout const& layout, std::size_t index) {
     if (index >= layout.parameters().size()) {
-        return "nothing (it has " + std::to_string(layout.parameters().size()) + " parameters)";
+        return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
     }
     auto const& spec = layout.parameter(index);
     std::string units;
     for (std::size_t const unit : spec.units) {
-        units += (units.empty() ? "" : ",") + std::to_string(unit);
+        units += text({(units.empty() ? "" : ","), unit});
     }
-    std::string const rows = spec.rows == 0 ? "" : " in " + std::to_string(spec.rows) + " rows";
-    return "'" + spec.name.substr(0, 80) + "' (" + std::to_string(spec.elements) + " elements" + rows + ", units " + units.substr(0, 40) + ", group "
-           + std::to_string(spec.group) + (spec.trainable ? ", trainable)" : ", frozen)");
+    std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
+    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements", rows, ", units ", units.substr(0, 40), ", group ", spec.group,
+                 (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
 /// @brief A hash of what ranks have to choose alike, and what to call it.
@@ -63,7 +65,7 @@ inline std::string name_differences(std::vector<NamedOption> const& options, std
     std::string names;
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
-            names += (names.empty() ? "'" : ", '") + std::string(options[option].name) + "'";
+            names += text({(names.empty() ? "'" : ", '"), options[option].name, "'"});
         }
     }
     return names.empty() ? "'bucketer' or the partitioner" : names;
@@ -79,14 +81,14 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
     for (NamedOption const& option : options) {
         own.push_back(option.hash);
     }
-    auto const heads = gather_on_host<std::uint64_t>(communicator, queue, memory, own, "layout hash");
+    auto const heads = gather_on_host(communicator, queue, memory, own, "layout hash");
     std::size_t other = 0;
     std::size_t most = 0;
     auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        bool const differs = !std::equal(head(rank).begin(), head(rank).end(), heads.begin());
+        bool const differs = std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
         other = other == 0 && differs ? rank : other;
-        most = std::max(most, static_cast<std::size_t>(head(rank)[0]));
+        most = larger(most, static_cast<std::size_t>(head(rank)[0]));
     }
     if (other == 0) {
         return;
@@ -95,24 +97,25 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
     for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
         hashes[index] = layout.parameter_hash(index);
     }
-    auto const all = gather_on_host<std::uint64_t>(communicator, queue, memory, hashes, "parameter hashes");
+    auto const all = gather_on_host(communicator, queue, memory, hashes, "parameter hashes");
     std::size_t first = 0;
     while (first < most && all[first] == all[other * most + first]) {
         ++first;
     }
     if (first == most) {
-        throw LayoutMismatch(
-            "zero: rank 0 and rank " + std::to_string(other)
-            + " registered the same parameters but chose different bucket sizes, schedules or other options: "
-            + name_differences(options, head(0).subspan(2), head(other).subspan(2)) + "; give all ranks the same.");
+        throw_error<LayoutMismatch>({"zero: rank 0 and rank ", other,
+                                     " registered the same parameters but chose different bucket sizes, schedules or other options: ",
+                                     name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
     }
-    std::string text = describe(layout, first);
-    std::vector<char> padded(256, '\0');
-    std::copy_n(text.begin(), std::min(text.size(), padded.size() - 1), padded.begin());
-    auto const texts = gather_on_host<char>(communicator, queue, memory, padded, "parameter names");
-    throw LayoutMismatch("zero: the ranks registered different models; parameter number " + std::to_string(first) + " is "
-                         + std::string(texts.data()) + " on rank 0 and " + std::string(texts.data() + other * padded.size()) + " on rank "
-                         + std::to_string(other) + "; register the same parameters in the same order on every rank.");
+    std::string const text = describe(layout, first);
+    std::vector<std::uint64_t> padded(32);
+    std::size_t const bytes = padded.size() * sizeof(padded[0]);
+    std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));
+    auto const texts = gather_on_host(communicator, queue, memory, padded, "parameter names");
+    auto const* const characters = reinterpret_cast<char const*>(texts.data());
+    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", characters, " on rank 0 and ",
+                                 characters + other * bytes, " on rank ", other,
+                                 "; register the same parameters in the same order on every rank."});
 }
 
 } // namespace zero::detail

@@ -2,6 +2,7 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,13 @@ public:
         }
     }
 
+    /// @brief Makes `queue` wait for the last use of every lease.
+    void wait_for_last_uses(Queue queue, Fence fence) const {
+        for (Lease const& lease : _leases) {
+            Backend::wait(queue, lease.last_use, fence);
+        }
+    }
+
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -75,7 +83,7 @@ private:
 
     Buffer<T> _buffer;
     std::size_t _lease_elements = 0;
-    std::vector<Lease> _leases;
+    List<Lease> _leases;
     std::vector<std::size_t> _lease_of;
     std::size_t _free = 0;
     std::uint64_t _closed = 0;

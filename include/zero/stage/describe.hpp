@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/dtype.hpp"
+#include "../core/text.hpp"
 #include "../core/type_name.hpp"
 #include "../policy/master_weights.hpp"
 
@@ -18,9 +19,9 @@ std::string describe_types() {
                              : Types::master_form == MasterForm::stochastic ? "none, rounded stochastically"
                              : Types::has_master                            ? name_of(dtype_of<typename Types::Master>())
                                                                             : "none";
-    return std::string(name_of(dtype_of<typename Types::Parameter>())) + " parameters (gradients " + name_of(dtype_of<typename Types::Gradient>())
-         + ", sent as " + name_of(dtype_of<typename Types::Communication>()) + ", accumulated in "
-         + name_of(dtype_of<typename Types::Accumulation>()) + ", master weights " + master + ")";
+    return detail::text({name_of(dtype_of<typename Types::Parameter>()), " parameters (gradients ", name_of(dtype_of<typename Types::Gradient>()),
+                         ", sent as ", name_of(dtype_of<typename Types::Communication>()), ", accumulated in ",
+                         name_of(dtype_of<typename Types::Accumulation>()), ", master weights ", master, ")"});
 }
 
 } // namespace detail
@@ -30,13 +31,13 @@ template <class Stage>
 [[nodiscard]] std::string describe() {
     using Chosen = typename Stage::Composition; // not Composition: -Wshadow sees zero::Composition when its header came first
     using Engine = typename Chosen::Engine;
-    std::string text = "ZeroStage<" + std::to_string(Stage::stage) + ">: ";
+    std::string text = detail::text({"ZeroStage<", Stage::stage, ">: "});
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
-        ((text += detail::describe_types<typename Engine::template TypesAt<Type>>() + ", "), ...);
+        ((text += detail::text({detail::describe_types<typename Engine::template TypesAt<Type>>(), ", "})), ...);
     }(std::make_index_sequence<Engine::types>());
-    return text + type_name<typename Chosen::Partitioner>() + ", " + type_name<typename Chosen::Bucketer>() + ", "
-         + type_name<typename Chosen::Communicator>() + ", " + type_name<typename Chosen::LossScaler>() + ", "
-         + type_name<typename Chosen::Optimizer>() + " with " + type_name<typename Chosen::OptimizerStates>();
+    return detail::text({text, type_name<typename Chosen::Partitioner>(), ", ", type_name<typename Chosen::Bucketer>(), ", ",
+                         type_name<typename Chosen::Communicator>(), ", ", type_name<typename Chosen::LossScaler>(), ", ",
+                         type_name<typename Chosen::Optimizer>(), " with ", type_name<typename Chosen::OptimizerStates>()});
 }
 
 } // namespace zero

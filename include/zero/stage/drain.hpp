@@ -12,13 +12,13 @@ void drain(typename Backend::Queue queue) noexcept {
 }
 
 /// @brief Last member of a class that owns buffers, so the first to go, also when a constructor throws: nothing is freed while commands on
-/// the queue still use it.
+/// the queue still use it. Who assigns to such a class waits for the queue before.
 template <class Backend>
 class Drain {
 public:
     explicit Drain(typename Backend::Queue queue) noexcept : _queue(queue) {}
-    Drain(Drain const&) = delete;
-    Drain& operator=(Drain const&) = delete;
+    Drain(Drain&&) noexcept = default;
+    Drain& operator=(Drain&&) noexcept = default;
     ~Drain() { drain<Backend>(_queue); }
 
 private:

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "../core/dtype.hpp"
-#include "../core/error.hpp"
 #include "../core/hash.hpp"
+#include "../core/function_ref.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/options_hash.hpp"
 #include "agreement.hpp"
@@ -13,9 +15,11 @@
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
 #include "options.hpp"
+#include "order_record.hpp"
 #include "parameter_store.hpp"
 #include "part_context.hpp"
 #include "protocol.hpp"
+#include "rebuild.hpp"
 #include "step_decision.hpp"
 #include "type_list.hpp"
 #include "whole_parameters.hpp"
@@ -56,18 +60,28 @@ public:
     using Registration = std::conditional_t<parameter_types == 1, zero::Parameter<ParameterType, GradientType>, AnyParameter>;
     using EngineType = Engine; ///< what handles refer to
 
+    /// Makes the geometry; checks the options and parameters that it is made of.
+    using LayoutMaker = FlatLayout (*)(std::size_t world, std::span<AnyParameter const>, Options const&, std::span<std::size_t const> unit_order);
+
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
-    /// @throws LayoutMismatch, CommunicatorError
+    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
     [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters, Options const& options,
-                             FlatLayout layout)
+                             LayoutMaker make_layout)
         : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _layout(std::move(layout)),
-          _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+          _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _make_layout(make_layout),
+          _layout(make_layout(static_cast<std::size_t>(communicator.size()), parameters, options, {})),
+          _order(_layout.units(), options.rebuild_buckets), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
           _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
+        if (_order.is_wanted()) {
+            _parameters.assign(parameters.begin(), parameters.end());
+            for (AnyParameter& parameter : _parameters) {
+                parameter.initialize = nullptr;
+            }
+        }
         guarded([&] {
             if constexpr (requires { Backend::require_arithmetic(_queue); }) {
                 Backend::require_arithmetic(_queue);
@@ -85,7 +99,7 @@ public:
     /// @brief Waits for what was enqueued, on the compute queue, too. Inside a step it first releases the other ranks, which would wait for this one.
     ~Engine() {
         if (_protocol.is_in_step()) {
-            _communicator->abort(_protocol.rank_text() + " destroyed its engine inside a step", std::uncaught_exceptions() > 0);
+            _communicator->abort(detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}), std::uncaught_exceptions() > 0);
         }
         drain<Backend>(_compute); // its commands use weights and gradients of the engine
     }
@@ -98,6 +112,7 @@ public:
         _protocol.require_idle("begin_step()");
         guarded([&] { _decision.capture(_compute); });
         _reducer.begin_step();
+        _order.begin_step();
         _protocol.begin_step();
     }
 
@@ -130,7 +145,7 @@ public:
     /// @brief The range that begins and ends `count` micro-steps. @throws InvalidArgument when count is 0.
     [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count) {
         if (count == 0) {
-            throw InvalidArgument("zero: micro_steps(0): a step accumulates at least one micro-step.");
+            detail::throw_error<InvalidArgument>({"zero: micro_steps(0): a step accumulates at least one micro-step."});
         }
         return {*this, count};
     }
@@ -185,6 +200,7 @@ public:
         _protocol.require_unit(unit);
         if (!_reducer.readiness().is_unit_ready(unit)) {
             guarded([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
+            _order.note(unit);
         }
     }
 
@@ -424,7 +440,8 @@ private:
     friend class StepTicket<Engine>;
 
     [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
-        return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide()};
+        return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide(),
+                _order.is_wanted() ? _options.leases_until_rebuild : 0};
     }
 
     /// One divisor for all payloads, whatever their type: a power of two unless the caller chose another.
@@ -449,6 +466,7 @@ private:
                 {"storage", hash_of(_options.storage)},
                 {"prefetch", hash_of(_options.prefetch)},
                 {"extra_leases", hash_of(_options.extra_leases)},
+                {"rebuild_buckets", Hash().add(_options.rebuild_buckets).add(_options.leases_until_rebuild).value()},
                 {"unused_parameters", hash_of(_options.unused_parameters)},
                 {"non_finite", hash_of(_options.non_finite)},
                 {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
@@ -475,8 +493,60 @@ private:
     StepTicket<Engine> end_step() {
         _protocol.end_step();
         Event const done = Backend::record(_queue);
+        if (_order.is_wanted()) {
+            guarded([&] { rebuild(); });
+        }
         _decision.answer_overflow(done);
         return {*this, _decision.serial(), done};
+    }
+
+    /// Between two steps: makes the layout anew in rank 0's order of readiness, and every part over it. Collective, waits.
+    void rebuild() {
+        auto const order = broadcast_on_host(_order.complete(), *_communicator, _queue, *_memory, "ready order");
+        FlatLayout next = _make_layout(_layout.world(), _parameters, _options, order);
+        require_agreement(next, named_options(), *_communicator, _queue, *_memory);
+        _store.wait_for_readers();
+        _store.wait_for_leases();
+        Backend::synchronize(Backend::record(_compute)); // it reads what is about to be freed
+        Backend::synchronize(Backend::record(_queue));
+        _order.stop();
+        { GradientReducer<Config> const freed = std::move(_reducer); } // between two steps gradients are no state, and their memory is needed
+        FlatLayout const old = std::exchange(_layout, std::move(next)); // from here on the old parts are asked for memory, and no more for geometry
+        PartContext<Config> const all = context(_parameters);
+        ParameterStore<Config> store(all);
+        move_parameters(old, store, all);
+        store.go_on_from(_store);
+        _store = std::move(store);
+        _reducer = GradientReducer<Config>(all);
+        OptimizerShard<Config> shard(all, _store, _reducer);
+        move_states(old, shard, all);
+        _shard = std::move(shard);
+        _parameters = {};
+    }
+
+    void move_parameters(FlatLayout const& old, ParameterStore<Config>& to, PartContext<Config> const& all) {
+        StateMover<Communicator> const mover(old, all.row.shards_parameters(), *_communicator, _queue, *_memory);
+        for (std::size_t type = 0; type < Config::types && _options.storage == Storage::owned; ++type) {
+            with_types(type, [&]<class Types>(Types) {
+                mover.move(held_parameters(_store.template memory<Types>(), old, all, type), held_parameters(to.template memory<Types>(), _layout, all, type));
+            });
+        }
+    }
+
+    static std::vector<HeldArray> held_by(OptimizerShard<Config>& shard) {
+        std::vector<HeldArray> all;
+        std::size_t type = 0;
+        shard.for_each_type([&](auto const& memory) { add_held_states(all, memory, type++); });
+        return all;
+    }
+
+    void move_states(FlatLayout const& old, OptimizerShard<Config>& to, PartContext<Config> const& all) {
+        auto const sources = held_by(_shard);
+        auto const targets = held_by(to);
+        StateMover<Communicator> const mover(old, all.row.shards_optimizer(), *_communicator, _queue, *_memory);
+        for (std::size_t array = 0; array < sources.size(); ++array) {
+            mover.move(sources[array], targets[array]);
+        }
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {
@@ -521,16 +591,15 @@ private:
 
     /// Compares readiness over the ranks where the communicator is a checked one, otherwise looks at this rank only.
     void require_all_used() {
-        std::vector<std::int64_t> unused{static_cast<std::int64_t>(_protocol.first_unused(_reducer.readiness()))};
+        std::vector<std::uint64_t> unused{_protocol.first_unused(_reducer.readiness())};
         if constexpr (requires { requires Communicator::is_checked; }) {
-            guarded([&] { unused = gather_on_host<std::int64_t>(*_communicator, _queue, *_memory, unused, "unused parameters"); });
+            guarded([&] { unused = gather_on_host(*_communicator, _queue, *_memory, unused, "unused parameters"); });
         }
-        _protocol.require_all_used(unused);
+        _protocol.require_all_used(as_span(unused));
     }
 
     /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
-    template <class Body>
-    void guarded(Body&& body) {
+    void guarded(FunctionRef body) {
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
@@ -551,7 +620,7 @@ private:
     void break_down(char const* cause) noexcept {
         _protocol.break_down(cause);
         try {
-            _communicator->abort(_protocol.rank_text() + ": " + cause);
+            _communicator->abort(detail::text({_protocol.rank_text(), ": ", cause}));
         } catch (...) { // no memory for the text
             _communicator->abort(cause);
         }
@@ -562,7 +631,10 @@ private:
     std::size_t _rank;
     Options _options;
     MemoryResource* _memory;
+    LayoutMaker _make_layout;
     FlatLayout _layout;
+    OrderRecord _order;
+    std::vector<AnyParameter> _parameters; ///< as registered; kept until the buckets are made anew
     Protocol _protocol;
     ReductionSchedule _schedule;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;

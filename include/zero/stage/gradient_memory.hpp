@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
+#include "../core/list.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -12,7 +13,6 @@
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace zero::detail {
 
@@ -191,7 +191,7 @@ private:
     BucketPool<G, Backend> _pool;
     Placed<A> _sum;
     Buffer<C> _wire;
-    std::vector<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
+    List<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
     Drain<Backend> _drain;
 };
 

@@ -3,15 +3,17 @@
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../ops/norm.hpp"
 #include "drain.hpp"
 #include "gradient_reducer.hpp"
 #include "type_list.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -71,7 +73,7 @@ public:
         wait();
         std::vector<double> norms;
         for (std::size_t norm = 0; norm < _count; ++norm) {
-            std::copy_n(values.data() + norm * integers(kind), integers(kind), integers_of(kind, sums[norm]));
+            std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind), integers(kind) * sizeof(std::int64_t));
             norms.push_back(sums[norm].value(kind, factor));
         }
         return norms;
@@ -97,7 +99,7 @@ private:
     template <class, class Types>
     struct Slices {
         using Slice = NormSlice<typename Types::Accumulation>;
-        std::vector<Slice> list;
+        List<Slice> list;
         typename Backend::template Table<Slice> table;
 
         void collect(GradientNorms const& norms, GradientMemory<Config, Types> const& gradients, std::size_t rank) {

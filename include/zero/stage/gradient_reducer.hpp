@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "gradient_memory.hpp"
 #include "lease_errors.hpp"
 #include "readiness.hpp"
@@ -330,7 +331,7 @@ private:
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise buckets start in index order
     Readiness _readiness;
     typename Config::template ForTypes<GradientMemory> _memories;
-    std::vector<Write> _writes;  ///< per bucket: who wrote to its lease last
+    List<Write> _writes;  ///< per bucket: who wrote to its lease last
     std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;

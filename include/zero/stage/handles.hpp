@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../core/error.hpp"
+
+#include "../core/throw_error.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +46,7 @@ public:
     template <class T>
     [[nodiscard]] std::span<T const> get(std::size_t parameter) const {
         if (_engine == nullptr) {
-            throw Released("zero: the weights of unit " + std::to_string(_unit) + " were released; acquire the unit again.");
+            detail::throw_error<Released>({"zero: the weights of unit ", _unit, " were released; acquire the unit again."});
         }
         return _engine->template weights_of<T>(_unit, parameter);
     }

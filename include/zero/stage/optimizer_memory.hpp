@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../core/list.hpp"
 #include "drain.hpp"
 #include "gradient_memory.hpp"
 #include "master_store.hpp"
@@ -42,8 +43,8 @@ public:
         : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
-        std::vector<Slice> slices;
-        std::vector<InspectSlice<A>> inspected;
+        List<Slice> slices;
+        List<InspectSlice<A>> inspected;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
@@ -138,7 +139,7 @@ private:
     Masters _master;
     States _states;
     SliceTable _slices;
-    std::vector<Origin> _origins;
+    List<Origin> _origins;
     InspectTable _inspected;
     std::vector<std::size_t> _first_slice; ///< by bucket
     Drain<Backend> _drain;

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/finite.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../policy/gradient_reduction.hpp"
 #include "../policy/options_hash.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -45,6 +45,12 @@ struct StageOptions {
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
     std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
+    /// At the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move the state to its new
+    /// owners: for models whose backward pass does not go through units in reverse order. Changes no bit of any result. That `step` waits and
+    /// allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken from the engine
+    /// before (not handles) are void then. Not with an adopted block.
+    bool rebuild_buckets = false;
+    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
@@ -64,9 +70,9 @@ namespace detail {
 
 /// Not inlined: g++ 12 then takes the value of an empty optional for read, and warns in the caller's code.
 [[gnu::noinline]] inline void validate_clipping(std::optional<float> const& largest_norm) {
-    if (largest_norm && (!(*largest_norm > 0.0F) || !std::isfinite(*largest_norm))) {
-        throw InvalidArgument("zero: gradient_clipping is " + std::to_string(*largest_norm)
-                              + "; it has to be positive and finite. Leave it out to switch clipping off.");
+    if (largest_norm && (!(*largest_norm > 0.0F) || !detail::is_finite(*largest_norm))) {
+        detail::throw_error<InvalidArgument>({"zero: gradient_clipping is ", *largest_norm,
+                                              "; it has to be positive and finite. Leave it out to switch clipping off."});
     }
 }
 
@@ -75,27 +81,31 @@ void validate_options(StageOptions<Config> const& options, int stage) {
     validate_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
     if (Config::LossScaler::skips_overflow && options.non_finite != NonFinite::skip) {
-        throw InvalidArgument("zero: non_finite would be ignored, because the loss scaler skips steps whose gradients are infinite or NaN; leave it "
-                              "out (at_minimum of DynamicLossScaler reports overflows that go on), or use NoLossScaler.");
+        detail::throw_error<InvalidArgument>({"zero: non_finite would be ignored, because the loss scaler skips steps whose gradients are infinite or NaN; leave it out (at_minimum of DynamicLossScaler reports overflows that go on), or use NoLossScaler."});
     }
     Config::Optimizer::validate(options.optimizer);
     if (!options.groups.empty() && hash_of_options<typename Config::Optimizer>(options.optimizer) != hash_of_options<typename Config::Optimizer>({})) {
-        throw InvalidArgument("zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of every group; give them there only.");
+        detail::throw_error<InvalidArgument>({"zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of every group; give them there only."});
     }
     for (std::size_t group = 0; group < options.groups.size(); ++group) {
         Config::Optimizer::validate(options.groups[group].optimizer);
         double const factor = options.groups[group].learning_rate_factor;
-        if (!(factor >= 0.0) || !std::isfinite(factor)) {
-            throw InvalidArgument("zero: learning_rate_factor of group " + std::to_string(group) + " is " + std::to_string(factor)
-                                  + "; it has to be finite and not negative.");
+        if (!(factor >= 0.0) || !detail::is_finite(factor)) {
+            detail::throw_error<InvalidArgument>({"zero: learning_rate_factor of group ", group, " is ", factor,
+                                                  "; it has to be finite and not negative."});
         }
     }
     if (options.storage != Storage::owned && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
-        throw InvalidArgument("zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; "
-                              "use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3.");
+        detail::throw_error<InvalidArgument>({"zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3."});
+    }
+    if (options.rebuild_buckets && options.storage == Storage::adopted) {
+        detail::throw_error<InvalidArgument>({"zero: rebuild_buckets would be ignored, because an adopted block is cut in the order of its addresses; leave it out, or use Storage::scattered."});
+    }
+    if (!options.rebuild_buckets && options.leases_until_rebuild != 0) {
+        detail::throw_error<InvalidArgument>({"zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, or use extra_leases."});
     }
     if ((options.storage == Storage::adopted) != !options.adopted_block.empty()) {
-        throw InvalidArgument("zero: Storage::adopted and adopted_block go together; give both or neither.");
+        detail::throw_error<InvalidArgument>({"zero: Storage::adopted and adopted_block go together; give both or neither."});
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
+#include "../core/list.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -90,6 +91,9 @@ public:
         }
     }
 
+    /// @brief The communication queue waits for the readers of everything that was gathered.
+    void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
+
     /// @brief Ends a lease. With poison its last reader is waited for, and what a pointer kept too long reads is NaN.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {
@@ -123,7 +127,7 @@ private:
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _is_sharded(context.row.shards_parameters()), _storage(context.options->storage), _poison(context.options->poison),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(), *context.memory, BufferKind::parameter_leases),
-          _full(context.parameters.size(), nullptr), _drain(context.queue) {
+          _full(context.parameters.size()), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
@@ -177,7 +181,7 @@ private:
     /// @param held what is copied of a bucket: `held(bucket)` is a range
     template <class Held>
     Copies make_copies(std::size_t type, MemoryResource& memory, Held const& held) const {
-        std::vector<CopySlice<T>> slices;
+        List<CopySlice<T>> slices;
         std::vector<std::size_t> first{0};
         for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
             if (_layout->bucket(bucket).type == type && is_copied(bucket)) {
@@ -225,12 +229,12 @@ private:
             std::vector<T> values(elements < part ? elements : part);
             for (std::size_t begin = 0; begin < elements; begin += part) {
                 std::size_t const count = elements - begin < part ? elements - begin : part;
-                parameter.initialize(begin, values.data(), count);
+                parameter.initialize(begin, std::as_writable_bytes(std::span(values.data(), count)));
                 Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
                 Backend::synchronize(Backend::record(_queue));
             }
         } else {
-            parameter.initialize(0, out, parameter.spec.elements);
+            parameter.initialize(0, std::as_writable_bytes(std::span(out, parameter.spec.elements)));
         }
     }
 
@@ -244,7 +248,7 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     Placed<T> _placed;
-    std::vector<T*> _full;                          ///< per parameter: replicated values
+    List<T*> _full;                          ///< per parameter: replicated values
     Copies _pieces;                                 ///< what is copied of a bucket to the caller's memory: all of it
     Copies _owned;                                  ///< what is copied to a bucket: the rank's extent
     Drain<Backend> _drain;

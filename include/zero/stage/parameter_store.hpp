@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "lease_errors.hpp"
 #include "parameter_memory.hpp"
 #include "type_list.hpp"
@@ -105,6 +106,11 @@ public:
         }
     }
 
+    /// @brief The same for the copies: nothing that was released is read any more.
+    void wait_for_leases() {
+        visit_all(_memories, [](auto const& memory) { memory.wait_for_leases(); });
+    }
+
     /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2, where it is collective; nothing to send
     /// in stage 0, where every rank updated all, and in stage 3, where `acquire` gathers.
     void publish(std::size_t bucket) {
@@ -117,13 +123,23 @@ public:
         _published[bucket] = Backend::record(_queue);
     }
 
+    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later step allocates no more than it did there.
+    void go_on_from(ParameterStore& other) noexcept {
+        _readers = std::move(other._readers);
+        _trace = std::move(other._trace);
+        _position = other._position;
+    }
+
     /// @brief Each bucket is sent when it was updated.
     [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters(); }
 
     /// @brief Makes updated buckets readable that are not sent (stages 0 and 3).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
-            _published.assign(_layout->buckets(), Backend::record(_queue));
+            Event const updated = Backend::record(_queue);
+            for (Event& published : _published) {
+                published = updated;
+            }
         }
     }
 
@@ -265,8 +281,8 @@ private:
     Storage _storage;
     bool _prefetch;
     typename Config::template ForTypes<ParameterMemory> _memories;
-    std::vector<Event> _published;    ///< per bucket: its last all-gather
-    std::vector<LastReader> _readers; ///< per queue: its last reader of replicated parameters
+    List<Event> _published;    ///< per bucket: its last all-gather
+    List<LastReader> _readers; ///< per queue: its last reader of replicated parameters
     std::vector<std::size_t> _users;  ///< per bucket: acquisitions that are held
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;

@@ -22,12 +22,15 @@ struct PartContext {
     StageRow row;
     ReductionSchedule schedule;
     float predivide; ///< what payloads are divided by before they are sent
+    std::size_t further_gradient_leases; ///< `leases_until_rebuild` for as long as it counts
 
     [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(communicator->rank()); }
 
     /// @brief What the memory formulas need of one parameter type.
     [[nodiscard]] LayoutTotals totals(std::size_t type) const {
-        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type);
+        LayoutTotals totals = count_layout(*layout, rank(), row, options->storage, options->extra_leases, type);
+        totals.gradient_leases += totals.gradient_leases == 0 ? 0 : further_gradient_leases;
+        return totals;
     }
 };
 

@@ -1,10 +1,11 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/finite.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "readiness.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,7 +26,7 @@ public:
     [[nodiscard]] bool is_in_step() const noexcept { return _phase == Phase::in_step || _phase == Phase::in_micro_step; }
     [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
     [[nodiscard]] std::uint64_t micro_step_serial() const noexcept { return _micro_step_serial; }
-    [[nodiscard]] std::string rank_text() const { return "rank " + std::to_string(_rank); }
+    [[nodiscard]] std::string rank_text() const { return text({"rank ", _rank}); }
 
     void begin_step() noexcept {
         _micro_steps = 0;
@@ -60,8 +61,8 @@ public:
     /// @throws BrokenEngine
     void require_alive() const {
         if (_phase == Phase::broken) {
-            throw BrokenEngine("zero: this engine failed earlier (" + _failure
-                               + ") and can not go on; its state can be read. Make a new engine and communicator.");
+            throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
+                                       ") and can not go on; its state can be read. Make a new engine and communicator."});
         }
     }
 
@@ -99,7 +100,7 @@ public:
                                               : "zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.");
         }
         if (weight.value_or(0) < 0) {
-            throw InvalidArgument("zero: the weight of a step is " + std::to_string(*weight) + "; it has to be at least 0.");
+            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight, "; it has to be at least 0."});
         }
     }
 
@@ -108,23 +109,21 @@ public:
     }
 
     void require_rate(double rate, char const* what) const {
-        if (!(rate >= 0.0) || !std::isfinite(rate)) {
-            throw InvalidArgument(std::string("zero: the ") + what + " is " + std::to_string(rate)
-                                  + "; it has to be finite and not negative.");
+        if (!(rate >= 0.0) || !is_finite(rate)) {
+            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite and not negative."});
         }
     }
 
     void require_group(std::size_t group, std::size_t groups) const {
         if (group >= groups) {
-            throw InvalidArgument("zero: parameter group " + std::to_string(group) + " does not exist; there are " + std::to_string(groups)
-                                  + '.');
+            throw_error<InvalidArgument>({"zero: parameter group ", group, " does not exist; there are ", groups, '.'});
         }
     }
 
     void require_unit(std::size_t unit) const {
         if (unit >= _layout->units()) {
-            throw InvalidArgument("zero: unit " + std::to_string(unit) + " does not exist; the registered parameters name "
-                                  + (_layout->units() == 0 ? "none." : "units 0 to " + std::to_string(_layout->units() - 1) + '.'));
+            throw_error<InvalidArgument>({"zero: unit ", unit, " does not exist; the registered parameters name ",
+                                          _layout->units() == 0 ? std::string("none") : text({"units 0 to ", _layout->units() - 1}), '.'});
         }
     }
 
@@ -136,22 +135,21 @@ public:
                 return;
             }
         }
-        throw InvalidArgument(
-            "zero: parameter number " + std::to_string(parameter)
-            + (parameter < _layout->parameters().size() ? " ('" + _layout->parameter(parameter).name + "')" : std::string())
-            + " is not one of unit " + std::to_string(unit) + "; handles are indexed by the number of registration, and it "
-            + (parameter < _layout->parameters().size() ? "lists units " + units_of(_layout->parameter(parameter)) : std::string("is not registered"))
-            + '.');
+        throw_error<InvalidArgument>({"zero: parameter number ", parameter,
+                                      (parameter < _layout->parameters().size() ? text({" ('", _layout->parameter(parameter).name, "')"}) : std::string()),
+                                      " is not one of unit ", unit, "; handles are indexed by the number of registration, and it ",
+                                      (parameter < _layout->parameters().size() ? text({"lists units ", units_of(_layout->parameter(parameter))}) : std::string("is not registered")),
+                                      '.'});
     }
 
     void require_not_ready(Readiness const& readiness, std::size_t unit) const {
         require_unit(unit);
         if (readiness.is_unit_ready(unit)) {
             auto const members = _layout->unit_parameters(unit);
-            throw LateGradient("zero: gradients of unit " + std::to_string(unit)
-                               + (members.empty() ? "" : " (parameter '" + _layout->parameter(members.front()).name + "')")
-                               + " come after gradients_ready(" + std::to_string(unit) + ") in this micro-step (" + rank_text()
-                               + "); call gradients_ready() only after the last gradient of the unit.");
+            throw_error<LateGradient>({"zero: gradients of unit ", unit,
+                                       (members.empty() ? "" : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
+                                       " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
+                                       "); call gradients_ready() only after the last gradient of the unit."});
         }
     }
 
@@ -159,29 +157,29 @@ public:
     void require_current_gradient(Readiness const& readiness, std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
         require_member(unit, parameter);
         if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || readiness.is_unit_ready(unit)) {
-            throw LateGradient("zero: the gradient of parameter '" + _layout->parameter(parameter).name
-                               + "' is asked for after gradients_ready(" + std::to_string(unit) + ") or after its micro-step ("
-                               + rank_text() + "); call gradients(" + std::to_string(unit) + ") again in the next micro-step.");
+            throw_error<LateGradient>({"zero: the gradient of parameter '", _layout->parameter(parameter).name,
+                                       "' is asked for after gradients_ready(", unit, ") or after its micro-step (", rank_text(),
+                                       "); call gradients(", unit, ") again in the next micro-step."});
         }
     }
 
     void require_transient_gradient(std::size_t parameter, std::size_t elements, bool is_in_callers_memory) const {
         auto const& spec = _layout->parameter(parameter);
         if (elements != spec.elements || !spec.trainable) {
-            throw InvalidArgument("zero: the gradient handed over for parameter '" + spec.name + "' has " + std::to_string(elements)
-                                  + " elements, but the parameter has " + std::to_string(spec.elements)
-                                  + (spec.trainable ? "." : " and is frozen.") + " (" + rank_text() + ")");
+            throw_error<InvalidArgument>({"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
+                                          " elements, but the parameter has ", spec.elements, (spec.trainable ? "." : " and is frozen."), " (",
+                                          rank_text(), ")"});
         }
         if (is_in_callers_memory) {
-            throw InvalidArgument("zero: the gradient of parameter '" + spec.name
-                                  + "' is registered in memory of its own, which hand_over() would compete with; use one of the two.");
+            throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
+                                          "' is registered in memory of its own, which hand_over() would compete with; use one of the two."});
         }
     }
 
     /// @throws InvalidArgument: a parameter is asked for as another type than it has
     [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has, char const* asked) const {
-        throw InvalidArgument("zero: parameter '" + _layout->parameter(parameter).name + "' has the " + what + ' ' + has + ", not " + asked
-                              + "; ask for it as that (" + rank_text() + ").");
+        throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name, "' has the ", what, ' ', has, ", not ", asked,
+                                      "; ask for it as that (", rank_text(), ")."});
     }
 
     /// @brief Number of the first parameter without a gradient in this micro-step; the number of parameters when there is none.
@@ -195,20 +193,20 @@ public:
 
     /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one alone
     /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is known
-    void require_all_used(std::span<std::int64_t const> first_unused) const {
+    void require_all_used(std::span<std::uint64_t const> first_unused) const {
         std::size_t const count = _layout->parameters().size();
         std::size_t missing = count;
         std::string ranks;
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
-            auto const parameter = static_cast<std::size_t>(first_unused[rank]);
-            ranks += (rank == 0 ? "rank " : ", rank ") + std::to_string(rank)
-                     + (parameter < count ? " lacks '" + _layout->parameter(parameter).name + "'" : std::string(" has all"));
+            std::size_t const parameter = first_unused[rank];
+            ranks += text({(rank == 0 ? "rank " : ", rank "), rank,
+                           (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}) : std::string(" has all"))});
             missing = missing == count ? parameter : missing;
         }
         if (missing < count) {
-            throw UnusedParameter("zero: parameter '" + _layout->parameter(missing).name + "' got no gradient in this micro-step ("
-                                  + rank_text() + (first_unused.size() > 1 ? "; " + ranks : std::string())
-                                  + "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero.");
+            throw_error<UnusedParameter>({"zero: parameter '", _layout->parameter(missing).name, "' got no gradient in this micro-step (",
+                                          rank_text(), (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
+                                          "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero."});
         }
     }
 
@@ -217,17 +215,17 @@ private:
         " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its last micro-step only when it runs to its end)";
 
     static std::string units_of(ParameterSpec const& spec) {
-        std::string text;
+        std::string units;
         for (std::size_t const unit : spec.units) {
-            text += (text.empty() ? "" : ", ") + std::to_string(unit);
+            units += text({units.empty() ? "" : ", ", unit});
         }
-        return text;
+        return units;
     }
 
     void require(bool holds, char const* call, char const* why) const {
         require_alive();
         if (!holds) {
-            throw OutOfOrder(std::string("zero: ") + call + why + " (" + rank_text() + ").");
+            throw_error<OutOfOrder>({"zero: ", call, why, " (", rank_text(), ")."});
         }
     }
 

@@ -1,14 +1,14 @@
 #pragma once
 
 #include "../core/dtype.hpp"
-#include "../core/error.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../layout/order_by.hpp"
 #include "../layout/parameter_spec.hpp"
+#include "initializer.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,7 +32,7 @@ struct Parameter {
     std::size_t rows = 0;  ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
     G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
-    std::function<void(std::size_t begin, std::span<T> values)> initialize{};
+    Initializer<T> initialize{};
 };
 
 /// @brief A parameter of whatever type: what a model with several parameter types registers, and what every engine works on.
@@ -42,8 +42,8 @@ struct AnyParameter {
         : spec{parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable, 0, parameter.rows}, type(dtype_of<T>()),
           gradient_type(dtype_of<G>()), data(parameter.data), gradient(parameter.gradient) {
         if (parameter.initialize) {
-            initialize = [fill = parameter.initialize](std::size_t begin, void* values, std::size_t elements) {
-                fill(begin, std::span<T>(static_cast<T*>(values), elements));
+            initialize = [fill = parameter.initialize](std::size_t begin, std::span<std::byte> bytes) {
+                fill(begin, std::span<T>(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)));
             };
         }
     }
@@ -53,7 +53,7 @@ struct AnyParameter {
     DType gradient_type;
     void* data;
     void* gradient;
-    std::function<void(std::size_t begin, void* values, std::size_t elements)> initialize{};
+    Initializer<std::byte> initialize{}; ///< fills memory of the type
 };
 
 namespace detail {
@@ -88,8 +88,8 @@ inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) 
         Claim const& before = claims[order[index - 1]];
         Claim const& after = claims[order[index]];
         if (after.begin < before.end) {
-            throw InvalidArgument("zero: parameters '" + *before.name + "' and '" + *after.name + "' share " + what
-                                  + " memory; register a tied parameter once and list all its units.");
+            detail::throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '", *after.name, "' share ", what,
+                                                  " memory; register a tied parameter once and list all its units."});
         }
     }
 }
@@ -104,20 +104,20 @@ inline void validate_memory(std::span<AnyParameter const> parameters, Storage st
             continue;
         }
         if (storage != Storage::owned && parameter.data == nullptr) {
-            throw InvalidArgument("zero: parameter '" + spec.name + "' has " + std::to_string(spec.elements)
-                                  + " elements but its pointer is null; only owned parameters may leave it out.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
+                                                  " elements but its pointer is null; only owned parameters may leave it out."});
         }
         if (storage != Storage::owned && parameter.initialize) {
-            throw InvalidArgument("zero: parameter '" + spec.name
-                                  + "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name,
+                                                  "' has an initializer, which would be ignored: it lies in the caller's memory. Fill that instead."});
         }
         if (parameter.data != nullptr && parameter.initialize) {
-            throw InvalidArgument("zero: parameter '" + spec.name
-                                  + "' has initial values, which would be ignored, and an initializer; give one of the two.");
+            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name,
+                                                  "' has initial values, which would be ignored, and an initializer; give one of the two."});
         }
         if (parameter.gradient != nullptr && !spec.trainable) {
-            throw InvalidArgument("zero: frozen parameter '" + spec.name
-                                  + "' has memory for its gradient, which would be ignored; leave 'gradient' out, or register it as trainable.");
+            detail::throw_error<InvalidArgument>({"zero: frozen parameter '", spec.name,
+                                                  "' has memory for its gradient, which would be ignored; leave 'gradient' out, or register it as trainable."});
         }
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));

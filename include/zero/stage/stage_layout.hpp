@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/adopted_layout.hpp"
 #include "../layout/make_layout.hpp"
 #include "config.hpp"
@@ -28,8 +28,8 @@ std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> paramete
         std::size_t const offset = parameter.spec.elements == 0 ? 0 : (begin - block_begin) / sizeof(T);
         bool const is_inside = begin >= block_begin && offset <= block.size() && parameter.spec.elements <= block.size() - offset;
         if (parameter.spec.elements != 0 && !is_inside) {
-            throw InvalidArgument("zero: parameter '" + parameter.spec.name
-                                  + "' does not lie inside adopted_block; give the block that holds all parameters.");
+            throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name,
+                                          "' does not lie inside adopted_block; give the block that holds all parameters."});
         }
         offsets.push_back(offset);
     }
@@ -37,9 +37,9 @@ std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> paramete
 }
 
 [[noreturn]] inline void throw_no_such_type(AnyParameter const& parameter) {
-    throw InvalidArgument("zero: parameter '" + parameter.spec.name + "' is " + name_of(parameter.type) + " with a " + name_of(parameter.gradient_type)
-                          + " gradient, which is none of the types of this composition; name its type in zero::Parameters, and its gradient's "
-                            "in zero::GradientReduction.");
+    throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is ", name_of(parameter.type), " with a ",
+                                  name_of(parameter.gradient_type),
+                                  " gradient, which is none of the types of this composition; name its type in zero::Parameters, and its gradient's in zero::GradientReduction."});
 }
 
 /// @brief Bytes per element of each parameter type.
@@ -73,33 +73,33 @@ std::vector<AnyParameter> register_parameters(std::span<Registration const> para
 }
 
 /// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
+/// @param unit_order in which units finish their backward pass; empty: not known, so the reverse registration order
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
 template <class Stage>
-FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options) {
+FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options,
+                             std::span<std::size_t const> unit_order) {
     using Partitioner = typename Stage::Partitioner;
     validate_options(options, Stage::stage);
     validate_memory(parameters, options.storage);
     constexpr bool needs_whole = Stage::Engine::Optimizer::whole_tensor;
     if (needs_whole && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; use Storage::scattered or "
-                              "Storage::owned.");
+        throw_error<InvalidArgument>({"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; use Storage::scattered or Storage::owned."});
     }
     if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use "
-                              "ContiguousPartitioner or Storage::scattered.");
+        throw_error<InvalidArgument>({"zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
     for (auto const& parameter : parameters) {
         if (!options.groups.empty() && parameter.spec.group >= options.groups.size()) {
-            throw InvalidArgument("zero: parameter '" + parameter.spec.name + "' is in group " + std::to_string(parameter.spec.group)
-                                  + ", but options.groups has " + std::to_string(options.groups.size())
-                                  + " entries; list every group, or none.");
+            throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
+                                          ", but options.groups has ", options.groups.size(), " entries; list every group, or none."});
         }
     }
     if (Stage::Engine::types > 1 && options.storage == Storage::adopted) {
-        throw InvalidArgument("zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered.");
+        throw_error<InvalidArgument>({"zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered."});
     }
     std::vector<std::size_t> const bytes = sizes_of<typename Stage::Engine>();
-    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()}};
+    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()},
+                                 {unit_order.begin(), unit_order.end()}};
     if (options.storage == Storage::adopted) {
         return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
                                                              geometry, options.bucketer);

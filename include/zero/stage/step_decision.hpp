@@ -1,6 +1,9 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../core/list.hpp"
+#include "../core/text.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/dynamic_loss_scaler.hpp"
 #include "drain.hpp"
@@ -14,7 +17,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace zero::detail {
 
@@ -117,8 +119,8 @@ public:
         Backend::rethrow_failure(_queue);
         StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
-            throw OutOfOrder("zero: the report of step " + std::to_string(serial) + " was overwritten; read it before "
-                             + std::to_string(StepState<Config>::reports_kept) + " further steps are enqueued.");
+            throw_error<OutOfOrder>({"zero: the report of step ", serial, " was overwritten; read it before ", StepState<Config>::reports_kept,
+                                     " further steps are enqueued."});
         }
         return found;
     }
@@ -142,8 +144,8 @@ public:
         }
         StepReport const last = report(_serial, done);
         if (throws && last.is_skipped) {
-            throw NonFiniteGradients("zero: " + std::to_string(last.non_finite_count) + " gradients are infinite or NaN, the first is "
-                                     + locate(last.first_non_finite) + "; the step changed nothing (rank " + std::to_string(_rank) + ").");
+            throw_error<NonFiniteGradients>({"zero: ", last.non_finite_count, " gradients are infinite or NaN, the first is ",
+                                             locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
         }
         if constexpr (has_minimum) {
             if (!answers_minimum || !settled().is_exhausted) {
@@ -152,9 +154,8 @@ public:
             if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
                 _options->loss_scaler.on_minimum(_options->loss_scaler.context);
             } else {
-                throw LossScaleExhausted("zero: the gradients overflowed at the smallest loss scale " + std::to_string(last.loss_scale)
-                                         + ", first in " + locate(last.first_non_finite) + "; the step changed nothing (rank "
-                                         + std::to_string(_rank) + ").");
+                throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ", last.loss_scale, ", first in ",
+                                                 locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
             }
         }
     }
@@ -188,7 +189,7 @@ private:
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
-        std::vector<GroupState<Optimizer>> groups(_group_count);
+        List<GroupState<Optimizer>> groups(_group_count);
         for (std::size_t group = 0; group < _group_count; ++group) {
             bool const is_listed = group < _options->groups.size();
             groups[group].options = is_listed ? _options->groups[group].optimizer : _options->optimizer;
@@ -203,10 +204,10 @@ private:
         for (std::size_t parameter = 0; parameter < _layout->parameters().size(); ++parameter) {
             auto const& spec = _layout->parameter(parameter);
             if (index >= _layout->first_element(parameter) && index - _layout->first_element(parameter) < spec.elements) {
-                return "element " + std::to_string(index - _layout->first_element(parameter)) + " of parameter '" + spec.name + "'";
+                return text({"element ", index - _layout->first_element(parameter), " of parameter '", spec.name, "'"});
             }
         }
-        return "element " + std::to_string(element);
+        return text({"element ", element});
     }
 
     FlatLayout const* _layout;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/placement.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -24,7 +24,7 @@ std::size_t scratch_floats([[maybe_unused]] FlatLayout const& layout, [[maybe_un
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             layout.for_slices(bucket, updated_range(layout, bucket, rank, row), [&](Piece const& piece) {
                 auto const& spec = layout.parameter(piece.parameter);
-                most = std::max(most, Optimizer::scratch_floats(spec.rows, spec.rows == 0 ? spec.elements : spec.elements / spec.rows));
+                most = larger(most, Optimizer::scratch_floats(spec.rows, spec.rows == 0 ? spec.elements : spec.elements / spec.rows));
             });
         }
     }
@@ -39,9 +39,8 @@ inline void require_whole_parameters(FlatLayout const& layout, StageRow const& r
             layout.for_slices(bucket, updated_range(layout, bucket, rank, row), [&](Piece const& piece) {
                 auto const& spec = layout.parameter(piece.parameter);
                 if (piece.elements != spec.elements) {
-                    throw InvalidArgument("zero: the optimizer needs whole parameters, but '" + spec.name
-                                          + "' is cut, though the partitioner says that it cuts none; use zero::BalancedPartitioner or "
-                                            "zero::RoundRobinPartitioner.");
+                    throw_error<InvalidArgument>({"zero: the optimizer needs whole parameters, but '", spec.name,
+                                                  "' is cut, though the partitioner says that it cuts none; use zero::BalancedPartitioner or zero::RoundRobinPartitioner."});
                 }
             });
         }

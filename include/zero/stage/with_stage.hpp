@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../core/error.hpp"
+
+#include "../core/throw_error.hpp"
 
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@ decltype(auto) with_stage(int stage, Body&& body) {
     case 1: return std::forward<Body>(body).template operator()<1>();
     case 2: return std::forward<Body>(body).template operator()<2>();
     case 3: return std::forward<Body>(body).template operator()<3>();
-    default: throw InvalidArgument("zero: there is no stage " + std::to_string(stage) + "; choose 0, 1, 2 or 3.");
+    default: detail::throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; choose 0, 1, 2 or 3."});
     }
 }
 

@@ -103,8 +103,7 @@ private:
     struct Registered {};
 
     AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters, Options const& options, Registered)
-        : Base(stage, communicator, parameters, options,
-               make_stage_layout<Stage>(static_cast<std::size_t>(communicator.size()), parameters, options)) {}
+        : Base(stage, communicator, parameters, options, &make_stage_layout<Stage>) {}
 };
 
 template <class... Policies>

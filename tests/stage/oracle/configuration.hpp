@@ -64,7 +64,7 @@ enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
 enum class GradientMemory { engine, callers, handed_over, mixed };
-enum class Order { reverse, shuffled };
+enum class Order { reverse, shuffled, fixed }; ///< shuffled: another one in each micro-step and on each rank; fixed: the same everywhere
 enum class MicroSteps { range, announced, unannounced };
 enum class OnNonFinite { skip, step };
 enum class Poisoned { infinity, negative_infinity, nan };
@@ -144,6 +144,8 @@ struct Configuration {
     bool writes_all = false;      ///< some units take their gradients uninitialised and write every element
     Order order = Order::reverse;
     std::size_t extra_leases = 0;
+    bool rebuilds = false;        ///< buckets are made anew after the first step
+    std::size_t leases_until_rebuild = 0;
     bool has_unused = false;      ///< some units have no gradient on some ranks in some micro-steps
     bool reports_unused = true;   ///< ... and say so by `gradients_ready`; stage 3 always does
     bool holds_handles = false;   ///< the handle of a unit lives until the next one is there
@@ -223,8 +225,10 @@ inline std::vector<std::size_t> backward_order(Configuration const& c, std::size
     for (std::size_t unit = c.units; unit-- > 0;) {
         order.push_back(unit);
     }
-    for (std::size_t left = order.size(); c.order == Order::shuffled && left > 1; --left) {
-        auto const other = static_cast<std::size_t>(keyed(c.seed, c.index, Stream::order, step, micro_step, rank, left) % left);
+    bool const is_fixed = c.order == Order::fixed;
+    for (std::size_t left = order.size(); c.order != Order::reverse && left > 1; --left) {
+        std::uint64_t const bits = is_fixed ? keyed(c.seed, c.index, Stream::order, left) : keyed(c.seed, c.index, Stream::order, step, micro_step, rank, left);
+        auto const other = static_cast<std::size_t>(bits % left);
         std::size_t const unit = order[other];
         order[other] = order[left - 1];
         order[left - 1] = unit;
@@ -259,10 +263,10 @@ inline std::string describe(Configuration const& c) {
     text += word(std::array{" owned", " adopted", " scattered"}, c.memory);
     text += c.memory == Memory::adopted ? (c.has_aligned_block ? "(aligned)" : "(unaligned)") : "";
     text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over", " gradients=mixed"}, c.gradient_memory);
-    text += word(std::array{" order=reverse", " order=shuffled"}, c.order);
+    text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
     text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
           + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "") + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
-          + (c.fills_by_function ? " initialize" : "");
+          + (c.fills_by_function ? " initialize" : "") + (c.rebuilds ? " rebuilds" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
     text += c.types().scaler == Scaler::none ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite) : "";
     text += " injections=" + std::to_string(c.injections.size()) + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");

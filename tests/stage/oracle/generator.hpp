@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace zero::test::oracle {
@@ -206,6 +207,16 @@ inline void choose_calls(Random& random, Configuration& c) {
     c.fills_by_function = c.memory == Memory::owned && random.chance(25);
 }
 
+/// Buckets made anew. With one order for all, the leases that are counted for it are enough after the first step.
+inline void choose_rebuild(Random& random, Configuration& c) {
+    c.rebuilds = c.memory != Memory::adopted && random.chance(50);
+    bool const reports_all = !c.has_unused || c.reports_unused;
+    if (c.rebuilds && c.order == Order::shuffled && reports_all && random.chance(60)) {
+        c.order = Order::fixed;
+        c.leases_until_rebuild = std::exchange(c.extra_leases, 0);
+    }
+}
+
 /// Configuration `index` of a seed.
 inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     Random random(seed, index);
@@ -225,6 +236,7 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     choose_numbers(random, c);
     choose_calls(random, c);
     add_injections(random, c);
+    choose_rebuild(random, c);
     return c;
 }
 

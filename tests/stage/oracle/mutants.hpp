@@ -26,6 +26,7 @@ enum class Mutation {
     added_in_bfloat16,   ///< the sum over micro-steps is
     padding_inspected,   ///< the norm reads on to the next multiple of 64 elements
     last_bucket_dropped, ///< the last bucket is not reduced
+    state_not_moved,     ///< where buckets are made anew, each rank keeps what it had of a state
     fence_removed
 };
 
@@ -126,7 +127,7 @@ struct MutantBackend : HostBackend {
     }
 };
 
-/// Hands everything on to a loopback communicator, except under `last_bucket_dropped`.
+/// Hands everything on to a loopback communicator, except under `last_bucket_dropped` and `state_not_moved`.
 class MutantCommunicator {
 public:
     using policy_category = CommunicatorCategory;
@@ -157,7 +158,9 @@ public:
 
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
-        _inner->all_gather(send, receive, cuts, queue, tag);
+        if (!is_active(Mutation::state_not_moved) || std::string_view(tag.what) != "state of parameter") {
+            _inner->all_gather(send, receive, cuts, queue, tag);
+        }
     }
 
     template <class T>

@@ -154,6 +154,8 @@ private:
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
+        o.rebuild_buckets = _c.rebuilds;
+        o.leases_until_rebuild = _c.leases_until_rebuild;
         o.prefetch = _c.prefetches;
         o.poison = _c.is_poisoned;
         if constexpr (requires { o.bucketer.bucket_bytes; }) {
@@ -345,7 +347,9 @@ private:
         _engine.begin_micro_step(_c.units % 2 == 0);
         _model.start_micro_step();
         forward(step);
-        for (std::size_t unit = _c.units; unit-- > _c.units / 2;) {
+        std::vector<std::size_t> order = backward_order(_c, step, 0, 0);
+        order.resize(_c.units - _c.units / 2);
+        for (std::size_t const unit : order) {
             read_weights(step, unit, "weights of the step given up");
             write_gradients(step, 0, unit, scale);
         }

@@ -3,7 +3,6 @@
 #include "../../ops/norm.hpp"
 #include "inspect_loop.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,7 +17,7 @@ void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index, op
         double lane[8] = {};
         for (std::size_t i = begin; i < end; ++i) {
             if (is_finite(values[i])) {
-                lane[i % 8] += static_cast<double>(std::fabs(to_float(values[i])));
+                lane[i % 8] += static_cast<double>(__builtin_fabsf(to_float(values[i])));
             } else {
                 result.add_non_finite(first_index + static_cast<std::int64_t>(i));
             }

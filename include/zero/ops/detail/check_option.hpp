@@ -1,18 +1,17 @@
 #pragma once
 
-#include "../../core/error.hpp"
+#include "../../core/throw_error.hpp"
 
 #include <cstdio>
-#include <string>
 
 namespace zero::detail {
 
 /// Throws unless `holds`; the message names the policy, the field, its value and the range.
 inline void check_option(bool holds, char const* policy, char const* field, double value, char const* range) {
     if (!holds) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%g", value);
-        throw InvalidArgument(std::string("zero::") + policy + ": " + field + " is " + text + "; it must be " + range + ".");
+        char number[32];
+        std::snprintf(number, sizeof number, "%g", value);
+        throw_error<InvalidArgument>({"zero::", policy, ": ", field, " is ", number, "; it must be ", range, "."});
     }
 }
 

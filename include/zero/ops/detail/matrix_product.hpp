@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../../core/minmax.hpp"
 #include "../number.hpp"
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <utility>
@@ -37,10 +37,10 @@ struct MatrixProduct {
     template <MemoryPack F>
     [[gnu::always_inline]] void operator()() const noexcept {
         auto const product = *this; // a local copy: the stores below cannot change it, so it stays in registers
-        std::fill_n(product.out, product.rows * product.columns, 0.0F);
+        fill_zero(product.out, product.rows * product.columns);
         float panel[panel_depth * 2 * F::size];
         for (std::size_t k = 0; k < product.depth; k += panel_depth) {
-            std::size_t const count = std::min(panel_depth, product.depth - k);
+            std::size_t const count = smaller(panel_depth, product.depth - k);
             for (std::size_t j = 0; j < product.columns; j += 2 * F::size) {
                 product.template pack<2 * F::size>(panel, k, count, j);
                 // The rows above the diagonal are left out of the loop, but for the tile that it crosses.
@@ -56,12 +56,15 @@ private:
     static constexpr std::size_t tile_rows = 6;     // with two packs each: 12 sums, 2 packs of a panel and one broadcast fill 16 registers
     static constexpr std::size_t panel_depth = 256; // a panel is 16 KiB and stays in the first cache
 
+    [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept { __builtin_memset(out, 0, n * sizeof(float)); }
+    [[gnu::always_inline]] static void copy_row(float* out, float const* in, std::size_t n) noexcept { __builtin_memcpy(out, in, n * sizeof(float)); }
+
     /// Copies `width` columns of `right`, filled up with zeros, so that a row of the panel is contiguous.
     template <std::size_t width>
     [[gnu::always_inline]] void pack(float* panel, std::size_t k, std::size_t count, std::size_t j) const noexcept {
-        std::size_t const valid = std::min(width, columns - j);
+        std::size_t const valid = smaller(width, columns - j);
         if (valid < width) {
-            std::fill_n(panel, count * width, 0.0F);
+            fill_zero(panel, count * width);
         }
         if (is_right_transposed) {
             for (std::size_t column = 0; column < valid; ++column) {
@@ -72,7 +75,7 @@ private:
             }
         } else {
             for (std::size_t row = 0; row < count; ++row) {
-                std::copy_n(right + (k + row) * columns + j, valid, panel + row * width);
+                copy_row(panel + row * width, right + (k + row) * columns + j, valid);
             }
         }
     }
@@ -81,8 +84,8 @@ private:
     template <class F>
     [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j, std::size_t k, std::size_t count) const noexcept {
         constexpr std::size_t width = 2 * F::size;
-        std::size_t const valid_rows = std::min(tile_rows, rows - i);
-        std::size_t const valid_columns = std::min(width, columns - j);
+        std::size_t const valid_rows = smaller(tile_rows, rows - i);
+        std::size_t const valid_columns = smaller(width, columns - j);
         float const* from = left + i * depth + k;
         float* sums = out + i * columns + j;
         std::size_t from_stride = depth;
@@ -91,11 +94,11 @@ private:
         float left_copy[tile_rows * panel_depth];
         float sums_copy[tile_rows * width];
         if (!is_whole) {
-            std::fill_n(left_copy, tile_rows * panel_depth, 0.0F);
-            std::fill_n(sums_copy, tile_rows * width, 0.0F);
+            fill_zero(left_copy, tile_rows * panel_depth);
+            fill_zero(sums_copy, tile_rows * width);
             for (std::size_t row = 0; row < valid_rows; ++row) {
-                std::copy_n(from + row * depth, count, left_copy + row * panel_depth);
-                std::copy_n(sums + row * columns, valid_columns, sums_copy + row * width);
+                copy_row(left_copy + row * panel_depth, from + row * depth, count);
+                copy_row(sums_copy + row * width, sums + row * columns, valid_columns);
             }
             from = left_copy;
             from_stride = panel_depth;
@@ -105,7 +108,7 @@ private:
         multiply<F>(sums, stride, from, from_stride, panel, count, std::make_index_sequence<tile_rows>());
         if (!is_whole) {
             for (std::size_t row = 0; row < valid_rows; ++row) {
-                std::copy_n(sums_copy + row * width, valid_columns, out + (i + row) * columns + j);
+                copy_row(out + (i + row) * columns + j, sums_copy + row * width, valid_columns);
             }
         }
     }

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "../../core/minmax.hpp"
 #include "matrix_product.hpp"
 #include "transpose.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -20,7 +20,7 @@ struct NewtonSchulz {
 
     /// Floats that `run` needs: twice the matrix, and twice the square of its shorter side.
     static constexpr std::size_t scratch_floats(std::size_t rows, std::size_t columns) noexcept {
-        std::size_t const shorter = std::min(rows, columns);
+        std::size_t const shorter = smaller(rows, columns);
         return 2 * rows * columns + 2 * shorter * shorter;
     }
 
@@ -31,8 +31,8 @@ struct NewtonSchulz {
     static float const* run(float* scratch, std::size_t rows, std::size_t columns, Multiply const& multiply) noexcept {
         std::size_t const n = rows * columns;
         bool const is_tall = rows > columns;
-        std::size_t const shorter = std::min(rows, columns);
-        std::size_t const longer = std::max(rows, columns);
+        std::size_t const shorter = smaller(rows, columns);
+        std::size_t const longer = larger(rows, columns);
         float* x = scratch;
         float* next = scratch + n;
         float* const square = scratch + 2 * n;

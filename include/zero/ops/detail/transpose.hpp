@@ -1,6 +1,7 @@
 #pragma once
 
-#include <algorithm>
+#include "../../core/minmax.hpp"
+
 #include <cstddef>
 
 namespace zero::detail {
@@ -10,8 +11,8 @@ inline void transpose(float* out, float const* in, std::size_t rows, std::size_t
     constexpr std::size_t block = 16;
     for (std::size_t top = 0; top < rows; top += block) {
         for (std::size_t left = 0; left < columns; left += block) {
-            for (std::size_t i = top; i < std::min(top + block, rows); ++i) {
-                for (std::size_t j = left; j < std::min(left + block, columns); ++j) {
+            for (std::size_t i = top; i < smaller(top + block, rows); ++i) {
+                for (std::size_t j = left; j < smaller(left + block, columns); ++j) {
                     out[j * rows + i] = in[i * columns + j];
                 }
             }

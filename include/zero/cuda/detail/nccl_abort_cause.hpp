@@ -1,0 +1,66 @@
+#pragma once
+
+#include "../nccl_library.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace zero::cuda::detail {
+
+/// @brief Why a group was given up, as far as this process knows: ranks of one process share it.
+///
+/// Of the causes of one kind the first counts; a graver kind replaces a lighter one.
+class NcclAbortCause {
+public:
+    using Duration = NcclSystem::Duration;
+
+    enum class Kind : std::uint8_t {
+        none,
+        provisional, ///< whoever catches the exception may know more: others wait a moment before they report it
+        left,        ///< a rank ended well: what it had enqueued still arrives, nothing new does
+        failure
+    };
+
+    void set(std::string_view text, Kind kind, Duration now) noexcept {
+        std::lock_guard const lock(_mutex);
+        if (kind <= _kind) {
+            return;
+        }
+        _set_at = now; // before the kind, which is read without the mutex
+        _kind = kind;
+        try {
+            _text = text;
+        } catch (std::exception const&) { // no memory for the text: the state says enough
+            _text.clear();
+        }
+    }
+
+    [[nodiscard]] Kind kind() const noexcept { return _kind; }
+
+    /// @brief May a rank that is to begin a collective report it?
+    [[nodiscard]] bool is_known(Duration now) const noexcept {
+        return _kind != Kind::none && (_kind != Kind::provisional || now - _set_at.load() >= grace);
+    }
+
+    /// @brief Does it end a collective of another rank that has made no progress since `since`?
+    [[nodiscard]] bool ends_waiting(Duration now, Duration since) const noexcept { return is_known(now) && (_kind != Kind::left || now - since >= grace); }
+
+    [[nodiscard]] std::string text() const {
+        std::lock_guard const lock(_mutex);
+        return _text;
+    }
+
+private:
+    static constexpr Duration grace{1000};
+
+    mutable std::mutex _mutex;
+    std::atomic<Kind> _kind{Kind::none};
+    std::atomic<Duration> _set_at{};
+    std::string _text;
+};
+
+} // namespace zero::cuda::detail

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "../nccl_error.hpp"
+#include "../nccl_library.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace zero::cuda::detail {
+
+/// @brief The collectives that were enqueued and have not run, as events; takes no memory after its construction.
+///
+/// Only so many are told apart: further ones move the end of the newest. Those of a captured stream are not seen, since they run when the graph is launched.
+class NcclFlights {
+public:
+    using Duration = NcclSystem::Duration;
+
+    explicit NcclFlights(NcclSystem& system) : _system(&system) {}
+    NcclFlights(NcclFlights const&) = delete;
+    NcclFlights& operator=(NcclFlights const&) = delete;
+
+    ~NcclFlights() {
+        for (std::size_t made = 0; made < _made; ++made) {
+            _system->destroy_event(_flights[made].event);
+        }
+    }
+
+    /// @brief Makes the events, on the current device.
+    void make_events() {
+        for (; _made < _flights.size(); ++_made) {
+            require_success(*_system, _system->create_event(_flights[_made].event), "the creation of an event for an NCCL communicator");
+        }
+    }
+
+    [[nodiscard]] bool empty() const noexcept { return _count == 0; }
+
+    void add(StreamHandle stream) {
+        bool is_capturing = false;
+        require_success(*_system, _system->is_capturing(stream, is_capturing), "asking whether a stream is captured");
+        if (is_capturing) {
+            return;
+        }
+        _count = std::min(_count + 1, _flights.size());
+        Flight& newest = _flights[(_first + _count - 1) % _flights.size()];
+        require_success(*_system, _system->record_event(newest.event, stream), "recording the end of a collective");
+        newest.enqueued = _system->now();
+    }
+
+    /// @brief Forgets those that have run.
+    void retire() {
+        while (_count != 0) {
+            bool is_complete = false;
+            require_success(*_system, _system->is_event_complete(_flights[_first].event, is_complete), "a command before or in a collective on the device");
+            if (!is_complete) {
+                return;
+            }
+            _first = (_first + 1) % _flights.size();
+            --_count;
+            _last_end = _system->now();
+        }
+    }
+
+    /// @brief Since when the oldest one is the next to run; not to be asked when there is none.
+    [[nodiscard]] Duration waiting_since() const noexcept { return std::max(_flights[_first].enqueued, _last_end); }
+
+private:
+    struct Flight {
+        NcclSystem::EventHandle event = nullptr;
+        Duration enqueued{};
+    };
+
+    NcclSystem* _system;
+    std::array<Flight, 64> _flights{};
+    std::size_t _made = 0;
+    std::size_t _first = 0;
+    std::size_t _count = 0;
+    Duration _last_end{};
+};
+
+} // namespace zero::cuda::detail

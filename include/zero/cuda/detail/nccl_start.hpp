@@ -1,0 +1,146 @@
+#pragma once
+
+#include "nccl_environment.hpp"
+#include "nccl_session.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero::cuda::detail {
+
+/// @brief What every way to start checks first.
+inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
+    check_options(options);
+    require_matching_version(*interfaces.nccl);
+}
+
+inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
+    check_start(interfaces, options);
+    if (handle == nullptr) {
+        throw InvalidArgument("zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, or use from_unique_id.");
+    }
+    int rank = 0;
+    int world = 0;
+    require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
+    require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount", handle);
+    auto session = std::make_unique<NcclSession>(interfaces, handle, is_owner, rank, world, options, std::make_shared<NcclAbortCause>());
+    session->open("the use of the caller's communicator");
+    return session;
+}
+
+inline void check_rank(int rank, int world) {
+    if (world < 1 || rank < 0 || rank >= world) {
+        throw InvalidArgument("zero: rank " + std::to_string(rank) + " of a group of " + std::to_string(world) + "; ranks go from 0 to world - 1, and world is at least 1.");
+    }
+}
+
+inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options) {
+    check_start(interfaces, options);
+    check_rank(rank, world);
+    NcclHandle handle = nullptr;
+    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
+    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, std::make_shared<NcclAbortCause>());
+    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world));
+    session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
+    return session;
+}
+
+inline void select_device(NcclSystem& system, int local_rank) {
+    int devices = 0;
+    require_success(system, system.device_count(devices), "cudaGetDeviceCount");
+    if (local_rank >= devices) {
+        throw LauncherError("zero: the environment variable LOCAL_RANK is " + std::to_string(local_rank) + ", but this process sees " + std::to_string(devices)
+                            + " CUDA devices; start at most as many processes on a machine. If the launcher shows each process its own device alone, set LOCAL_RANK to 0.");
+    }
+    require_success(system, system.set_device(local_rank), "cudaSetDevice(" + std::to_string(local_rank) + ")");
+}
+
+inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces, NcclOptions const& options) {
+    check_start(interfaces, options);
+    Launch const launch = read_launch(*interfaces.system);
+    select_device(*interfaces.system, launch.local_rank);
+    // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL reads it in both calls.
+    ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
+    NcclUniqueId id;
+    require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id), "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address + " (of MASTER_ADDR and the port)");
+    return join_group(interfaces, id, launch.rank, launch.world, options);
+}
+
+/// @brief Goes back to the device that was current.
+class DeviceScope {
+public:
+    explicit DeviceScope(NcclSystem& system) : _system(&system) { require_success(system, system.current_device(_device), "cudaGetDevice"); }
+    DeviceScope(DeviceScope const&) = delete;
+    DeviceScope& operator=(DeviceScope const&) = delete;
+    ~DeviceScope() { _system->set_device(_device); }
+
+private:
+    NcclSystem* _system;
+    int _device = 0;
+};
+
+inline void check_devices(NcclSystem& system, std::span<int const> devices) {
+    int count = 0;
+    require_success(system, system.device_count(count), "cudaGetDeviceCount");
+    if (devices.empty()) {
+        throw InvalidArgument("zero: a group of no devices; name at least one.");
+    }
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+        int const device = devices[rank];
+        if (device < 0 || device >= count) {
+            throw InvalidArgument("zero: rank " + std::to_string(rank) + " is to use CUDA device " + std::to_string(device) + ", but there are " + std::to_string(count) + '.');
+        }
+        auto const* const end = devices.data() + rank;
+        if (std::find(devices.data(), end, device) != end) {
+            throw InvalidArgument("zero: CUDA device " + std::to_string(device)
+                                  + " is named for several ranks; NCCL wants a device per rank. Use Loopback<cuda::Backend> for several ranks on one device.");
+        }
+    }
+}
+
+/// @brief As ncclCommInitAll does, but non-blocking ones, which that function can not make.
+inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
+    auto& [nccl, system] = interfaces;
+    check_start(interfaces, options);
+    check_devices(*system, devices);
+    DeviceScope const scope(*system);
+    NcclUniqueId id;
+    require_success(*nccl, nccl->get_unique_id(id), "ncclGetUniqueId");
+
+    int const world = static_cast<int>(devices.size());
+    auto const cause = std::make_shared<NcclAbortCause>();
+    std::vector<std::unique_ptr<NcclSession>> sessions;
+    auto const abort_all = [](void* all) {
+        for (auto const& session : *static_cast<std::vector<std::unique_ptr<NcclSession>>*>(all)) {
+            session->abort("the start of the group failed", false);
+        }
+    };
+    sessions.reserve(devices.size());
+    NcclGroup group(*nccl, abort_all, &sessions);
+    require_success(*nccl, group.start(), "ncclGroupStart");
+    for (int rank = 0; rank < world; ++rank) {
+        int const device = devices[static_cast<std::size_t>(rank)];
+        require_success(*system, system->set_device(device), "cudaSetDevice(" + std::to_string(device) + ")");
+        NcclHandle handle = nullptr;
+        NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
+        sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, cause));
+        require_success(*nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world));
+    }
+    NcclResult const result = group.end();
+    if (result != NcclResult::success && result != NcclResult::in_progress) {
+        abort_all(&sessions);
+    }
+    require_success(*nccl, result, "the start of " + std::to_string(world) + " ranks of NCCL");
+    for (auto const& session : sessions) {
+        require_success(*system, system->set_device(devices[static_cast<std::size_t>(session->rank())]), "cudaSetDevice");
+        session->open("the start of NCCL in one process");
+    }
+    return sessions;
+}
+
+} // namespace zero::cuda::detail

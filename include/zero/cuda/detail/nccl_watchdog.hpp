@@ -1,0 +1,52 @@
+#pragma once
+
+#include "../nccl_library.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace zero::cuda::detail {
+
+/// @brief A thread that calls a function every so often, until it is destroyed.
+class NcclWatchdog {
+public:
+    using Duration = NcclSystem::Duration;
+
+    NcclWatchdog() = default;
+    NcclWatchdog(NcclWatchdog const&) = delete;
+    NcclWatchdog& operator=(NcclWatchdog const&) = delete;
+    ~NcclWatchdog() { stop(); }
+
+    /// @param look must not throw
+    void start(Duration interval, void (*look)(void*), void* argument) {
+        _thread = std::thread([this, interval, look, argument] {
+            std::unique_lock lock(_mutex);
+            while (!_wake.wait_for(lock, interval, [this] { return _is_stopping; })) {
+                lock.unlock();
+                look(argument);
+                lock.lock();
+            }
+        });
+    }
+
+    void stop() noexcept {
+        if (!_thread.joinable()) {
+            return;
+        }
+        {
+            std::lock_guard const lock(_mutex);
+            _is_stopping = true;
+        }
+        _wake.notify_all();
+        _thread.join();
+    }
+
+private:
+    std::mutex _mutex;
+    std::condition_variable _wake;
+    bool _is_stopping = false;
+    std::thread _thread;
+};
+
+} // namespace zero::cuda::detail

@@ -1,0 +1,232 @@
+#pragma once
+
+#include "nccl_communicator.hpp"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace zero::cuda {
+
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0), "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, ncclMemAlloc, ncclCommRegister).");
+static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+static_assert(static_cast<int>(NcclResult::success) == ncclSuccess && static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError
+              && static_cast<int>(NcclResult::system_error) == ncclSystemError && static_cast<int>(NcclResult::internal_error) == ncclInternalError
+              && static_cast<int>(NcclResult::invalid_argument) == ncclInvalidArgument && static_cast<int>(NcclResult::invalid_usage) == ncclInvalidUsage
+              && static_cast<int>(NcclResult::remote_error) == ncclRemoteError && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
+
+/// @brief The real NCCL. Holds nothing.
+class LinkedNccl final : public NcclLibrary {
+public:
+    int header_version() noexcept override { return NCCL_VERSION_CODE; }
+    NcclResult get_version(int& version) noexcept override { return of(ncclGetVersion(&version)); }
+    char const* error_string(NcclResult result) noexcept override { return ncclGetErrorString(static_cast<ncclResult_t>(result)); }
+    char const* last_error(NcclHandle handle) noexcept override { return ncclGetLastError(comm(handle)); }
+
+    NcclResult get_unique_id(NcclUniqueId& id) noexcept override {
+        ncclUniqueId theirs{};
+        NcclResult const result = of(ncclGetUniqueId(&theirs));
+        std::memcpy(id.bytes.data(), &theirs, sizeof(theirs));
+        return result;
+    }
+
+    NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank, NcclMode mode) noexcept override {
+        ncclUniqueId theirs{};
+        std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = mode == NcclMode::blocking ? 1 : 0;
+        ncclComm_t made = nullptr;
+        NcclResult const result = of(ncclCommInitRankConfig(&made, world, theirs, rank, &config));
+        handle = made;
+        return result;
+    }
+
+    NcclResult count(NcclHandle handle, int& world) noexcept override { return of(ncclCommCount(comm(handle), &world)); }
+    NcclResult user_rank(NcclHandle handle, int& rank) noexcept override { return of(ncclCommUserRank(comm(handle), &rank)); }
+
+    NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept override {
+        ncclResult_t theirs = ncclSuccess;
+        NcclResult const result = of(ncclCommGetAsyncError(comm(handle), &theirs));
+        error = of(theirs);
+        return result;
+    }
+
+    NcclResult finalize(NcclHandle handle) noexcept override { return of(ncclCommFinalize(comm(handle))); }
+    NcclResult destroy(NcclHandle handle) noexcept override { return of(ncclCommDestroy(comm(handle))); }
+    NcclResult abort(NcclHandle handle) noexcept override { return of(ncclCommAbort(comm(handle))); }
+    NcclResult group_start() noexcept override { return of(ncclGroupStart()); }
+    NcclResult group_end() noexcept override { return of(ncclGroupEnd()); }
+
+    NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, int root, NcclHandle handle,
+                      StreamHandle stream) noexcept override {
+        return of(ncclReduce(send, receive, count, type_of(type), operation_of(reduction), root, comm(handle), stream_of(stream)));
+    }
+    NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type, int root, NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(ncclBroadcast(send, receive, count, type_of(type), root, comm(handle), stream_of(stream)));
+    }
+    NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+                          StreamHandle stream) noexcept override {
+        return of(ncclAllReduce(send, receive, count, type_of(type), operation_of(reduction), comm(handle), stream_of(stream)));
+    }
+    NcclResult reduce_scatter(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+                              StreamHandle stream) noexcept override {
+        return of(ncclReduceScatter(send, receive, count, type_of(type), operation_of(reduction), comm(handle), stream_of(stream)));
+    }
+    NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type, NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(ncclAllGather(send, receive, count, type_of(type), comm(handle), stream_of(stream)));
+    }
+
+    NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override { return of(ncclMemAlloc(&memory, bytes)); }
+    NcclResult memory_free(void* memory) noexcept override { return of(ncclMemFree(memory)); }
+    NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes, void*& registration) noexcept override {
+        return of(ncclCommRegister(comm(handle), memory, bytes, &registration));
+    }
+    NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept override { return of(ncclCommDeregister(comm(handle), registration)); }
+
+private:
+    static NcclResult of(ncclResult_t result) noexcept { return static_cast<NcclResult>(result); }
+    static ncclComm_t comm(NcclHandle handle) noexcept { return static_cast<ncclComm_t>(handle); }
+    static cudaStream_t stream_of(StreamHandle stream) noexcept { return static_cast<cudaStream_t>(stream); }
+    static ncclRedOp_t operation_of(NcclReduction reduction) noexcept { return reduction == NcclReduction::sum ? ncclSum : ncclMin; }
+
+    static ncclDataType_t type_of(NcclType type) noexcept {
+        switch (type) {
+        case NcclType::float32: return ncclFloat32;
+        case NcclType::bfloat16: return ncclBfloat16;
+        case NcclType::float16: return ncclFloat16;
+        case NcclType::int64: return ncclInt64;
+        case NcclType::uint8: break;
+        }
+        return ncclUint8;
+    }
+};
+
+/// @brief The CUDA runtime, the steady clock and the environment of the process. Holds nothing.
+class LinkedSystem final : public NcclSystem {
+public:
+    int device_count(int& devices) noexcept override { return cudaGetDeviceCount(&devices); }
+    int current_device(int& device) noexcept override { return cudaGetDevice(&device); }
+    int set_device(int device) noexcept override { return cudaSetDevice(device); }
+    char const* error_string(int code) noexcept override { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
+
+    int create_event(EventHandle& event) noexcept override {
+        cudaEvent_t made = nullptr;
+        cudaError_t const code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+        event = made;
+        return code;
+    }
+    int record_event(EventHandle event, StreamHandle stream) noexcept override {
+        return cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream));
+    }
+
+    int is_event_complete(EventHandle event, bool& is_complete) noexcept override {
+        // Another thread may be capturing a graph, during which CUDA forbids this question to all threads that do not opt out, and spoils the graph.
+        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+        cudaError_t const code = cudaEventQuery(static_cast<cudaEvent_t>(event));
+        if (code == cudaErrorNotReady && was_clean) {
+            static_cast<void>(cudaGetLastError()); // not an error, and not to be mistaken for one of the caller's next launch
+        }
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        is_complete = code == cudaSuccess;
+        return code == cudaErrorNotReady ? cudaSuccess : code;
+    }
+    void destroy_event(EventHandle event) noexcept override { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event))); }
+
+    int is_capturing(StreamHandle stream, bool& is_capturing) noexcept override {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        cudaError_t const code = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
+        is_capturing = status != cudaStreamCaptureStatusNone;
+        return code;
+    }
+
+    Duration now() noexcept override { return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()); }
+
+    /// Most waits are for NCCL's own launch, in microseconds; some for ranks that start minutes later.
+    void pause(unsigned turn) noexcept override {
+        if (turn < 200) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(std::chrono::microseconds(turn < 2000 ? 50 : 1000));
+        }
+    }
+
+    char const* variable(char const* name) noexcept override { return std::getenv(name); }
+    void set_variable(char const* name, char const* value) noexcept override {
+        if (value == nullptr) {
+            ::unsetenv(name);
+        } else {
+            ::setenv(name, value, 1);
+        }
+    }
+};
+
+/// @brief The two, as every communicator of a program uses them.
+inline NcclInterface linked_nccl() noexcept {
+    static LinkedNccl nccl;
+    static LinkedSystem system;
+    return {&nccl, &system};
+}
+
+/// @brief `BasicNcclCommunicator` with NCCL's own types; `cuda/nccl.cuh` names it for the CUDA backend.
+///
+/// @code
+///     auto communicator = zero::cuda::NcclCommunicator::from_environment();   // one process per device, started by torchrun
+///     Zero engine(communicator, parameters, options);
+/// @endcode
+template <class B>
+class NcclCommunicatorOn : public BasicNcclCommunicator<B> {
+    using Base = BasicNcclCommunicator<B>;
+
+public:
+    /// @copydoc BasicNcclCommunicator::refer_to
+    static NcclCommunicatorOn refer_to(ncclComm_t comm, NcclOptions const& options = {}) { return Base::refer_to(linked_nccl(), comm, options); }
+
+    /// @copydoc BasicNcclCommunicator::take_over
+    static NcclCommunicatorOn take_over(ncclComm_t comm, NcclOptions const& options = {}) { return Base::take_over(linked_nccl(), comm, options); }
+
+    /// @brief A new group's id, to be sent to all its ranks. @throws NcclError
+    static ncclUniqueId make_unique_id() {
+        NcclUniqueId const id = cuda::make_unique_id(linked_nccl());
+        ncclUniqueId theirs{};
+        std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
+        return theirs;
+    }
+
+    /// @copydoc BasicNcclCommunicator::from_unique_id
+    static NcclCommunicatorOn from_unique_id(ncclUniqueId const& id, int rank, int world, NcclOptions const& options = {}) {
+        NcclUniqueId ours;
+        std::memcpy(ours.bytes.data(), &id, sizeof(id));
+        return Base::from_unique_id(linked_nccl(), ours, rank, world, options);
+    }
+
+    /// @copydoc BasicNcclCommunicator::from_environment
+    static NcclCommunicatorOn from_environment(NcclOptions const& options = {}) { return Base::from_environment(linked_nccl(), options); }
+
+    /// @copydoc BasicNcclCommunicator::make_group
+    static std::vector<NcclCommunicatorOn> make_group(std::span<int const> devices, NcclOptions const& options = {}) {
+        auto group = Base::make_group(linked_nccl(), devices, options);
+        std::vector<NcclCommunicatorOn> ranks;
+        ranks.reserve(group.size());
+        for (Base& rank : group) {
+            ranks.push_back(NcclCommunicatorOn(std::move(rank)));
+        }
+        return ranks;
+    }
+
+    /// @brief Null after an abort, which has freed it.
+    [[nodiscard]] ncclComm_t handle() const noexcept { return static_cast<ncclComm_t>(Base::handle()); }
+
+private:
+    NcclCommunicatorOn(Base&& base) noexcept : Base(std::move(base)) {}
+};
+
+} // namespace zero::cuda

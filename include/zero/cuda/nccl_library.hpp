@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace zero::cuda {
+
+/// @brief What a function of NCCL returns: NCCL's own numbers, so that they can be told apart without its header.
+enum class NcclResult : int {
+    success = 0,
+    unhandled_cuda_error = 1,
+    system_error = 2,
+    internal_error = 3,
+    invalid_argument = 4,
+    invalid_usage = 5,
+    remote_error = 6,
+    in_progress = 7
+};
+
+/// @brief What the ranks of a group have to share before they can meet (128 opaque bytes; send them to the others by any means).
+struct NcclUniqueId {
+    std::array<std::byte, 128> bytes{};
+};
+
+enum class NcclReduction : std::uint8_t { sum, min };
+
+/// @brief Element types by size and meaning; the numbers are this library's, not NCCL's.
+enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
+
+/// @brief How calls behave that NCCL can not finish at once.
+///
+/// Non-blocking ones return, are asked about and can be given up: an absent peer is an exception after the time-out. Each costs
+/// the start of a thread inside NCCL. Blocking ones save it (it matters for many small buckets) and can hang the calling thread in the first collective
+/// and in a destructor; then only an abort from another thread, for instance the watchdog's, ends them.
+enum class NcclMode : std::uint8_t { non_blocking, blocking };
+
+using NcclHandle = void*; ///< an ncclComm_t
+using StreamHandle = void*; ///< a cudaStream_t
+
+/// @brief The functions of NCCL that the communicator calls, as a replaceable table: `cuda/nccl.hpp` has the real one.
+///
+/// They mean what NCCL documents, throw nothing and return its codes. A unique id and a handle are NCCL's, without their types.
+class NcclLibrary {
+public:
+    NcclLibrary() = default;
+    NcclLibrary(NcclLibrary const&) = delete;
+    NcclLibrary& operator=(NcclLibrary const&) = delete;
+    virtual ~NcclLibrary() = default;
+
+    /// @brief The version of the header that the program was compiled with, coded as NCCL does: 22809 is 2.28.9.
+    virtual int header_version() noexcept = 0;
+    virtual NcclResult get_version(int& version) noexcept = 0;
+    virtual char const* error_string(NcclResult result) noexcept = 0;
+    /// @brief What NCCL logged last, which may be of another call.
+    virtual char const* last_error(NcclHandle handle) noexcept = 0;
+
+    virtual NcclResult get_unique_id(NcclUniqueId& id) noexcept = 0;
+    virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank, NcclMode mode) noexcept = 0;
+    virtual NcclResult count(NcclHandle handle, int& world) noexcept = 0;
+    virtual NcclResult user_rank(NcclHandle handle, int& rank) noexcept = 0;
+    virtual NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept = 0;
+    virtual NcclResult finalize(NcclHandle handle) noexcept = 0;
+    virtual NcclResult destroy(NcclHandle handle) noexcept = 0;
+    virtual NcclResult abort(NcclHandle handle) noexcept = 0;
+
+    virtual NcclResult group_start() noexcept = 0;
+    virtual NcclResult group_end() noexcept = 0;
+    virtual NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, int root, NcclHandle handle,
+                              StreamHandle stream) noexcept = 0;
+    virtual NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type, int root, NcclHandle handle,
+                                 StreamHandle stream) noexcept = 0;
+    virtual NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+                                  StreamHandle stream) noexcept = 0;
+    virtual NcclResult reduce_scatter(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+                                      StreamHandle stream) noexcept = 0;
+    virtual NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type, NcclHandle handle, StreamHandle stream) noexcept = 0;
+
+    virtual NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept = 0;
+    virtual NcclResult memory_free(void* memory) noexcept = 0;
+    virtual NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes, void*& registration) noexcept = 0;
+    virtual NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept = 0;
+};
+
+/// @brief What the communicator needs beside NCCL: devices, events, time and environment variables; replaceable like `NcclLibrary`.
+///
+/// The functions that return int return codes of the CUDA runtime, 0 for success.
+class NcclSystem {
+public:
+    using Duration = std::chrono::milliseconds;
+    using EventHandle = void*;
+
+    NcclSystem() = default;
+    NcclSystem(NcclSystem const&) = delete;
+    NcclSystem& operator=(NcclSystem const&) = delete;
+    virtual ~NcclSystem() = default;
+
+    virtual int device_count(int& devices) noexcept = 0;
+    virtual int current_device(int& device) noexcept = 0;
+    virtual int set_device(int device) noexcept = 0;
+    virtual char const* error_string(int code) noexcept = 0;
+
+    virtual int create_event(EventHandle& event) noexcept = 0;
+    virtual int record_event(EventHandle event, StreamHandle stream) noexcept = 0;
+    /// @brief Asks without waiting; may be called from any thread, also while another captures a graph.
+    virtual int is_event_complete(EventHandle event, bool& is_complete) noexcept = 0;
+    virtual void destroy_event(EventHandle event) noexcept = 0;
+    /// @brief Is the stream captured into a graph, so that events recorded on it can not be asked?
+    virtual int is_capturing(StreamHandle stream, bool& is_capturing) noexcept = 0;
+
+    /// @brief Time since any fixed point; never goes back.
+    virtual Duration now() noexcept = 0;
+    /// @brief Gives other threads time before the next question; `turn` counts the pauses of one wait.
+    virtual void pause(unsigned turn) noexcept = 0;
+
+    /// @brief The value of an environment variable, or null.
+    virtual char const* variable(char const* name) noexcept = 0;
+    /// @brief Sets an environment variable; removes it when `value` is null.
+    virtual void set_variable(char const* name, char const* value) noexcept = 0;
+};
+
+/// @brief The two together; both outlive every communicator made with them.
+struct NcclInterface {
+    NcclLibrary* nccl = nullptr;
+    NcclSystem* system = nullptr;
+};
+
+} // namespace zero::cuda

@@ -1,0 +1,90 @@
+#pragma once
+
+#include "../core/memory_resource.hpp"
+#include "nccl_communicator.hpp"
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace zero::cuda {
+
+/// @brief Memory from NCCL, registered with a communicator, for what collectives move; from another resource for everything else.
+///
+/// NCCL can then read and write it over NVLink and the network without staging copies. Each buffer is a whole number of pages of the device (mostly 2 MiB), which is
+/// why scalars, states and master weights stay with the other resource. Destroy what lives in the memory, then this, then the communicator. Any thread.
+class NcclMemoryResource final : public MemoryResource {
+public:
+    /// @param communicator outlives this object, as does `other`
+    template <class B>
+    NcclMemoryResource(BasicNcclCommunicator<B>& communicator, MemoryResource& other) noexcept : _session(&communicator.session()), _other(&other) {}
+
+    /// @throws NcclError; Aborted after an abort; what the other resource throws
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
+        if (!is_moved_by_collectives(kind)) {
+            return _other->allocate(bytes, kind);
+        }
+        NcclLibrary& nccl = *_session->interfaces().nccl;
+        void* memory = nullptr;
+        detail::require_success(nccl, nccl.memory_allocate(memory, bytes), "ncclMemAlloc of " + std::to_string(bytes) + " bytes for " + name_of(kind));
+        try {
+            keep(memory, bytes);
+        } catch (...) {
+            nccl.memory_free(memory);
+            throw;
+        }
+        return memory;
+    }
+
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        if (!is_moved_by_collectives(kind)) {
+            _other->deallocate(memory, bytes, kind);
+            return;
+        }
+        _session->deregister_memory(forget(memory));
+        _session->interfaces().nccl->memory_free(memory);
+    }
+
+    static constexpr bool is_moved_by_collectives(BufferKind kind) noexcept {
+        return kind == BufferKind::parameters || kind == BufferKind::gradients || kind == BufferKind::gradient_leases || kind == BufferKind::parameter_leases
+            || kind == BufferKind::wire;
+    }
+
+private:
+    struct Registration {
+        void* memory;
+        void* handle;
+    };
+
+    void keep(void* memory, std::size_t bytes) {
+        std::lock_guard const lock(_mutex);
+        _registrations.push_back({memory, nullptr});
+        try {
+            _registrations.back().handle = _session->register_memory(memory, bytes);
+        } catch (...) {
+            _registrations.pop_back();
+            throw;
+        }
+    }
+
+    void* forget(void* memory) noexcept {
+        std::lock_guard const lock(_mutex);
+        for (Registration& registration : _registrations) {
+            if (registration.memory == memory) {
+                void* const handle = registration.handle;
+                registration = _registrations.back();
+                _registrations.pop_back();
+                return handle;
+            }
+        }
+        return nullptr;
+    }
+
+    detail::NcclSession* _session;
+    MemoryResource* _other;
+    std::mutex _mutex;
+    std::vector<Registration> _registrations; ///< few: one per buffer of an engine
+};
+
+} // namespace zero::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "../core/error.hpp"
+#include "nccl_library.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace zero::cuda {
+
+struct NcclOptions {
+    /// Above 0; how long peers may stay away: in the start, in a call, and for collectives that were enqueued, from the end of the one before.
+    std::chrono::milliseconds time_out = std::chrono::minutes(30);
+    /// Not negative; how long a destructor waits for enqueued collectives before it aborts the communicator.
+    std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
+    /// Not negative; how often a thread looks for errors and time-outs while the program waits for the device. 0: no such thread; then nothing but calls on
+    /// the communicator notices them, and a program that waits for the device waits for ever.
+    std::chrono::milliseconds watch_interval = std::chrono::milliseconds(500);
+    /// How NCCL is told to behave in communicators that this library makes.
+    NcclMode mode = NcclMode::non_blocking;
+    /// Sum with NCCL's own all-reduce. It is faster for small messages, but adds in another order than its reduce-scatter, so that stage 0 no longer equals
+    /// stages 1 to 3 bit for bit.
+    bool native_all_reduce = false;
+};
+
+namespace detail {
+
+/// @throws InvalidArgument naming the option
+inline void check_options(NcclOptions const& options) {
+    if (options.time_out.count() <= 0) {
+        throw InvalidArgument("zero: a time-out of " + std::to_string(options.time_out.count()) + " ms; NcclOptions::time_out has to be positive.");
+    }
+    if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
+        throw InvalidArgument("zero: NcclOptions::finish_time_out and watch_interval must not be negative (" + std::to_string(options.finish_time_out.count())
+                              + " ms, " + std::to_string(options.watch_interval.count()) + " ms).");
+    }
+}
+
+} // namespace detail
+} // namespace zero::cuda

@@ -1,0 +1,34 @@
+#include "support/catch.hpp"
+
+#include <zero/core/text.hpp>
+#include <zero/core/throw_error.hpp>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+
+using zero::detail::text;
+
+TEST_CASE("a message is its pieces in a row", "[core]") {
+    std::string const name = "weight";
+    CHECK(text({}).empty());
+    CHECK(text({"bucket ", 3, " of '", name, '\'', std::string_view(": late")}) == "bucket 3 of 'weight': late");
+}
+
+TEST_CASE("numbers in a message keep their sign and their range", "[core]") {
+    CHECK(text({-1, ' ', -2L, ' ', 3U, ' ', std::numeric_limits<std::size_t>::max()}) == "-1 -2 3 18446744073709551615");
+    CHECK(text({std::numeric_limits<long long>::min()}) == "-9223372036854775808");
+    CHECK(text({0.5, ' ', 2.0F}) == "0.500000 2.000000");
+}
+
+TEST_CASE("an error is thrown with its message, and where it was thrown", "[core]") {
+    unsigned line = 0;
+    try {
+        line = __LINE__ + 1;
+        zero::detail::throw_error<zero::InvalidArgument>({"zero: unit ", 7, " does not exist."});
+    } catch (zero::InvalidArgument const& error) {
+        CHECK(std::string(error.what()) == "zero: unit 7 does not exist.");
+        CHECK(static_cast<unsigned>(error.where().line) == line);
+    }
+}

@@ -1,0 +1,82 @@
+#pragma once
+
+#include "fake_nccl.hpp"
+#include "fake_system.hpp"
+
+#include "zero/comm/run_ranks.hpp"
+#include "zero/cuda/nccl_communicator.hpp"
+#include "zero/host/host_backend.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+namespace zero::test {
+
+struct FakeWorld {
+    FakeNccl nccl;
+    FakeSystem system;
+};
+
+/// @brief Keeps the library alive; a base, so that it goes after the communicator.
+struct FakeWorldKeeper {
+    std::shared_ptr<FakeWorld> fakes;
+};
+
+/// @brief The communicator over the fake NCCL, on the host; its groups are made as `run_ranks` makes them.
+template <cuda::NcclMode mode>
+class FakeNcclCommunicator : public FakeWorldKeeper, public cuda::BasicNcclCommunicator<HostBackend> {
+    using Base = cuda::BasicNcclCommunicator<HostBackend>;
+
+public:
+    static std::vector<FakeNcclCommunicator> make_group(int world, LoopbackOptions const& options) {
+        auto const fakes = std::make_shared<FakeWorld>();
+        std::vector<int> devices(static_cast<std::size_t>(world));
+        std::iota(devices.begin(), devices.end(), 0);
+        cuda::NcclOptions const nccl_options{.time_out = options.time_out,
+                                             .finish_time_out = std::chrono::seconds(20),
+                                             .watch_interval = std::chrono::milliseconds(5),
+                                             .mode = mode,
+                                             .native_all_reduce = false};
+        std::vector<FakeNcclCommunicator> ranks;
+        for (auto& rank : Base::make_group({&fakes->nccl, &fakes->system}, devices, nccl_options)) {
+            ranks.push_back(FakeNcclCommunicator(fakes, std::move(rank)));
+        }
+        return ranks;
+    }
+
+private:
+    FakeNcclCommunicator(std::shared_ptr<FakeWorld> world, Base&& base) : FakeWorldKeeper{std::move(world)}, Base(std::move(base)) {}
+};
+
+/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all bodies have.
+///
+/// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL takes away what its peers may still be doing with it.
+template <class Communicator, class Body>
+void run_nccl_ranks(int world, Body const& body) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int ended = 0;
+    struct End {
+        std::mutex& mutex;
+        std::condition_variable& changed;
+        int& ended;
+        ~End() {
+            { std::lock_guard const lock(mutex); ++ended; }
+            changed.notify_all();
+        }
+    };
+    run_ranks<Communicator>(world, {.time_out = std::chrono::seconds(60)}, [&](Communicator& communicator) {
+        {
+            End const end{mutex, changed, ended};
+            body(communicator);
+        }
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return ended == world; });
+    });
+}
+
+} // namespace zero::test

@@ -1,0 +1,416 @@
+#pragma once
+
+// NCCL for ranks that are threads and streams that are host queues: it moves real data, and behaves in time as the real one does. A collective is a command on each rank's
+// queue ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a group is issued before its end. Non-blocking
+// communicators return "in progress" and issue the kernel only after some questions, so whoever records an event without asking has recorded too early.
+// What the ranks call is compared, and sums are formed in the order of the ranks, in float, rounded once.
+
+#include "fake_system.hpp"
+
+#include "zero/core/float16.hpp"
+#include "zero/host/queue.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace zero::test {
+
+class FakeNccl : public cuda::NcclLibrary {
+public:
+    using Result = cuda::NcclResult;
+    using Type = cuda::NcclType;
+    using Reduction = cuda::NcclReduction;
+    using Handle = cuda::NcclHandle;
+    using Stream = cuda::StreamHandle;
+
+    static constexpr int questions = 3; ///< until a non-blocking call is issued
+
+    std::atomic<int> live{0};    ///< communicators that were made and not freed
+    std::atomic<int> aborted{0};
+    std::atomic<int> destroyed{0};
+    std::atomic<int> mismatches{0};
+
+    int header_version() noexcept override { return 22809; }
+    Result get_version(int& version) noexcept override {
+        version = 22809;
+        return Result::success;
+    }
+    char const* error_string(Result) noexcept override { return "a fake error"; }
+    char const* last_error(Handle) noexcept override { return ""; }
+
+    Result get_unique_id(cuda::NcclUniqueId& id) noexcept override {
+        std::uint64_t const number = ++_ids;
+        std::memcpy(id.bytes.data(), &number, sizeof(number));
+        return Result::success;
+    }
+
+    Result init_rank(Handle& handle, int world, cuda::NcclUniqueId const& id, int rank, cuda::NcclMode mode) noexcept override {
+        std::uint64_t number = 0;
+        std::memcpy(&number, id.bytes.data(), sizeof(number));
+        std::lock_guard const lock(_mutex);
+        auto& group = _groups[number];
+        if (group == nullptr) {
+            group = std::make_shared<Group>(world);
+        }
+        auto* const comm = new Comm(group, rank, mode == cuda::NcclMode::non_blocking);
+        ++live;
+        {
+            std::lock_guard const group_lock(group->mutex);
+            ++group->joined;
+        }
+        group->changed.notify_all();
+        handle = comm;
+        if (open_group() != 0) {
+            return Result::success;
+        }
+        if (comm->is_non_blocking) {
+            return Result::in_progress;
+        }
+        return Result::success; // a blocking one would wait here; the first kernel does
+    }
+
+    Result count(Handle handle, int& world) noexcept override {
+        world = comm_of(handle).group->world;
+        return Result::success;
+    }
+    Result user_rank(Handle handle, int& rank) noexcept override {
+        rank = comm_of(handle).rank;
+        return Result::success;
+    }
+
+    Result get_async_error(Handle handle, Result& error) noexcept override {
+        Comm& comm = comm_of(handle);
+        error = Result::success;
+        {
+            std::lock_guard const lock(comm.group->mutex);
+            if (comm.is_non_blocking && comm.group->joined < comm.group->world) {
+                error = Result::in_progress;
+                return Result::success;
+            }
+        }
+        if (comm.waiting.empty()) {
+            return Result::success;
+        }
+        if (--comm.questions_left > 0) {
+            error = Result::in_progress;
+        } else {
+            launch(comm);
+        }
+        return Result::success;
+    }
+
+    Result finalize(Handle) noexcept override { return Result::success; }
+
+    Result destroy(Handle handle) noexcept override {
+        ++destroyed;
+        free(handle);
+        return Result::success;
+    }
+
+    Result abort(Handle handle) noexcept override {
+        Comm& comm = comm_of(handle);
+        {
+            std::lock_guard const lock(comm.group->mutex);
+            comm.is_aborted->store(true);
+        }
+        comm.group->changed.notify_all();
+        ++aborted;
+        free(handle);
+        return Result::success;
+    }
+
+    Result group_start() noexcept override {
+        ++open_group();
+        return Result::success;
+    }
+
+    Result group_end() noexcept override {
+        if (--open_group() != 0) {
+            return Result::success;
+        }
+        std::vector<Comm*> const comms = std::move(comms_of_group());
+        comms_of_group().clear();
+        Result result = Result::success;
+        for (Comm* const comm : comms) {
+            result = std::max(result, issue(*comm));
+        }
+        return result;
+    }
+
+    Result reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, int root, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream, {Kind::reduce, send, receive, count, type, reduction, root});
+    }
+    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream, {Kind::broadcast, send, receive, count, type, Reduction::sum, root});
+    }
+    Result all_reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream, {Kind::all_reduce, send, receive, count, type, reduction, 0});
+    }
+    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream, {Kind::reduce_scatter, send, receive, count, type, reduction, 0});
+    }
+    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream, {Kind::all_gather, send, receive, count, type, Reduction::sum, 0});
+    }
+
+    Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
+        memory = ::operator new(bytes, std::align_val_t{4096});
+        return Result::success;
+    }
+    Result memory_free(void* memory) noexcept override {
+        ::operator delete(memory, std::align_val_t{4096});
+        return Result::success;
+    }
+    Result register_memory(Handle, void* memory, std::size_t, void*& registration) noexcept override {
+        registration = memory;
+        return Result::success;
+    }
+    Result deregister_memory(Handle, void*) noexcept override { return Result::success; }
+
+private:
+    enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather };
+
+    struct Call {
+        Kind kind;
+        void const* send;
+        void* receive;
+        std::size_t count;
+        Type type;
+        Reduction reduction;
+        int root;
+
+        [[nodiscard]] bool goes_with(Call const& other) const {
+            return kind == other.kind && count == other.count && type == other.type && reduction == other.reduction && root == other.root;
+        }
+    };
+
+    /// One kernel of all ranks.
+    struct Meeting {
+        std::vector<std::vector<Call>> calls; ///< by rank
+        int arrived = 0;
+        int computed = 0;
+    };
+
+    struct Group {
+        explicit Group(int ranks) : world(ranks) {}
+        int world;
+        int joined = 0;
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::map<std::size_t, Meeting> meetings;
+    };
+
+    struct Comm {
+        Comm(std::shared_ptr<Group> of, int number, bool is_polled) : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
+        std::shared_ptr<Group> group;
+        int rank;
+        bool is_non_blocking;
+        std::size_t kernels = 0;
+        std::vector<Call> waiting;
+        Stream stream = nullptr;
+        int questions_left = 0;
+        std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
+    };
+
+    /// What a kernel needs; freed with the library, since kernels outlive an aborted communicator.
+    struct Kernel {
+        FakeNccl* nccl;
+        std::shared_ptr<Group> group;
+        std::shared_ptr<std::atomic<bool>> is_aborted;
+        int rank;
+        std::size_t number;
+        std::vector<Call> calls;
+    };
+
+    static Comm& comm_of(Handle handle) noexcept { return *static_cast<Comm*>(handle); }
+    static int& open_group() noexcept {
+        static thread_local int depth = 0;
+        return depth;
+    }
+    static std::vector<Comm*>& comms_of_group() noexcept {
+        static thread_local std::vector<Comm*> comms;
+        return comms;
+    }
+
+    void free(Handle handle) noexcept {
+        --live;
+        delete static_cast<Comm*>(handle);
+    }
+
+    Result call(Handle handle, Stream stream, Call const& call) {
+        Comm& comm = comm_of(handle);
+        comm.stream = stream;
+        comm.waiting.push_back(call);
+        if (open_group() == 0) {
+            return issue(comm);
+        }
+        auto& comms = comms_of_group();
+        if (std::find(comms.begin(), comms.end(), &comm) == comms.end()) {
+            comms.push_back(&comm);
+        }
+        return Result::success;
+    }
+
+    Result issue(Comm& comm) {
+        if (comm.is_non_blocking) {
+            comm.questions_left = questions;
+            return Result::in_progress;
+        }
+        launch(comm);
+        return Result::success;
+    }
+
+    void launch(Comm& comm) {
+        Kernel* kernel = nullptr;
+        auto* const queue = static_cast<host::Queue*>(comm.stream);
+        {
+            std::lock_guard const lock(_mutex);
+            kernel = &_kernels.emplace_back(Kernel{this, comm.group, comm.is_aborted, comm.rank, comm.kernels++, std::move(comm.waiting)});
+            comm.waiting.clear();
+        }
+        queue->enqueue([kernel] { kernel->nccl->run(*kernel); }); // an inline queue runs it here, and an abort may free the communicator meanwhile
+    }
+
+    void run(Kernel& kernel) {
+        Group& group = *kernel.group;
+        std::unique_lock lock(group.mutex);
+        Meeting& meeting = group.meetings[kernel.number];
+        meeting.calls.resize(static_cast<std::size_t>(group.world));
+        meeting.calls[static_cast<std::size_t>(kernel.rank)] = kernel.calls;
+        ++meeting.arrived;
+        group.changed.notify_all();
+        group.changed.wait(lock, [&] { return meeting.arrived == group.world || kernel.is_aborted->load(); });
+        if (meeting.arrived != group.world) {
+            return;
+        }
+        if (!goes_together(meeting)) {
+            ++mismatches;
+            return;
+        }
+        // All results first, then all writes: what is read in place must not have been overwritten by a peer.
+        std::vector<Write> writes;
+        for (std::size_t call = 0; call < kernel.calls.size(); ++call) {
+            compute(meeting, call, kernel.rank, group.world, writes);
+        }
+        ++meeting.computed;
+        group.changed.notify_all();
+        group.changed.wait(lock, [&] { return meeting.computed == group.world; });
+        for (Write const& write : writes) {
+            std::memcpy(write.out, write.bytes.data(), write.bytes.size());
+        }
+    }
+
+    static bool goes_together(Meeting const& meeting) {
+        for (auto const& calls : meeting.calls) {
+            if (!std::equal(calls.begin(), calls.end(), meeting.calls[0].begin(), meeting.calls[0].end(), [](Call const& a, Call const& b) { return a.goes_with(b); })) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    struct Write {
+        void* out;
+        std::vector<std::byte> bytes;
+    };
+
+    static std::size_t bytes_of(Type type) {
+        switch (type) {
+        case Type::float32: return 4;
+        case Type::int64: return 8;
+        case Type::uint8: return 1;
+        default: return 2;
+        }
+    }
+
+    static void compute(Meeting const& meeting, std::size_t index, int rank, int world, std::vector<Write>& writes) {
+        auto const at = [&](int peer) -> Call const& { return meeting.calls[static_cast<std::size_t>(peer)][index]; };
+        Call const& own = at(rank);
+        std::size_t const bytes = own.count * bytes_of(own.type);
+        switch (own.kind) {
+        case Kind::broadcast: writes.push_back({own.receive, bytes_at(at(own.root).send, 0, bytes)}); return;
+        case Kind::all_gather:
+            for (int peer = 0; peer < world; ++peer) {
+                writes.push_back({static_cast<std::byte*>(own.receive) + static_cast<std::size_t>(peer) * bytes, bytes_at(at(peer).send, 0, bytes)});
+            }
+            return;
+        case Kind::reduce:
+            if (rank != own.root) {
+                return;
+            }
+            break;
+        default: break;
+        }
+        std::size_t const begin = own.kind == Kind::reduce_scatter ? static_cast<std::size_t>(rank) * bytes : 0;
+        std::vector<std::vector<std::byte>> inputs;
+        for (int peer = 0; peer < world; ++peer) {
+            inputs.push_back(bytes_at(at(peer).send, begin, bytes));
+        }
+        writes.push_back({own.receive, reduced(inputs, own)});
+    }
+
+    static std::vector<std::byte> bytes_at(void const* memory, std::size_t begin, std::size_t bytes) {
+        auto const* const first = static_cast<std::byte const*>(memory) + begin;
+        return {first, first + bytes};
+    }
+
+    static std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs, Call const& call) {
+        switch (call.type) {
+        case Type::float32: return summed<float>(inputs, call.count);
+        case Type::bfloat16: return summed<bfloat16>(inputs, call.count);
+        case Type::float16: return summed<float16>(inputs, call.count);
+        default: return reduced_integers(inputs, call);
+        }
+    }
+
+    template <class T>
+    static T element(std::vector<std::byte> const& bytes, std::size_t index) {
+        T value;
+        std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+        return value;
+    }
+
+    template <class T>
+    static std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs, std::size_t count) {
+        std::vector<std::byte> out(count * sizeof(T));
+        for (std::size_t i = 0; i < count; ++i) {
+            float sum = to_float(element<T>(inputs[0], i));
+            for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+                sum += to_float(element<T>(inputs[rank], i));
+            }
+            T const rounded = from_float<T>(sum);
+            std::memcpy(out.data() + i * sizeof(T), &rounded, sizeof(T));
+        }
+        return out;
+    }
+
+    static std::vector<std::byte> reduced_integers(std::vector<std::vector<std::byte>> const& inputs, Call const& call) {
+        std::vector<std::byte> out(call.count * sizeof(std::int64_t));
+        for (std::size_t i = 0; i < call.count; ++i) {
+            auto value = element<std::int64_t>(inputs[0], i);
+            for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+                auto const other = element<std::int64_t>(inputs[rank], i);
+                value = call.reduction == Reduction::sum ? value + other : std::min(value, other);
+            }
+            std::memcpy(out.data() + i * sizeof(value), &value, sizeof(value));
+        }
+        return out;
+    }
+
+    std::atomic<std::uint64_t> _ids{0};
+    std::mutex _mutex;
+    std::map<std::uint64_t, std::shared_ptr<Group>> _groups;
+    std::deque<Kernel> _kernels;
+};
+
+} // namespace zero::test

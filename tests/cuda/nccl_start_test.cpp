@@ -1,0 +1,203 @@
+#include "comm/report.hpp"
+#include "scripted_nccl.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+// Every way to a communicator, and every way in which it fails.
+
+using namespace zero;
+using namespace zero::test;
+using cuda::NcclError;
+using cuda::NcclResult;
+using cuda::NcclVersionMismatch;
+
+namespace {
+
+using Lines = Script::Lines;
+using Communicator = Script::Communicator;
+
+/// What starting by a unique id as rank 1 of 3 throws.
+template <class E>
+std::string failure(Script& script) {
+    return message_of<E>([&] { (void)Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options); });
+}
+
+} // namespace
+
+TEST_CASE("a rank joins by a unique id, and waits until all have") {
+    Script script;
+    script.nccl.results["init_rank"] = NcclResult::in_progress;
+    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
+    auto const id = cuda::make_unique_id(script.interfaces());
+    auto const communicator = Communicator::from_unique_id(script.interfaces(), id, 1, 3, script.options);
+    CHECK(communicator.rank() == 1);
+    CHECK(communicator.size() == 3);
+    CHECK(script.journal.take() == Lines{"get_unique_id", "init_rank 1 of 3 id 42"});
+    CHECK(script.nccl.asynchronous.empty());
+    CHECK(script.system.time == 2);
+}
+
+TEST_CASE("by option NCCL is told to block") {
+    Script script;
+    script.options.mode = cuda::NcclMode::blocking;
+    auto const communicator = Communicator::from_unique_id(script.interfaces(), {}, 0, 2, script.options);
+    CHECK(script.journal.take() == Lines{"init_rank 0 of 2 id 0 blocking"});
+}
+
+TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves nothing behind") {
+    Script script;
+    SECTION("at once: no communicator was made") {
+        script.nccl.results["init_rank"] = NcclResult::unhandled_cuda_error;
+        CHECK_THAT(failure<NcclError>(script), contains_text("ncclCommInitRankConfig on rank 1 of 3 failed: some error (NCCL code 1; NCCL's last message: the wire broke)"));
+        CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0"});
+    }
+    SECTION("later: it is freed") {
+        script.nccl.later = NcclResult::system_error;
+        CHECK_THAT(failure<NcclError>(script), contains_text("the start of NCCL"));
+        CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
+    }
+    SECTION("never: ranks are missing") {
+        script.nccl.later = NcclResult::in_progress;
+        CHECK_THAT(failure<TimedOut>(script), contains_text("waited 100 ms for the start of NCCL (all ranks have to join, with the same id and the same number of ranks)"));
+        CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
+        CHECK(script.system.time == 100);
+    }
+    SECTION("no events") {
+        script.system.results["create_event"] = 2;
+        CHECK_THAT(failure<CommunicatorError>(script), contains_text("CUDA code 2"));
+        CHECK(script.journal.take().back() == "abort");
+    }
+    SECTION("no id") {
+        script.nccl.results["get_unique_id"] = NcclResult::system_error;
+        CHECK_THROWS_AS(cuda::make_unique_id(script.interfaces()), NcclError);
+    }
+}
+
+TEST_CASE("ranks and options out of range are refused before NCCL is called") {
+    Script script;
+    auto const start = [&](int rank, int world) { (void)Communicator::from_unique_id(script.interfaces(), {}, rank, world, script.options); };
+    CHECK_THROWS_AS(start(0, 0), InvalidArgument);
+    CHECK_THROWS_AS(start(-1, 2), InvalidArgument);
+    CHECK_THROWS_WITH(start(2, 2), contains_text("rank 2 of a group of 2"));
+    CHECK_THROWS_AS(Communicator::refer_to(script.interfaces(), nullptr), InvalidArgument);
+    CHECK_THROWS_AS(Communicator::take_over(script.interfaces(), nullptr), InvalidArgument);
+    script.options.time_out = std::chrono::milliseconds(0);
+    CHECK_THROWS_WITH(start(0, 1), contains_text("NcclOptions::time_out has to be positive"));
+    script.options.time_out = std::chrono::milliseconds(1);
+    script.options.watch_interval = std::chrono::milliseconds(-1);
+    CHECK_THROWS_AS(start(0, 1), InvalidArgument);
+    CHECK(script.journal.take().empty());
+}
+
+TEST_CASE("header and library have to fit, and both versions are named") {
+    Script script;
+    SECTION("an older library") {
+        script.nccl.library = 22707;
+        std::string const text = failure<NcclVersionMismatch>(script);
+        CHECK_THAT(text, contains_text("header of NCCL 2.28.9"));
+        CHECK_THAT(text, contains_text("library of NCCL 2.27.7"));
+        CHECK_THROWS_AS(cuda::make_unique_id(script.interfaces()), NcclVersionMismatch);
+        CHECK_THROWS_AS(Communicator::refer_to(script.interfaces(), &script), NcclVersionMismatch);
+    }
+    SECTION("the library of an old scheme of numbers") {
+        script.nccl.library = 2708;
+        CHECK_THAT(failure<NcclVersionMismatch>(script), contains_text("library of NCCL 2.7.8"));
+    }
+    SECTION("another major version") {
+        script.nccl.library = 30000;
+        CHECK_THAT(failure<NcclVersionMismatch>(script), contains_text("library of NCCL 3.0.0"));
+    }
+    SECTION("a newer library of the same major version") {
+        script.nccl.library = 22903;
+        CHECK(failure<NcclVersionMismatch>(script) == "nothing was thrown");
+    }
+    SECTION("no answer") {
+        script.nccl.results["get_version"] = NcclResult::internal_error;
+        CHECK_THAT(failure<NcclError>(script), contains_text("ncclGetVersion failed"));
+    }
+}
+
+TEST_CASE("one process starts a rank per device in one group, and keeps its device") {
+    Script script;
+    script.system.device = 3;
+    script.nccl.results["init_rank"] = NcclResult::in_progress;
+    script.nccl.results["group_end"] = NcclResult::in_progress;
+    {
+        auto const ranks = Communicator::make_group(script.interfaces(), std::array{2, 0}, script.options);
+        REQUIRE(ranks.size() == 2);
+        CHECK(ranks[0].rank() == 0);
+        CHECK(ranks[1].rank() == 1);
+        CHECK(ranks[1].size() == 2);
+        CHECK(script.journal.take()
+              == Lines{"get_unique_id", "group_start", "set_device 2", "init_rank 0 of 2 id 42", "set_device 0", "init_rank 1 of 2 id 42", "group_end", "set_device 2", "set_device 0",
+                       "set_device 3"});
+    }
+    CHECK(script.journal.take() == Lines{"finalize", "destroy", "finalize", "destroy"});
+}
+
+TEST_CASE("a group in one process whose start fails aborts the ranks that were made, after the group was closed") {
+    Script script;
+    auto const start = [&] { (void)Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options); };
+    SECTION("a rank") {
+        script.nccl.results["init_rank"] = NcclResult::unhandled_cuda_error;
+        CHECK_THAT(message_of<NcclError>(start), contains_text("ncclCommInitRankConfig on rank 0 of 2"));
+        CHECK(script.journal.take() == Lines{"get_unique_id", "group_start", "set_device 0", "init_rank 0 of 2 id 42", "group_end", "set_device 0"});
+    }
+    SECTION("the group") {
+        script.nccl.results["group_end"] = NcclResult::system_error;
+        CHECK_THAT(message_of<NcclError>(start), contains_text("the start of 2 ranks of NCCL"));
+        auto const lines = script.journal.take();
+        CHECK(Lines(lines.end() - 4, lines.end()) == Lines{"group_end", "abort", "abort", "set_device 0"});
+    }
+    SECTION("a device") {
+        script.system.results["set_device"] = 101;
+        CHECK_THAT(message_of<CommunicatorError>(start), contains_text("cudaSetDevice(0) failed"));
+        CHECK(script.journal.take() == Lines{"get_unique_id", "group_start", "set_device 0", "group_end", "set_device 0"});
+    }
+    SECTION("later") {
+        script.nccl.later = NcclResult::system_error;
+        CHECK_THROWS_AS(start(), NcclError);
+        auto const lines = script.journal.take();
+        CHECK(std::count(lines.begin(), lines.end(), "abort") == 2);
+    }
+}
+
+TEST_CASE("devices that are missing or named twice are refused before NCCL is called") {
+    Script script;
+    auto const start = [&](std::vector<int> const& devices) { (void)Communicator::make_group(script.interfaces(), devices, script.options); };
+    CHECK_THROWS_AS(start({}), InvalidArgument);
+    CHECK_THROWS_WITH(start({0, 4}), contains_text("rank 1 is to use CUDA device 4, but there are 4"));
+    CHECK_THROWS_AS(start({-1}), InvalidArgument);
+    CHECK_THROWS_WITH(start({1, 2, 1}), contains_text("Loopback<cuda::Backend>"));
+    CHECK(script.journal.take().empty());
+}
+
+TEST_CASE("ranks of one process learn each other's cause") {
+    Script script;
+    auto ranks = Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
+    (void)script.journal.take();
+    ranks[0].abort("the reason of rank 0");
+    std::int64_t value = 0;
+    CHECK_THAT(message_of<Aborted>([&] { ranks[1].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }), contains_text("the reason of rank 0"));
+    CHECK(script.journal.take() == Lines{"abort", "abort"});
+}
+
+TEST_CASE("a rank that leaves well is missed by new collectives alone") {
+    Script script;
+    auto ranks = Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
+    std::int64_t value = 0;
+    ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue());
+    script.system.are_events_complete = false;
+    ranks.pop_back(); // the script's one switch holds its events up too, but it has none under way
+    int pauses = 0;
+    script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 5; };
+    ranks[0].synchronize(); // what was under way still ends
+    ranks[0].all_reduce_integers(&value, 0, IntegerReduction::sum, script.queue());
+    CHECK_THAT(message_of<Aborted>([&] { ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }),
+               contains_text("rank 1 left the group (its communicator was destroyed)"));
+}

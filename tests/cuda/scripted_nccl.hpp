@@ -1,0 +1,291 @@
+#pragma once
+
+// NCCL and its surroundings as a script: every call is written down, results are given beforehand, and the clock moves when somebody pauses.
+
+#include "zero/cuda/nccl_communicator.hpp"
+#include "zero/host/host_backend.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero::test {
+
+/// @brief The calls in their order, of both tables. Any thread.
+class Journal {
+public:
+    void add(std::string const& line) {
+        {
+            std::lock_guard const lock(_mutex);
+            _lines.push_back(line);
+        }
+        _changed.notify_all();
+    }
+
+    /// The lines since the last call.
+    std::vector<std::string> take() {
+        std::lock_guard const lock(_mutex);
+        return std::exchange(_lines, {});
+    }
+
+    /// False when it did not come within a minute.
+    bool wait_for(std::string const& line) {
+        std::unique_lock lock(_mutex);
+        return _changed.wait_for(lock, std::chrono::minutes(1), [&] {
+            for (auto const& found : _lines) {
+                if (found == line) {
+                    return true;
+                }
+            }
+            return false;
+        });
+    }
+
+private:
+    std::mutex _mutex;
+    std::condition_variable _changed;
+    std::vector<std::string> _lines;
+};
+
+class ScriptedNccl : public cuda::NcclLibrary {
+public:
+    using Result = cuda::NcclResult;
+    using Type = cuda::NcclType;
+    using Reduction = cuda::NcclReduction;
+    using Handle = cuda::NcclHandle;
+    using Stream = cuda::StreamHandle;
+
+    explicit ScriptedNccl(Journal& journal) : _journal(&journal) {}
+
+    int header = 22809;
+    int library = 22809;
+    int rank = 1;
+    int world = 3;
+    std::byte const* base = nullptr;       ///< addresses are written down as bytes from here
+    std::map<std::string, Result> results; ///< by function; success when there is none
+    /// The answers to the next questions for an asynchronous error; then `later`.
+    std::vector<Result> asynchronous;
+    Result later = Result::success;
+    std::function<void()> on_question; ///< called with each
+
+    int header_version() noexcept override { return header; }
+    Result get_version(int& version) noexcept override {
+        version = library;
+        return result_of("get_version");
+    }
+    char const* error_string(Result result) noexcept override { return result == Result::system_error ? "unhandled system error" : "some error"; }
+    char const* last_error(Handle) noexcept override { return "the wire broke"; }
+
+    Result get_unique_id(cuda::NcclUniqueId& id) noexcept override {
+        id.bytes[0] = std::byte{42};
+        return note("get_unique_id");
+    }
+    Result init_rank(Handle& handle, int ranks, cuda::NcclUniqueId const& id, int own, cuda::NcclMode mode) noexcept override {
+        handle = result_of("init_rank") == Result::success || result_of("init_rank") == Result::in_progress ? this : nullptr;
+        return note("init_rank", std::to_string(own) + " of " + std::to_string(ranks) + " id " + std::to_string(std::to_integer<int>(id.bytes[0]))
+                                     + (mode == cuda::NcclMode::blocking ? " blocking" : ""));
+    }
+    Result count(Handle, int& ranks) noexcept override {
+        ranks = world;
+        return result_of("count");
+    }
+    Result user_rank(Handle, int& own) noexcept override {
+        own = rank;
+        return result_of("user_rank");
+    }
+    Result get_async_error(Handle handle, Result& error) noexcept override {
+        if (on_question) {
+            on_question();
+        }
+        if (handle == nullptr) {
+            _journal->add("a question about a freed communicator");
+        }
+        error = later;
+        if (!asynchronous.empty()) {
+            error = asynchronous.front();
+            asynchronous.erase(asynchronous.begin());
+        }
+        return result_of("get_async_error");
+    }
+    Result finalize(Handle) noexcept override { return note("finalize"); }
+    Result destroy(Handle) noexcept override { return note("destroy"); }
+    Result abort(Handle) noexcept override { return note("abort"); }
+    Result group_start() noexcept override { return note("group_start"); }
+    Result group_end() noexcept override { return note("group_end"); }
+
+    Result reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, int root, Handle, Stream) noexcept override {
+        return note("reduce", text(send, receive, count, type) + text(reduction) + " to " + std::to_string(root));
+    }
+    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root, Handle, Stream) noexcept override {
+        return note("broadcast", text(send, receive, count, type) + " from " + std::to_string(root));
+    }
+    Result all_reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle, Stream) noexcept override {
+        return note("all_reduce", text(send, receive, count, type) + text(reduction));
+    }
+    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle, Stream) noexcept override {
+        return note("reduce_scatter", text(send, receive, count, type) + text(reduction));
+    }
+    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle, Stream) noexcept override {
+        return note("all_gather", text(send, receive, count, type));
+    }
+
+    Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
+        Result const result = note("memory_allocate", std::to_string(bytes));
+        memory = result == Result::success ? ::operator new(bytes) : nullptr;
+        return result;
+    }
+    Result memory_free(void* memory) noexcept override {
+        ::operator delete(memory);
+        return note("memory_free");
+    }
+    Result register_memory(Handle, void* memory, std::size_t bytes, void*& registration) noexcept override {
+        Result const result = note("register_memory", std::to_string(bytes));
+        registration = result == Result::success ? memory : nullptr;
+        return result;
+    }
+    Result deregister_memory(Handle, void*) noexcept override { return note("deregister_memory"); }
+
+private:
+    Result result_of(char const* function) {
+        auto const found = results.find(function);
+        return found == results.end() ? Result::success : found->second;
+    }
+
+    Result note(char const* function, std::string const& arguments = "") {
+        _journal->add(arguments.empty() ? function : std::string(function) + ' ' + arguments);
+        return result_of(function);
+    }
+
+    [[nodiscard]] std::string address(void const* memory) const {
+        return memory == nullptr ? "null" : std::to_string(static_cast<std::byte const*>(memory) - base);
+    }
+    [[nodiscard]] std::string text(void const* send, void* receive, std::size_t count, Type type) const {
+        constexpr char const* names[] = {"float32", "bfloat16", "float16", "int64", "uint8"};
+        return address(send) + " -> " + address(receive) + ", " + std::to_string(count) + ' ' + names[static_cast<std::size_t>(type)];
+    }
+    static std::string text(Reduction reduction) { return reduction == Reduction::sum ? " sum" : " min"; }
+
+    Journal* _journal;
+};
+
+class ScriptedSystem : public cuda::NcclSystem {
+public:
+    explicit ScriptedSystem(Journal& journal) : _journal(&journal) {}
+
+    int devices = 4;
+    int device = 0;
+    std::map<std::string, int> results; ///< by function; 0 when there is none
+    std::map<std::string, std::string> variables;
+    std::atomic<bool> are_events_complete{true};
+    bool is_captured = false;
+    std::atomic<int> live_events{0};
+    std::atomic<std::int64_t> time{0}; ///< milliseconds
+    std::int64_t step = 1;             ///< that a pause takes
+    std::function<void()> on_pause;
+
+    int device_count(int& count) noexcept override {
+        count = devices;
+        return result_of("device_count");
+    }
+    int current_device(int& current) noexcept override {
+        current = device;
+        return 0;
+    }
+    int set_device(int chosen) noexcept override {
+        device = chosen;
+        _journal->add("set_device " + std::to_string(chosen));
+        return result_of("set_device");
+    }
+    char const* error_string(int) noexcept override { return "an illegal memory access"; }
+
+    int create_event(EventHandle& event) noexcept override {
+        ++live_events;
+        event = this;
+        return result_of("create_event");
+    }
+    int record_event(EventHandle, cuda::StreamHandle) noexcept override {
+        _journal->add("record");
+        return result_of("record_event");
+    }
+    int is_event_complete(EventHandle, bool& is_complete) noexcept override {
+        is_complete = are_events_complete;
+        return result_of("is_event_complete");
+    }
+    void destroy_event(EventHandle) noexcept override { --live_events; }
+    int is_capturing(cuda::StreamHandle, bool& is_capturing) noexcept override {
+        is_capturing = is_captured;
+        return 0;
+    }
+
+    Duration now() noexcept override { return Duration(time); }
+    void pause(unsigned) noexcept override {
+        time += step;
+        if (on_pause) {
+            on_pause();
+        }
+    }
+
+    char const* variable(char const* name) noexcept override {
+        auto const found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+    }
+    void set_variable(char const* name, char const* value) noexcept override {
+        _journal->add(std::string(name) + '=' + (value == nullptr ? "(none)" : value));
+        if (value == nullptr) {
+            variables.erase(name);
+        } else {
+            variables[name] = value;
+        }
+    }
+
+private:
+    int result_of(char const* function) {
+        auto const found = results.find(function);
+        return found == results.end() ? 0 : found->second;
+    }
+
+    Journal* _journal;
+};
+
+/// @brief All of it, and communicators on it: rank 1 of 3 unless the script says otherwise.
+struct Script {
+    using Communicator = cuda::BasicNcclCommunicator<HostBackend>;
+    using Lines = std::vector<std::string>;
+
+    Journal journal;
+    ScriptedNccl nccl{journal};
+    ScriptedSystem system{journal};
+    cuda::NcclOptions options{.time_out = std::chrono::milliseconds(100), .finish_time_out = std::chrono::milliseconds(50), .watch_interval = std::chrono::milliseconds(0),
+                              .mode = cuda::NcclMode::non_blocking, .native_all_reduce = false};
+    std::byte memory[1024]{};
+
+    Script() { nccl.base = memory; }
+
+    [[nodiscard]] cuda::NcclInterface interfaces() { return {&nccl, &system}; }
+
+    /// One that owns its handle, with an empty journal.
+    [[nodiscard]] Communicator communicator() {
+        auto made = Communicator::from_unique_id(interfaces(), {}, nccl.rank, nccl.world, options);
+        (void)journal.take();
+        return made;
+    }
+
+    template <class T>
+    [[nodiscard]] T* at(std::size_t byte) {
+        return reinterpret_cast<T*>(memory + byte);
+    }
+
+    static host::Queue* queue() { return HostBackend::default_compute_queue(); }
+};
+
+} // namespace zero::test

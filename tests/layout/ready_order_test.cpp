@@ -1,0 +1,121 @@
+#include "families.hpp"
+
+#include "support/catch.hpp"
+#include "support/shapes.hpp"
+
+#include "zero/layout/adopted_layout.hpp"
+#include "zero/layout/lease_count.hpp"
+
+using namespace zero;
+
+// The order in which units finish their backward pass, where it is not the reverse registration order.
+
+namespace {
+
+using Order = std::vector<std::size_t>;
+
+/// Units 0 to 3 with two parameters each, a tied one of units 0 and 2 and a frozen one.
+std::vector<ParameterSpec> model() {
+    std::vector<ParameterSpec> specs{{"tied", 64, {0, 2}, 0, true}};
+    for (std::size_t unit = 0; unit < 4; ++unit) {
+        specs.push_back({"w" + std::to_string(unit), 64, {unit}, 0, true});
+        specs.push_back({"b" + std::to_string(unit), 64, {unit}, 0, unit != 1});
+    }
+    return specs;
+}
+
+/// The names in the order in which buckets hold them.
+template <class Bucketer>
+std::vector<std::string> names(Order const& units, typename Bucketer::Options options = typename Bucketer::Options(), bool is_inside = false) {
+    FlatLayout const layout = make_layout<ContiguousPartitioner, Bucketer>(model(), {2, 4, is_inside, {}, units}, options);
+    std::vector<std::string> names;
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        for (Piece const& piece : layout.pieces(bucket)) {
+            names.push_back(layout.parameter(piece.parameter).name);
+        }
+        names.push_back("|");
+    }
+    return names;
+}
+
+std::string message(Order const& units) {
+    try {
+        (void)make_layout<ContiguousPartitioner, SingleBucketer>(model(), {2, 4, false, {}, units});
+    } catch (InvalidArgument const& error) {
+        return error.what();
+    }
+    return "nothing was thrown";
+}
+
+} // namespace
+
+TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse registration order") {
+    auto const specs = model();
+    CHECK(detail::parameters_in_ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3}) == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
+    CHECK(detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
+}
+
+TEST_CASE("buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
+    CHECK(names<UnitBucketer>({0, 1, 2, 3}) == std::vector<std::string>{"b0", "w0", "|", "w1", "|", "b2", "w2", "|", "tied", "|", "b3", "w3", "|", "b1", "|"});
+    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4}) == std::vector<std::string>{"b0", "w0", "w1", "|", "b2", "w2", "|", "tied", "|", "b3", "w3", "|", "b1", "|"});
+    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4}, true) == names<UnitBucketer>({0, 1, 2, 3}));
+}
+
+TEST_CASE("no order is the reverse order of use, and says so") {
+    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false});
+    auto const same = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 1, 0}});
+    auto const other = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 0, 1}});
+    CHECK(Order(layout.unit_order().begin(), layout.unit_order().end()) == Order{3, 2, 1, 0});
+    CHECK(layout.hash() == same.hash());
+    CHECK(layout.hash() != other.hash());
+}
+
+TEST_CASE("leases are counted for the order of the layout") {
+    // Forwards, buckets made for backwards all stay open until the last unit; made for forwards, one at a time, and the tied one.
+    std::vector<ParameterSpec> specs = model();
+    specs.erase(specs.begin());
+    for (Order const& units : {Order{3, 2, 1, 0}, Order{0, 1, 2, 3}, Order{2, 0, 3, 1}}) {
+        CHECK(most_open_buckets(make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {}, units}), true) == 1);
+    }
+    FlatLayout const backwards = make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false});
+    std::vector<BucketPlan> buckets;
+    for (std::size_t bucket = 0; bucket < backwards.buckets(); ++bucket) {
+        buckets.push_back(backwards.bucket(bucket));
+    }
+    CHECK(most_open_buckets(FlatLayout(specs, 2, buckets, {0, 1, 2, 3}), true) == 4);
+}
+
+TEST_CASE("buckets of several types are merged in the order in which they are complete") {
+    auto specs = model();
+    for (std::size_t index = 0; index < specs.size(); ++index) {
+        specs[index].type = index % 2;
+    }
+    FlatLayout const layout = make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {4}, {1, 3, 0, 2}});
+    std::vector<std::string> found;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        found.push_back(layout.parameter(layout.pieces(bucket).front().parameter).name);
+    }
+    CHECK(found == std::vector<std::string>{"w1", "b3", "w3", "b0", "w0", "b2", "w2", "tied"});
+}
+
+TEST_CASE("an order that does not list every unit once is refused") {
+    CHECK(message({0, 1, 2}) == "zero: unit_order lists 3 numbers, 3 of them valid and for the first time; it has to list each of the 4 units once, or nothing for "
+                                "the reverse order of use.");
+    CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
+    CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
+    CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, 4 of them valid") != std::string::npos);
+    CHECK(message({3, 1, 0, 2}) == "nothing was thrown");
+}
+
+TEST_CASE("an order for an adopted block is refused, which is cut by address") {
+    std::vector<std::size_t> const offsets{0, 64, 128, 192, 256, 320, 384, 448, 512};
+    std::string text;
+    try {
+        (void)make_adopted_layout<SingleBucketer>(model(), offsets, {2, 4, false, {}, {0, 1, 2, 3}});
+    } catch (InvalidArgument const& error) {
+        text = error.what();
+    }
+    CHECK(text == "zero: unit_order would be ignored, because an adopted block is cut in the order of its addresses; leave it out.");
+}
