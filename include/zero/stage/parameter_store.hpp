@@ -131,9 +131,9 @@ public:
     }
 
     /// @brief Each bucket is sent when it was updated.
-    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters(); }
+    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1; }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3).
+    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and one rank alone).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
