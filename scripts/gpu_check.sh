@@ -3,6 +3,7 @@
 #
 # usage: scripts/gpu_check.sh [option...]
 #   --catch2 DIR      folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
+#   --benchmark DIR   folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
 #   --nccl DIR        folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
 #   --arch ARCH       for nvcc -arch; default: native
 #   --build DIR       where to build; default: build/gpu
@@ -12,6 +13,7 @@
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 catch2=
+benchmark=
 nccl=
 arch=native
 build=$root/build/gpu
@@ -19,6 +21,7 @@ sanitizes=true
 while [ "$#" -gt 0 ]; do
     case $1 in
         --catch2) catch2=$2; shift ;;
+        --benchmark) benchmark=$2; shift ;;
         --nccl) nccl=$2; shift ;;
         --arch) arch=$2; shift ;;
         --build) build=$2; shift ;;
@@ -123,7 +126,23 @@ if [ -z "$nccl" ]; then
 fi
 row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
 row "example cuda_train_gpt" missing "" "not written yet"
-row "benchmarks" missing "" "not written yet"
+
+benchmark_flags=()
+[ -z "$benchmark" ] || benchmark_flags=(-I "$benchmark/include" -L "$benchmark/lib")
+for file in "$root"/bench/cuda/*_bench.cu; do
+    name=$(basename "$file" .cu)
+    started=$SECONDS
+    if ! "$nvcc" "${flags[@]}" "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name" >"$build/log/$name.build" 2>&1; then
+        if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
+            row "benchmark $name" missing "" "Google Benchmark is not installed"
+        else
+            row "build of $name" FAILED $((SECONDS - started)) "see $build/log/$name.build"
+        fi
+        continue
+    fi
+    run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
+    grep -E '_median' "$build/log/$name.run"
+done
 
 printf '\n%-44s %-8s %6s  %s\n' what result s note
 printf '%s\n' "${rows[@]}"
