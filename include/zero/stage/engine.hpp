@@ -428,7 +428,7 @@ private:
     }
 
     /// What must agree besides the geometry.
-    [[nodiscard]] std::vector<NamedOption> named_options() const {
+    [[gnu::cold]] [[nodiscard]] std::vector<NamedOption> named_options() const {
         auto const hash_of = [](auto value) { return Hash().add(value).value(); };
         Hash groups;
         for (auto const& group : _options.groups) {
@@ -474,7 +474,7 @@ private:
     }
 
     /// Between two steps: makes the layout anew in rank 0's order of readiness, and every part over it. Collective, waits.
-    void rebuild() {
+    [[gnu::cold]] void rebuild() {
         auto const order = broadcast_on_host(_order.complete(), *_communicator, _queue, *_memory, "ready order");
         FlatLayout next = _make_layout(_layout.world(), _parameters, _options, order);
         require_agreement(next, named_options(), *_communicator, _queue, *_memory);
