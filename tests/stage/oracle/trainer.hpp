@@ -154,7 +154,7 @@ private:
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
-        o.rebuild_buckets = _c.rebuilds;
+        o.rebuild_buckets = _c.rebuilds ? Stage::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;
         o.prefetch = _c.prefetches;
         o.poison = _c.is_poisoned;
