@@ -217,7 +217,7 @@ public:
     /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
     /// @param learning_rate finite, not negative; times each group's factor
     /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
-    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped.
+    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped, and is no clean step for the loss scaler (an overflow still counts).
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
