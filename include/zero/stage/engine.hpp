@@ -1,8 +1,9 @@
 #pragma once
 
 #include "../core/dtype.hpp"
-#include "../core/hash.hpp"
 #include "../core/function_ref.hpp"
+#include "../core/hash.hpp"
+#include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
@@ -425,7 +426,7 @@ private:
     }
 
     /// What must agree besides the geometry.
-    [[gnu::cold]] [[nodiscard]] std::vector<NamedOption> named_options() const {
+    [[gnu::cold]] [[nodiscard]] List<NamedOption> named_options() const {
         auto const hash_of = [](auto value) { return Hash().add(value).value(); };
         Hash groups;
         for (auto const& group : _options.groups) {
@@ -443,8 +444,7 @@ private:
                 {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
                 {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)},
                 {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
-                {"groups", groups.value()},
-                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)}};
+                {"groups", groups.value()}};
     }
 
     /// The part of a step that comes before any update. Collective.
@@ -519,8 +519,8 @@ private:
         }
     }
 
-    static std::vector<HeldArray> held_by(OptimizerShard<Config>& shard) {
-        std::vector<HeldArray> all;
+    static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
+        List<HeldArray> all;
         std::size_t type = 0;
         shard.for_each_type([&](auto const& memory) { add_held_states(all, memory, type++); });
         return all;
