@@ -121,6 +121,7 @@ void count_calls(Counts& counts, Configuration const& c) {
     count_flag(counts, "prefetch", c.prefetches);
     count_flag(counts, "cancelled step", c.cancels);
     count_flag(counts, "buckets rebuilt", c.rebuilds);
+    count_flag(counts, "several types", c.types().has_floats);
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 

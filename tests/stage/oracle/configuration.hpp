@@ -32,10 +32,20 @@ struct Row {
     Rule rule;
     Master master;
     States states = States::floats;
+    bool has_floats = false; ///< some parameters are float instead, and so is all that belongs to them
+};
+
+/// The numbers of one parameter.
+struct Numbers {
+    Number parameter;
+    Number gradient;
+    Number communication;
+    Number accumulation;
+    Master master;
 };
 
 /// The last row is not generated: the tests of mutants use it.
-inline constexpr std::array<Row, 26> rows{{
+inline constexpr std::array<Row, 27> rows{{
     {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none},
     {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, Master::none},
     {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, Master::none},
@@ -61,6 +71,7 @@ inline constexpr std::array<Row, 26> rows{{
     {"bfloat16, float16 master, float gradients, size-capped, static scale, SGD", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::float16},
     {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none, States::scaled},
     {"bfloat16, master in parts, scaled states, balanced, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
+    {"bfloat16 and float, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::split, States::floats, true},
     {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::none},
 }};
 inline constexpr std::size_t mutant_row = rows.size() - 1;
@@ -83,6 +94,7 @@ struct Shape {
     std::size_t group = 0;
     bool trainable = true;
     std::size_t address = 0; ///< adopted: first element inside the block
+    bool is_float = false;   ///< of the second parameter type
 };
 
 /// Hyper-parameters of one parameter group, for either rule.
@@ -179,6 +191,11 @@ struct Configuration {
     int gradient_exponent = -12; ///< gradients are about 2 to this power
 
     [[nodiscard]] Row const& types() const { return rows[row]; }
+    [[nodiscard]] Numbers numbers(std::size_t parameter) const {
+        Row const& r = types();
+        return shapes[parameter].is_float ? Numbers{Number::float32, Number::float32, Number::float32, Number::float32, Master::none}
+                                      : Numbers{r.parameter, r.gradient, r.communication, r.accumulation, r.master};
+    }
     [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
 };
 
@@ -255,7 +272,7 @@ inline std::string describe(Configuration const& c) {
     std::string text = "configuration " + std::to_string(c.index) + " of seed " + std::to_string(c.seed) + ": [" + c.types().name + "] W=" + std::to_string(c.world)
                      + " cap=" + std::to_string(c.cap_elements) + " parameters=";
     for (auto const& shape : c.shapes) {
-        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + "@";
+        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + (shape.is_float ? "float" : "") + "@";
         for (std::size_t i = 0; i < shape.units.size(); ++i) {
             text += (i == 0 ? "" : "+") + std::to_string(shape.units[i]);
         }

@@ -34,6 +34,7 @@ template <std::size_t R>
 struct Policies {
     static constexpr Row row = rows[R];
     using P = number_t<row.parameter>;
+    using Types = std::conditional_t<row.has_floats, Parameters<P, float>, Parameters<P>>;
     using G = number_t<row.gradient>;
     using C = number_t<row.communication>;
     using A = number_t<row.accumulation>;
@@ -47,7 +48,7 @@ struct Policies {
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
-using stage_t = ZeroStage<N, Parameters<typename Policies<R>::P>, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
+using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
                           typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
 
 /// Do the policies of a row make a stage at all?
