@@ -39,13 +39,15 @@ inline void check_rank(int rank, int world) {
     }
 }
 
-inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options) {
+/// @param where for messages: how the ranks are to meet
+inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options,
+                                               std::string const& where = "") {
     check_start(interfaces, options);
     check_rank(rank, world);
     NcclHandle handle = nullptr;
     NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
     auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, std::make_shared<NcclAbortCause>());
-    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world));
+    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world) + where);
     session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
     return session;
 }
@@ -68,7 +70,7 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
     ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
     NcclUniqueId id;
     require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id), "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address + " (of MASTER_ADDR and the port)");
-    return join_group(interfaces, id, launch.rank, launch.world, options);
+    return join_group(interfaces, id, launch.rank, launch.world, options, " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
 }
 
 /// @brief Goes back to the device that was current.
