@@ -53,6 +53,9 @@ public:
     [[nodiscard]] NcclHandle handle() const noexcept { return _handle; }
     [[nodiscard]] NcclInterface interfaces() const noexcept { return {_nccl, _system}; }
 
+    /// @brief From now on the handle is finalised and destroyed at the end.
+    void own() noexcept { _is_owner = true; }
+
     /// @brief Any thread. With the handle gone, kernels that wait for peers end.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _cause->set(cause, is_provisional ? NcclAbortCause::Kind::provisional : NcclAbortCause::Kind::failure, _system->now());
@@ -104,6 +107,12 @@ protected:
             _busy_since = idle;
             give_up(error.what());
             throw;
+        }
+    }
+
+    void forget_unless_owner() noexcept {
+        if (!_is_owner) {
+            _handle = nullptr;
         }
     }
 

@@ -19,8 +19,13 @@ public:
     /// @brief Waits until NCCL has set the communicator up, and begins to watch over it. `what` says in messages what was started.
     void open(char const* what) {
         guarded([&](Lock& lock) {
-            settle(lock, NcclResult::in_progress, {what, nullptr});
-            _flights.make_events();
+            try {
+                settle(lock, NcclResult::in_progress, {what, nullptr});
+                _flights.make_events();
+            } catch (...) {
+                forget_unless_owner(); // who gave the handle still has it when this throws
+                throw;
+            }
         });
         if (_options.watch_interval.count() != 0) {
             _watchdog.start(_options.watch_interval, [](void* self) { static_cast<NcclSession*>(self)->watch(); }, this);

@@ -19,6 +19,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     require_matching_version(*interfaces.nccl);
 }
 
+/// @brief The handle stays the caller's when this throws.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
@@ -28,8 +29,11 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     int world = 0;
     require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
     require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount", handle);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, is_owner, rank, world, options, std::make_shared<NcclAbortCause>());
+    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, options, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
+    if (is_owner) {
+        session->own();
+    }
     return session;
 }
 
