@@ -6,6 +6,7 @@
 #include "zero/stage/zero_stage.hpp"
 
 #include <cstdint>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -64,4 +65,24 @@ TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: uneven 
 
 TEST_CASE("another number of ranks trains other bits, so the comparison can fail") {
     CHECK(train_on<2, LoopbackCommunicator>(2) != train_on<2, LoopbackCommunicator>(3));
+}
+
+TEST_CASE("a rank that fails inside a step releases the others, with its reason") {
+    Outcomes const outcomes = run_and_observe<NonBlocking>(3, [](NonBlocking& communicator) {
+        using Stage = ZeroStage<2, NonBlocking>;
+        auto const parameters = registration<float>(toy_specs());
+        Stage engine(communicator, parameters, {});
+        for (std::uint64_t step = 0; step < 1000; ++step) {
+            if (communicator.rank() == 1 && step == 2) {
+                engine.begin_step();
+                throw std::runtime_error("no more data");
+            }
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+        }
+    });
+    for (std::size_t const rank : {0U, 2U}) {
+        CHECK(outcomes.ranks[rank].type == "Aborted");
+        CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 1"));
+    }
+    CHECK(outcomes.rethrown.message == "no more data");
 }
