@@ -589,6 +589,9 @@ private:
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
+            if constexpr (requires { _communicator->rethrow_failure(); }) {
+                _communicator->rethrow_failure(); // what its calls could not know yet
+            }
             body();
         } catch (OutOfOrder const&) {
             throw;
