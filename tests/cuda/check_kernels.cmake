@@ -6,7 +6,7 @@
 
 cmake_minimum_required(VERSION 3.25)
 file(MAKE_DIRECTORY "${WORK}")
-set(compile "${NVCC}" -ccbin "${HOST}" -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
+set(compile "${NVCC}" -ccbin "${HOST}" -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
 set(source "${ROOT}/tests/cuda/all_kernels.cu")
 set(failures 0)
 

@@ -58,7 +58,7 @@ template <class T>
 std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
     std::vector<std::remove_const_t<T>> values(memory.size());
     cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDefault), "cudaMemcpy");
     return values;
 }
 

@@ -27,13 +27,6 @@ __global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_
     }
 }
 
-template <class T>
-__global__ void read_weights(T const* weights, std::size_t elements, float* sum) {
-    for (std::size_t i = threadIdx.x; i < elements; i += blockDim.x) {
-        atomicAdd(sum, to_float(weights[i]));
-    }
-}
-
 /// `run_micro_step` with a model that runs on a stream.
 template <class Engine>
 void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, std::size_t binades) {
@@ -47,8 +40,8 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             if (!gradient.empty()) {
-                add_toy_gradient<<<4, 128, 0, stream>>>(gradient.data(), gradient.size(), 2 + rank * 100 + unit, parameter, step * 16 + micro_step,
-                                                        engine.loss_scale().data(), binades);
+                cuda::kernels::launch(stream, 4, 128, add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>, gradient.data(), gradient.size(),
+                                      2 + rank * 100 + unit, parameter, step * 16 + micro_step, engine.loss_scale().data(), binades);
             }
         }
         engine.gradients_ready(unit);
@@ -159,23 +152,23 @@ private:
     std::array<std::size_t, buffer_kinds> _bytes{};
 };
 
-/// The caller's parameters in device memory, one after the other.
-template <class T>
+/// The caller's parameters in device memory, one after the other, and memory for their gradients.
+template <class T, class G>
 struct DeviceParameters {
-    template <class G>
-    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters) : memory(make(parameters)) {
+    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters) : memory(make(parameters)), gradients(memory.size()) {
         std::size_t begin = 0;
         for (auto& parameter : parameters) {
             parameter.data = memory.data() + begin;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
             parameter.initialize = nullptr;
             begin += parameter.elements;
         }
     }
 
     DeviceArray<T> memory;
+    DeviceArray<G> gradients;
 
 private:
-    template <class G>
     static std::vector<T> make(std::vector<Parameter<T, G>> const& parameters) {
         std::vector<T> values;
         for (auto const& parameter : parameters) {
@@ -197,7 +190,7 @@ Trained trained_on_device(int world, typename Stage::Options const& options = {}
         cuda::OwnedStream const stream;
         own_options.compute_queue = stream.get();
         own_options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
-        std::optional<DeviceParameters<T>> memory;
+        std::optional<DeviceParameters<T, typename Stage::GradientType>> memory;
         if (options.storage != Storage::owned) {
             memory.emplace(parameters);
             own_options.adopted_block = options.storage == Storage::adopted ? std::span<T>(memory->memory.data(), memory->memory.size()) : std::span<T>();

@@ -80,8 +80,10 @@ public:
             _group->rendezvous.abort("a rank left the group", false);
         }
         try { // the commands on the way read the tables and the scratch memory
-            for (Flight const& flight : _flights) {
-                B::synchronize(flight.done);
+            if constexpr (!copies_arguments) {
+                for (Flight const& flight : _flights) {
+                    B::synchronize(flight.done);
+                }
             }
             B::synchronize(_scratch_used);
         } catch (...) { // a device that has failed runs nothing any more
@@ -151,12 +153,16 @@ public:
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept { _group->rendezvous.abort(cause, is_provisional); }
 
+    /// @brief All that this rank enqueued is ordered before all that it will.
+    void forget_events() noexcept { _scratch_used = {}; }
+
     /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own thread.
     [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
     void reset_traffic() noexcept { _traffic = {}; }
 
 private:
     static constexpr std::size_t scratch_elements = 64;
+    static constexpr bool copies_arguments = requires { requires B::copies_arguments; }; ///< tables of pointers are free at once
 
     /// What a rank shows the others. It writes before `enter`, and the last four also between `enter` and the next `pass`; the others read
     /// between those two, and `done` and `has_failed` after the last `pass` until they `enter` again.
@@ -223,7 +229,7 @@ private:
     void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef first,
                     detail::FunctionRef second = {}) {
         B::rethrow_failure(queue);
-        if constexpr (!requires { requires B::copies_arguments; }) {
+        if constexpr (!copies_arguments) {
             B::synchronize(flight().done);
         }
         Slot& own = slot(_rank);

@@ -58,6 +58,13 @@ public:
         ++_free;
     }
 
+    /// @brief What used the free leases is ordered before all that comes.
+    void forget_events() noexcept {
+        for (Lease& lease : _leases) {
+            lease.last_use = {};
+        }
+    }
+
     /// @brief Makes `queue` wait for the last use of every lease.
     void wait_for_last_uses(Queue queue, Fence fence) const {
         for (Lease const& lease : _leases) {

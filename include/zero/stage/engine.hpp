@@ -274,6 +274,33 @@ public:
         _protocol.end_step();
     }
 
+    /// @brief Orders all that was enqueued so far, on the compute queue and by the engine, before all that comes on either. Nothing waits on the host.
+    /// Collective, between steps, with nothing held.
+    ///
+    /// For CUDA graphs. Call it right before a capture of whole steps begins on the compute stream, inside it before it ends, and before and after each
+    /// launch of the graph on that stream. Learning rates and hyper-parameters that were set before a launch count in it, and so does the
+    /// loss scale; the argument of `step` is that of the capture, so capture `step(1.0)` and set learning rates per group. What a step that was captured
+    /// did, `last_report` tells and not its ticket.
+    void join() {
+        _protocol.require_idle("join()");
+        _protocol.require_nothing_held(_store.is_held(), "join()");
+        guarded([&] {
+            _store.drop_prefetched();
+            _store.wait_for_readers();
+            Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
+            Backend::wait(_compute, Backend::record(_queue), Fence::weights_published);
+            _store.forget_events();
+            _reducer.forget_events();
+            _decision.forget_events();
+            if constexpr (requires { _communicator->forget_events(); }) {
+                _communicator->forget_events();
+            }
+        });
+    }
+
+    /// @brief What the last step did that ran, be it captured or not. Waits. @throws OutOfOrder while a graph is captured
+    [[nodiscard]] StepReport last_report() const { return _decision.last_report(); }
+
     /// @brief The scale of this step, to be multiplied into the loss.
     [[nodiscard]] LossScale<Backend> loss_scale() const { return _decision.loss_scale(); }
 

@@ -46,6 +46,7 @@ public:
     [[nodiscard]] std::size_t type() const noexcept { return _type; }
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
+    void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief The caller's memory for a parameter's gradient, or null.

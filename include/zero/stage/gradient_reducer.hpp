@@ -164,6 +164,14 @@ public:
         }
     }
 
+    /// @brief Between steps: all that was enqueued is ordered before all that comes.
+    void forget_events() noexcept {
+        visit_all(_memories, [](auto& memory) { memory.forget_events(); });
+        for (Write& write : _writes) {
+            write = {};
+        }
+    }
+
     /// @brief Gives up the micro-step: closes every lease.
     void cancel(Queue writer) {
         Event const event = Backend::record(writer);

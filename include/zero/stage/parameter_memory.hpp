@@ -29,6 +29,7 @@ public:
     [[gnu::cold]] explicit ParameterMemory(TypedContext<Config> const& context) : ParameterMemory(context, context.totals(context.type)) {}
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
+    void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief Bytes of the tables in the backend's memory.

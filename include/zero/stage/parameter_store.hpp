@@ -131,9 +131,9 @@ public:
     }
 
     /// @brief Each bucket is sent when it was updated.
-    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters(); }
+    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1; }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3).
+    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and one rank alone).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
@@ -148,6 +148,17 @@ public:
         std::size_t bytes = 0;
         visit_all(_memories, [&](auto const& memory) { bytes += memory.table_bytes(); });
         return bytes;
+    }
+
+    /// @brief Between steps, with nothing held: all that was enqueued is ordered before all that comes.
+    void forget_events() noexcept {
+        visit_all(_memories, [](auto& memory) { memory.forget_events(); });
+        for (Event& event : _published) {
+            event = {};
+        }
+        for (LastReader& last : _readers) {
+            last.event = {};
+        }
     }
 
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.

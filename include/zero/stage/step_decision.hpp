@@ -45,6 +45,9 @@ public:
         Backend::wait(reader, _captured, Fence::loss_scale_captured);
     }
 
+    /// @brief Between steps: all that was enqueued is ordered before all that comes.
+    void forget_events() noexcept { _captured = {}; }
+
     [[nodiscard]] LossScale<Backend> loss_scale() const { return {&_state.data()->captured_scale, _captured}; }
 
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
@@ -120,6 +123,13 @@ public:
                                      " further steps are enqueued."});
         }
         return found;
+    }
+
+    /// @brief What the last step did whose decision ran; all zero before the first. Waits.
+    [[nodiscard]] StepReport last_report() const {
+        StepState<Config> const state = settled();
+        Backend::rethrow_failure(_queue);
+        return state.reports[state.last_serial % StepState<Config>::reports_kept];
     }
 
     /// @brief The options under which the host has to know how the step was decided: waits and throws, or calls back.

@@ -45,6 +45,7 @@ struct StepState {
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
     std::int64_t weight = 0;         ///< ReductionKind::weighted_mean: what the caller's gradients are sums over, of all ranks
+    std::uint64_t last_serial = 0;   ///< of the report that was written last
     std::array<StepReport, reports_kept> reports{};
 };
 
@@ -143,6 +144,7 @@ struct Decide {
         }
         report.step_count = s.step_count;
         report.next_loss_scale = s.scaler.scale;
+        s.last_serial = serial;
         s.reports[serial % s.reports.size()] = report;
     }
 };

@@ -1,0 +1,168 @@
+#include "device_time.cuh"
+
+#include <zero/cuda/backend.cuh>
+#include <zero/ops/adamw.hpp>
+
+#include <cstddef>
+#include <vector>
+
+// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin that moves the same bytes and does nothing else.
+namespace {
+
+using namespace zero;
+using Device = cuda::Backend;
+
+/// Sizes of all tensors, in order of registration.
+std::vector<std::size_t> gpt2_xl() {
+    constexpr std::size_t width = 1600;
+    std::vector<std::size_t> sizes{50257 * width, 1024 * width};
+    for (int layer = 0; layer < 48; ++layer) {
+        for (std::size_t const elements : {width, width, 3 * width * width, 3 * width, width * width, width, width, width, 4 * width * width, 4 * width, 4 * width * width, width}) {
+            sizes.push_back(elements);
+        }
+    }
+    sizes.insert(sizes.end(), {width, width});
+    return sizes;
+}
+
+std::size_t elements_of(std::vector<std::size_t> const& sizes) {
+    std::size_t sum = 0;
+    for (std::size_t const size : sizes) {
+        sum += size;
+    }
+    return sum;
+}
+
+template <class T>
+void copy_twin(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::DeviceArray<T> const from(n);
+    bench::DeviceArray<T> const to(n);
+    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) { Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(T)); });
+}
+
+/// Tensors to a bucket, or back; they lie one after the other, each at a multiple of 64 elements.
+template <class T, bool to_bucket>
+void flatten(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    auto const sizes = gpt2_xl();
+    std::size_t const n = elements_of(sizes);
+    bench::DeviceArray<T> const tensors(n);
+    bench::DeviceArray<T> const bucket(n);
+    detail::List<CopySlice<T>> slices;
+    std::size_t begin = 0;
+    for (std::size_t const size : sizes) {
+        slices.push_back({tensors.data() + begin, begin, size});
+        begin += size;
+    }
+    Device::Table<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
+    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) {
+        if constexpr (to_bucket) {
+            Device::copy_to_bucket(stream, table.all(), bucket.data());
+        } else {
+            Device::copy_from_bucket(stream, table.all(), static_cast<T const*>(bucket.data()));
+        }
+    });
+}
+
+__global__ void read_only(uint4 const* from, std::size_t words, unsigned* sum) {
+    unsigned bits = 0;
+    std::size_t const step = std::size_t{gridDim.x} * blockDim.x;
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < words; i += step) {
+        uint4 const word = from[i];
+        bits |= word.x ^ word.y ^ word.z ^ word.w;
+    }
+    if (bits == 0x12345678U) { // never, but the compiler does not know
+        *sum = bits;
+    }
+}
+
+template <class A>
+void norm_twin(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::DeviceArray<A> const gradients(n);
+    bench::DeviceArray<unsigned> const sum(1);
+    bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) {
+        read_only<<<2048, 256, 0, stream>>>(reinterpret_cast<uint4 const*>(gradients.data()), n * sizeof(A) / sizeof(uint4), sum.data());
+    });
+}
+
+template <class A>
+void norm(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    auto const sizes = gpt2_xl();
+    std::size_t const n = elements_of(sizes);
+    bench::DeviceArray<A> const gradients(n);
+    Device::fill(cudaStreamPerThread, gradients.data(), n, from_float<A>(0.01F));
+    bench::DeviceArray<ops::Inspection> const result(1);
+    detail::List<InspectSlice<A>> slices;
+    std::size_t begin = 0;
+    for (std::size_t const size : sizes) {
+        slices.push_back({gradients.data() + begin, size, static_cast<std::int64_t>(begin)});
+        begin += size;
+    }
+    Device::Table<InspectSlice<A>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
+    bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) { Device::inspect(stream, table.all(), result.data()); });
+}
+
+struct Group {
+    AdamW::Hyper hyper;
+};
+
+/// 30 bytes an element: gradient, and master weight and two moments twice, and the bfloat16 parameter.
+void update(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;
+    auto const sizes = gpt2_xl();
+    std::size_t const n = elements_of(sizes);
+    bench::DeviceArray<float> const gradients(n);
+    bench::DeviceArray<float> const masters(n);
+    bench::DeviceArray<float> const first(n);
+    bench::DeviceArray<float> const second(n);
+    bench::DeviceArray<bfloat16> const parameters(n);
+    detail::List<Slice> slices;
+    std::size_t begin = 0;
+    for (std::size_t const size : sizes) {
+        Slice slice;
+        slice.gradient = gradients.data() + begin;
+        slice.master = masters.data() + begin;
+        slice.parameter = parameters.data() + begin;
+        slice.states = {first.data() + begin, second.data() + begin};
+        slice.elements = size;
+        slices.push_back(slice);
+        begin += size;
+    }
+    Device::Table<Slice> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
+    Group const group{AdamW::hyper({}, 0.001, 1)};
+    UpdateDecision const decision{};
+    bench::DeviceArray<Group> const groups(1);
+    bench::DeviceArray<UpdateDecision> const decisions(1);
+    Device::copy_bytes(cudaStreamPerThread, groups.data(), &group, sizeof(group));
+    Device::copy_bytes(cudaStreamPerThread, decisions.data(), &decision, sizeof(decision));
+    cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+    bench::time_on_device(state, 30 * n, [&](cudaStream_t stream) { Device::update<AdamW>(stream, table.all(), groups.data(), decisions.data()); });
+}
+
+BENCHMARK_TEMPLATE(copy_twin, bfloat16)->Name("copy/twin/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(flatten, bfloat16, true)->Name("flatten/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(flatten, bfloat16, false)->Name("unflatten/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(norm_twin, float)->Name("norm/twin/float32")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(norm_twin, bfloat16)->Name("norm/twin/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(copy_twin, float)->Name("update/twin/copy_of_float32")->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(update)->Name("update/adamw/30_bytes")->UseManualTime()->Unit(benchmark::kMillisecond);
+
+} // namespace

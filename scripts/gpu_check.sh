@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Builds and runs all device tests on a machine with a GPU, without network and without CMake, and prints one table last. Installs nothing.
+#
+# usage: scripts/gpu_check.sh [option...]
+#   --catch2 DIR      folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
+#   --benchmark DIR   folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
+#   --nccl DIR        folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
+#   --arch ARCH       for nvcc -arch; default: native
+#   --build DIR       where to build; default: build/gpu
+#   --no-sanitizer    leave compute-sanitizer out
+#   --help            this text
+# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; what is missing is in the table and no failure.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+catch2=
+benchmark=
+nccl=
+arch=native
+build=$root/build/gpu
+sanitizes=true
+while [ "$#" -gt 0 ]; do
+    case $1 in
+        --catch2) catch2=$2; shift ;;
+        --benchmark) benchmark=$2; shift ;;
+        --nccl) nccl=$2; shift ;;
+        --arch) arch=$2; shift ;;
+        --build) build=$2; shift ;;
+        --no-sanitizer) sanitizes=false ;;
+        --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+        *) printf "error: unknown option '%s'\n" "$1" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+rows=()
+failures=0
+# row WHAT RESULT SECONDS NOTE
+row() { rows+=("$(printf '%-44s %-8s %6s  %s' "$1" "$2" "$3" "$4")"); [ "$2" != FAILED ] || failures=$((failures + 1)); }
+
+nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)}
+cxx=${CXX:-g++}
+[ -n "$nvcc" ] || { printf 'error: nvcc was not found; set NVCC\n' >&2; exit 3; }
+toolkit=$(cd "$(dirname "$nvcc")/.." && pwd)
+mkdir -p "$build/log"
+include=(-I "$root/include" -I "$root/tests")
+[ -z "$catch2" ] || include+=(-isystem "$catch2")
+if ! printf '#include <catch2/catch.hpp>\n' | "$cxx" -std=c++20 "${include[@]}" -x c++ -E - >/dev/null 2>&1; then
+    printf 'error: catch2/catch.hpp was not found; give its folder with --catch2 DIR\n' >&2
+    exit 3
+fi
+
+device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
+row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
+
+# Builds what stands behind '--' with a limited number of compilers at once.
+jobs=${ZERO_JOBS:-$(nproc 2>/dev/null || echo 2)}
+compile() { # OUT COMMAND...
+    local out=$1
+    shift
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    ( started=$SECONDS; "$@" >"$build/log/$out.build" 2>&1; echo "$? $((SECONDS - started))" >"$build/log/$out.built" ) &
+}
+
+flags=(-std=c++20 --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
+"$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
+tests=()
+for file in "$root"/tests/cuda/*_test.cu; do
+    name=$(basename "$file" _test.cu)
+    tests+=("$name")
+    extra=()
+    [ "$name" != fast_math ] || extra=(-use_fast_math)
+    compile "$name" "$nvcc" "${flags[@]}" "${extra[@]}" "$file" "$build/main.o" -o "$build/$name"
+done
+library_flags=(-Xcompiler=-fPIC -shared)
+compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
+compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second "$root/tests/cuda/two_libraries/library.cu" \
+    -o "$build/libsecond.so"
+wait
+compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=$build"
+wait
+tests+=(two_libraries)
+
+# run ROW LOG COMMAND...
+run() {
+    local what=$1 log=$build/log/$2 started=$SECONDS status
+    shift 2
+    timeout 1200 "$@" >"$log" 2>&1
+    status=$?
+    if [ "$status" -ne 0 ]; then
+        row "$what" FAILED $((SECONDS - started)) "status $status, see $log"
+    elif grep -q 'skipped: no CUDA device' "$log"; then
+        row "$what" skipped $((SECONDS - started)) "no CUDA device"
+    else
+        row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:' "$log" | tail -n 1)"
+    fi
+}
+
+for name in "${tests[@]}"; do
+    read -r status seconds <"$build/log/$name.built"
+    if [ "$status" -ne 0 ]; then
+        row "build of $name" FAILED "$seconds" "see $build/log/$name.build"
+    else
+        run "test $name (built in $seconds s)" "$name.run" "$build/$name"
+    fi
+done
+
+sanitizer=$(command -v compute-sanitizer || ls "$toolkit/bin/compute-sanitizer" 2>/dev/null)
+if ! $sanitizes; then
+    row "compute-sanitizer" "left out" "" ""
+elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
+    row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
+else
+    for tool in memcheck initcheck racecheck; do
+        for name in element_kernels inspect_kernels update_kernels engine; do
+            [ -x "$build/$name" ] || continue
+            run "$tool of $name" "$name.$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$build/$name"
+        done
+    done
+fi
+
+if [ -z "$nccl" ]; then
+    for candidate in "$toolkit" /usr $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia.nccl"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
+        [ ! -f "$candidate/include/nccl.h" ] || { nccl=$candidate; break; }
+    done
+fi
+row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
+row "example cuda_train_gpt" missing "" "not written yet"
+
+benchmark_flags=()
+[ -z "$benchmark" ] || benchmark_flags=(-I "$benchmark/include" -L "$benchmark/lib")
+for file in "$root"/bench/cuda/*_bench.cu; do
+    name=$(basename "$file" .cu)
+    started=$SECONDS
+    if ! "$nvcc" "${flags[@]}" "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name" >"$build/log/$name.build" 2>&1; then
+        if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
+            row "benchmark $name" missing "" "Google Benchmark is not installed"
+        else
+            row "build of $name" FAILED $((SECONDS - started)) "see $build/log/$name.build"
+        fi
+        continue
+    fi
+    run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
+    grep -E '_median' "$build/log/$name.run"
+done
+
+printf '\n%-44s %-8s %6s  %s\n' what result s note
+printf '%s\n' "${rows[@]}"
+printf '%d failures\n' "$failures"
+[ "$failures" -eq 0 ]

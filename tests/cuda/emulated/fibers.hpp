@@ -1,0 +1,153 @@
+#pragma once
+
+// The threads of a thread block as fibers of one host thread: they take turns, and change where a block or a warp waits for its other threads.
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+inline thread_local dim3 threadIdx;
+inline thread_local dim3 blockIdx;
+inline thread_local dim3 blockDim;
+inline thread_local dim3 gridDim;
+
+namespace zero::test::emulated {
+
+class Block {
+public:
+    static thread_local inline Block* current = nullptr;
+
+    template <class Body>
+    static void run(unsigned threads, Body const& body) {
+        static thread_local std::unique_ptr<char[]> stacks(new char[most_threads * stack_bytes]);
+        Block block(threads);
+        block._call = [](void const* of) { (*static_cast<Body const*>(of))(); };
+        block._body = &body;
+        current = &block;
+        for (unsigned thread = 0; thread < threads; ++thread) {
+            ucontext_t& context = block._fibers[thread];
+            getcontext(&context);
+            context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
+            context.uc_stack.ss_size = stack_bytes;
+            context.uc_link = nullptr;
+            makecontext(&context, &Block::start, 0);
+        }
+        block.switch_to(0);
+        current = nullptr;
+    }
+
+    /// Waits for the threads of `mask` in this thread's warp, all of which have to come.
+    void sync_warp(unsigned mask) { wait(_warps[threadIdx.x / 32][mask_index(mask)], static_cast<unsigned>(__builtin_popcount(mask))); }
+    void sync_all() { wait(_all, _threads); }
+
+    std::uint64_t& slot(unsigned thread) { return _slots[thread]; }
+
+private:
+    static constexpr unsigned most_threads = 1024;
+    static constexpr std::size_t stack_bytes = 64 * 1024;
+
+    struct Barrier {
+        unsigned arrived = 0;
+        unsigned generation = 0;
+    };
+
+    explicit Block(unsigned threads) : _threads(threads), _fibers(threads), _is_done(threads, false), _slots(threads), _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
+
+    /// A whole warp, or one of its four groups of eight.
+    static unsigned mask_index(unsigned mask) {
+        for (unsigned group = 0; group < 4; ++group) {
+            if (mask == 0xffU << 8 * group) {
+                return group;
+            }
+        }
+        if (mask != 0xffffffffU) {
+            std::abort(); // no other is used
+        }
+        return 4;
+    }
+
+    static void start() {
+        Block& block = *current;
+        block._call(block._body);
+        block._is_done[threadIdx.x] = true;
+        ++block._done;
+        block.leave();
+    }
+
+    void wait(Barrier& barrier, unsigned count) {
+        unsigned const generation = barrier.generation;
+        if (++barrier.arrived == count) {
+            barrier.arrived = 0;
+            ++barrier.generation;
+            return;
+        }
+        while (barrier.generation == generation) {
+            unsigned const self = threadIdx.x;
+            ucontext_t& from = _fibers[self];
+            unsigned const next = following(self);
+            if (next == self) {
+                std::abort(); // some thread of the barrier never comes
+            }
+            threadIdx.x = next;
+            swapcontext(&from, &_fibers[next]);
+            threadIdx.x = self;
+        }
+    }
+
+    /// The next thread that is not done.
+    [[nodiscard]] unsigned following(unsigned thread) const {
+        do {
+            thread = (thread + 1) % _threads;
+        } while (_is_done[thread]);
+        return thread;
+    }
+
+    void switch_to(unsigned thread) {
+        threadIdx.x = thread;
+        swapcontext(&_main, &_fibers[thread]);
+    }
+
+    void leave() {
+        if (_done == _threads) {
+            setcontext(&_main);
+        }
+        unsigned const next = following(threadIdx.x);
+        threadIdx.x = next;
+        setcontext(&_fibers[next]);
+    }
+
+    unsigned _threads;
+    unsigned _done = 0;
+    std::vector<ucontext_t> _fibers;
+    std::vector<char> _is_done;
+    std::vector<std::uint64_t> _slots;
+    Barrier _all;
+    std::vector<std::vector<Barrier>> _warps;
+    ucontext_t _main{};
+    void (*_call)(void const*) = nullptr;
+    void const* _body = nullptr;
+};
+
+template <class T>
+T shuffle_xor(unsigned mask, T value, unsigned lanes) {
+    Block& block = *Block::current;
+    unsigned const self = threadIdx.x;
+    std::memcpy(&block.slot(self), &value, sizeof(T));
+    block.sync_warp(mask);
+    T result;
+    std::memcpy(&result, &block.slot(self ^ lanes), sizeof(T));
+    block.sync_warp(mask); // before the slot is written again
+    return result;
+}
+
+} // namespace zero::test::emulated

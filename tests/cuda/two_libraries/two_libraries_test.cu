@@ -1,0 +1,33 @@
+#include "cuda/device.hpp"
+
+#include <zero/cuda/stream.hpp>
+
+#include <vector>
+
+extern "C" void const* first_kernel();
+extern "C" void const* second_kernel();
+extern "C" void first_scale(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream);
+extern "C" void second_scale(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream);
+
+using namespace zero;
+using namespace zero::test;
+
+TEST_CASE("Two libraries that were compiled for different architectures have a kernel of their own each", "[cuda]") {
+    CHECK(first_kernel() != nullptr);
+    CHECK(first_kernel() != second_kernel());
+}
+
+TEST_CASE("Two libraries in one program each launch their own kernel", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    std::vector<float> const values(10000, 3.0F);
+    DeviceArray<float> const in(values);
+    DeviceArray<float> const first(values.size());
+    DeviceArray<float> const second(values.size());
+    first_scale(first.data(), in.data(), values.size(), 2.0F, stream.get());
+    second_scale(second.data(), in.data(), values.size(), 0.5F, stream.get());
+    CHECK(on_host(first) == std::vector<float>(values.size(), 6.0F));
+    CHECK(on_host(second) == std::vector<float>(values.size(), 1.5F));
+}

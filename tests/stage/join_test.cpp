@@ -1,0 +1,98 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/snapshot.hpp"
+#include "support/stages.hpp"
+
+#include <zero/host/delaying_queue.hpp>
+#include <zero/host/threaded_queue.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+/// Bits of all ranks after some steps, with or without `join` around each.
+template <class Stage>
+std::vector<std::vector<std::uint32_t>> run(bool joins) {
+    return on_ranks<std::vector<std::uint32_t>>(2, [&](LoopbackCommunicator& communicator) {
+        host::DelayingQueue queue(static_cast<std::uint64_t>(communicator.rank()));
+        typename Stage::Options options;
+        options.gradient_clipping = 0.5F;
+        options.communication_queue = &queue;
+        Stage engine(communicator, registration<float>(toy_specs()), options);
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            if (joins) {
+                engine.join();
+            }
+            engine.set_learning_rate(0, 0.5 + static_cast<double>(step));
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2);
+            if (joins) {
+                engine.join();
+            }
+        }
+        return snapshot(engine);
+    });
+}
+
+} // namespace
+
+TEST_CASE("Joining the queues between steps changes no bit", "[stage]") {
+    in_every_stage([]<int N>() { CHECK(run<ZeroStage<N>>(true) == run<ZeroStage<N>>(false)); });
+}
+
+TEST_CASE("After a join the compute queue has waited for the engine", "[stage]") {
+    auto const completes = on_ranks<int>(2, [](LoopbackCommunicator& communicator) {
+        host::ThreadedQueue compute;
+        ZeroStage<2>::Options options;
+        options.compute_queue = &compute;
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()), options);
+        engine.begin_step();
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        }
+        auto const ticket = engine.step(0.1);
+        engine.join();
+        compute.synchronize();
+        return ticket.done().is_complete() ? 1 : 0;
+    });
+    CHECK(completes == std::vector<int>{1, 1});
+}
+
+TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[stage]") {
+    auto const texts = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, registration<float>(toy_specs()), {});
+        std::vector<std::string> seen;
+        {
+            auto const weights = engine.acquire(0);
+            seen.push_back(outcome_of([&] { engine.join(); }).message);
+        }
+        engine.begin_step();
+        seen.push_back(outcome_of([&] { engine.join(); }).message);
+        engine.cancel_step();
+        seen.push_back(outcome_of([&] { engine.join(); }).type);
+        return seen;
+    });
+    CHECK_THAT(texts[0][0], contains_text("join() while weights of a unit are held"));
+    CHECK_THAT(texts[0][1], contains_text("join() inside a step"));
+    CHECK(texts[0][2] == "returned");
+}
+
+TEST_CASE("The last report is that of the last step, and before the first all zero", "[stage]") {
+    auto const counts = on_ranks<std::vector<std::uint64_t>>(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<1> engine(communicator, registration<float>(toy_specs()), {});
+        std::vector<std::uint64_t> seen{engine.last_report().serial};
+        for (std::uint64_t step = 0; step < 20; ++step) {
+            auto const ticket = run_step(engine, 0, step);
+            seen.push_back(engine.last_report().serial - ticket.report().serial);
+        }
+        seen.push_back(engine.last_report().step_count);
+        return seen;
+    });
+    std::vector<std::uint64_t> expected(22, 0);
+    expected.back() = 20;
+    CHECK(counts[0] == expected);
+}
