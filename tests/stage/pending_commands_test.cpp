@@ -78,8 +78,8 @@ Seen observe(Call const& call, Other const& other) {
 TEST_CASE("A gather on the host that meets another collective frees nothing that is in use") {
     Seen const seen = observe(
         [](LoopbackCommunicator& communicator, host::Queue& queue, MemoryResource& memory) {
-            std::vector<std::int64_t> const values{1, 2, 3};
-            (void)detail::gather_on_host<std::int64_t>(communicator, &queue, memory, values, "numbers");
+            std::vector<std::uint64_t> const values{1, 2, 3};
+            (void)detail::gather_on_host(communicator, &queue, memory, values, "numbers");
         },
         [](LoopbackCommunicator& communicator) {
             std::int64_t number = 0;

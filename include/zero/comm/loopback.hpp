@@ -2,6 +2,7 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
+#include "../core/function_ref.hpp"
 #include "../core/list.hpp"
 #include "../core/minmax.hpp"
 #include "../core/text.hpp"
@@ -108,11 +109,7 @@ public:
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
         require_memory(call, send, own);
         require_memory(call, receive, call.count);
-        collective(call, send, receive, queue, [&] {
-            for (std::size_t peer = 0; peer < world(); ++peer) {
-                B::copy_bytes(queue, receive + cuts[peer], slot(peer).send, (cuts[peer + 1] - cuts[peer]) * sizeof(T));
-            }
-        });
+        gather(call, send, receive, cuts, sizeof(T), queue);
         _traffic.add(call.kind, call.count - own, sizeof(T));
     }
 
@@ -124,12 +121,7 @@ public:
         require_memory(call, send, call.count);
         require_memory(call, receive, call.count);
         collective(call, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
-                   [&] {
-                       for (std::size_t peer = 0; peer < world(); ++peer) {
-                           T const* const reduced = static_cast<T const*>(slot(peer).receive);
-                           B::copy_bytes(queue, receive + cuts[peer], reduced + cuts[peer], (cuts[peer + 1] - cuts[peer]) * sizeof(T));
-                       }
-                   });
+                   [&] { copy_extents(receive, true, cuts, sizeof(T), queue); });
         _traffic.add(call.kind, own * (world() - 1) + (call.count - own), sizeof(T));
     }
 
@@ -139,7 +131,7 @@ public:
         auto const call = detail::broadcast_call(dtype_of<T>(), elements, root, tag, world());
         auto const source = static_cast<std::size_t>(root);
         require_memory(call, buffer, elements);
-        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, elements * sizeof(T)); });
+        spread(call, buffer, source, elements * sizeof(T), queue);
         _traffic.add(call.kind, source == _rank ? 0 : elements, sizeof(T));
     }
 
@@ -210,9 +202,26 @@ private:
 
     void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const { detail::require_memory(call, memory, elements, _rank); }
 
+    void gather(detail::CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+        collective(call, send, receive, queue, [&] { copy_extents(receive, false, cuts, element_bytes, queue); });
+    }
+
+    /// Every rank's extent from where that rank has it: in the memory that it sends, or, when reduced, at its place in what it receives.
+    void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+        for (std::size_t peer = 0; peer < world(); ++peer) {
+            std::size_t const begin = cuts[peer] * element_bytes;
+            auto const* const from = are_reduced ? static_cast<std::byte const*>(slot(peer).receive) + begin : slot(peer).send;
+            B::copy_bytes(queue, static_cast<std::byte*>(receive) + begin, from, (cuts[peer + 1] - cuts[peer]) * element_bytes);
+        }
+    }
+
+    void spread(detail::CollectiveCall const& call, void* buffer, std::size_t source, std::size_t bytes, Queue queue) {
+        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, bytes); });
+    }
+
     /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
-    template <class First, class Second = std::nullptr_t>
-    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, First const& first, Second const& second = nullptr) {
+    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef first,
+                    detail::FunctionRef second = {}) {
         B::rethrow_failure(queue);
         if constexpr (!requires { requires B::copies_arguments; }) {
             B::synchronize(flight().done);
@@ -233,7 +242,7 @@ private:
             wait_for_peers(queue, &Slot::ready, Fence::peers_ready);
             first();
         });
-        if constexpr (!std::is_same_v<Second, std::nullptr_t>) {
+        if (second) {
             record(own.reduced, queue, failure);
             _group->rendezvous.pass();
             attempt(failure, [&] {

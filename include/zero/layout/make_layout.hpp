@@ -33,7 +33,7 @@ struct LayoutOptions {
 };
 
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
-inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
+[[gnu::cold]] inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
     if (options.world == 0) {
         detail::throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
     }

@@ -18,10 +18,10 @@
 
 namespace zero::detail {
 
-/// @brief Gathers `count` values of every rank on the host. Collective, waits.
-template <class T, class Communicator>
-std::vector<T> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
-                              std::vector<T> const& values, char const* what) {
+/// @brief Gathers the values of every rank, equally many, on the host. Collective, waits.
+template <class Communicator>
+std::vector<std::uint64_t> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                                          std::vector<std::uint64_t> const& values, char const* what) {
     using Backend = typename Communicator::Backend;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -29,11 +29,11 @@ std::vector<T> gather_on_host(Communicator& communicator, typename Communicator:
     for (std::size_t peer = 0; peer <= world; ++peer) {
         cuts.push_back(peer * values.size());
     }
-    std::vector<T> gathered(world * values.size());
-    Buffer<T> all(memory, gathered.size(), BufferKind::control);
+    std::vector<std::uint64_t> gathered(world * values.size());
+    Buffer<std::uint64_t> all(memory, gathered.size(), BufferKind::control);
     Drain<Backend> const drain(queue); // commands that were enqueued use both, also when the collective throws
-    T* const own = all.data() + cuts[rank];
-    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(T));
+    std::uint64_t* const own = all.data() + cuts[rank];
+    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
     communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
     Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
     Backend::synchronize(Backend::record(queue));
@@ -81,7 +81,7 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
     for (NamedOption const& option : options) {
         own.push_back(option.hash);
     }
-    auto const heads = gather_on_host<std::uint64_t>(communicator, queue, memory, own, "layout hash");
+    auto const heads = gather_on_host(communicator, queue, memory, own, "layout hash");
     std::size_t other = 0;
     std::size_t most = 0;
     auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
@@ -97,7 +97,7 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
     for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
         hashes[index] = layout.parameter_hash(index);
     }
-    auto const all = gather_on_host<std::uint64_t>(communicator, queue, memory, hashes, "parameter hashes");
+    auto const all = gather_on_host(communicator, queue, memory, hashes, "parameter hashes");
     std::size_t first = 0;
     while (first < most && all[first] == all[other * most + first]) {
         ++first;
@@ -108,11 +108,13 @@ void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const&
                                      name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
     }
     std::string const text = describe(layout, first);
-    std::vector<char> padded(256, '\0');
-    text.copy(padded.data(), padded.size() - 1);
-    auto const texts = gather_on_host<char>(communicator, queue, memory, padded, "parameter names");
-    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", texts.data(), " on rank 0 and ",
-                                 texts.data() + other * padded.size(), " on rank ", other,
+    std::vector<std::uint64_t> padded(32);
+    std::size_t const bytes = padded.size() * sizeof(padded[0]);
+    std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));
+    auto const texts = gather_on_host(communicator, queue, memory, padded, "parameter names");
+    auto const* const characters = reinterpret_cast<char const*>(texts.data());
+    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", characters, " on rank 0 and ",
+                                 characters + other * bytes, " on rank ", other,
                                  "; register the same parameters in the same order on every rank."});
 }
 

@@ -193,12 +193,12 @@ public:
 
     /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one alone
     /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is known
-    void require_all_used(std::span<std::int64_t const> first_unused) const {
+    void require_all_used(std::span<std::uint64_t const> first_unused) const {
         std::size_t const count = _layout->parameters().size();
         std::size_t missing = count;
         std::string ranks;
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
-            auto const parameter = static_cast<std::size_t>(first_unused[rank]);
+            std::size_t const parameter = first_unused[rank];
             ranks += text({(rank == 0 ? "rank " : ", rank "), rank,
                            (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}) : std::string(" has all"))});
             missing = missing == count ? parameter : missing;

@@ -95,7 +95,7 @@ inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) 
 }
 
 /// @brief Refuses null pointers with a size, memory that would be ignored, and the same memory under two names. @throws InvalidArgument
-inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
+[[gnu::cold]] inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
     std::vector<Claim> values;
     std::vector<Claim> gradients;
     for (auto const& parameter : parameters) {

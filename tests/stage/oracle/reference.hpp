@@ -329,6 +329,60 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
     value = canonical(value);
 }
 
+/// @name How weights and states are kept
+/// @{
+
+inline std::uint64_t rounding_seed(Configuration const& c) { return mixed(c.seed + c.index); }
+
+/// 32 random bits for one element of the model in one step: SplitMix64's output function for the key, "lowbias32" twice for the element.
+inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count, std::uint64_t element) {
+    constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+    auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x & 0xffffffffU); };
+    auto const mix = [&](std::uint32_t x) {
+        x = (x ^ (x >> 16U)) * 0x7feb352dU;
+        x = (x ^ (x >> 15U)) * 0x846ca68bU;
+        return x ^ (x >> 16U);
+    };
+    std::uint64_t const key = mixed(mixed(rounding_seed(c)) + (count - 1) * golden); // `mixed` adds the constant itself
+    return mix(mix(low(element) ^ low(key)) ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
+}
+
+/// A bfloat16 neighbour of a value: the one further from zero if the random bits and what is cut off carry over.
+inline float rounded_stochastically(float value, std::uint32_t random) {
+    if (!(std::abs(value) <= 0x1.fep127F)) {
+        return rounded(Number::bfloat16, value);
+    }
+    auto const bits = std::bit_cast<std::uint32_t>(value);
+    bool const is_away = (bits & 0xffffU) + (random >> 16U) > 0xffffU;
+    return std::bit_cast<float>((bits & 0xffff0000U) + (is_away ? 0x10000U : 0U));
+}
+
+/// A block of up to 64 states as float16 numbers times a power of two, which brings the largest finite one to 2^14 or more, below 2^15.
+inline void round_block(float* values, std::size_t count) {
+    float largest = 0.0F;
+    for (std::size_t i = 0; i < count; ++i) {
+        largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
+    }
+    int exponent = 0;
+    std::frexp(largest, &exponent); // largest < 2^exponent
+    float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
+    for (std::size_t i = 0; i < count; ++i) {
+        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
+        values[i] = scale * (vanishes ? std::copysign(0x1p-24F, values[i]) : rounded(Number::float16, values[i] / scale));
+    }
+}
+
+inline void round_states(States kept, Values& values) {
+    for (std::size_t begin = 0; kept == States::scaled && begin < values.size(); begin += 64) {
+        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin));
+    }
+    for (float& value : values) {
+        value = kept == States::bfloat16 ? rounded(Number::bfloat16, value) : value;
+    }
+}
+
+/// @}
+
 inline Snapshot first_snapshot(Configuration const& c) {
     Snapshot snapshot;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
@@ -355,7 +409,9 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     report.loss_scale = loss_scale;
     ExactSum squares;
     std::int64_t first_element = 0;
+    std::vector<std::uint64_t> first_elements;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        first_elements.push_back(static_cast<std::uint64_t>(first_element));
         if (c.shapes[parameter].trainable) {
             Values const& values = gradients[parameter] = reduced_gradient(c, step, parameter, loss_scale);
             for (std::size_t begin = 0; begin < values.size(); begin += 64) {
@@ -400,8 +456,16 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                 update_element(c, c.groups[c.lists_groups ? shape.group : 0], learning_rate, snapshot.step_count, times(gradients[parameter][i], factor), master,
                                snapshot.states[0][parameter][i], snapshot.states[1][parameter][i]);
                 float const value = master;
-                master = c.types().has_master ? value : rounded(c.types().parameter, value);
-                snapshot.parameters[parameter][i] = rounded(c.types().parameter, value);
+                float& kept = snapshot.parameters[parameter][i] = rounded(c.types().parameter, value);
+                switch (c.types().master) {
+                case Master::none: master = kept; break;
+                case Master::float16: master = rounded(Number::float16, value); break;
+                case Master::stochastic: master = kept = rounded_stochastically(value, rounding_bits(c, snapshot.step_count, first_elements[parameter] + i)); break;
+                default: break;
+                }
+            }
+            for (auto& state : snapshot.states) {
+                round_states(c.types().states, state[parameter]);
             }
         }
     }

@@ -154,7 +154,7 @@ private:
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
-        o.rebuild_buckets = _c.rebuilds;
+        o.rebuild_buckets = _c.rebuilds ? Stage::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;
         o.prefetch = _c.prefetches;
         o.poison = _c.is_poisoned;
@@ -185,6 +185,9 @@ private:
             auto& listed = o.groups.emplace_back();
             set(listed.optimizer, _c.groups[group]);
             listed.learning_rate_factor = _c.groups[group].learning_rate_factor;
+        }
+        if constexpr (requires { o.master_weights.seed; }) {
+            o.master_weights.seed = rounding_seed(_c);
         }
         o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
         o.reduction.schedule = _c.schedule == Schedule::boundary ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
@@ -410,14 +413,19 @@ private:
         _engine.for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
             _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
-            if (_c.types().has_master) {
-                equal(slice.master.size(), count, "the number of master weights", step);
-                _model.compare(slice.master.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, slice.master.size());
+            bool const is_copied = _c.types().master == Master::floats || _c.types().master == Master::float16;
+            equal(slice.master.size(), is_copied ? count : 0, "the number of master weights", step);
+            std::vector<float> values(count);
+            for (std::size_t i = 0; i < count; ++i) {
+                values[i] = slice.master_weight(i);
             }
+            _model.compare(values.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, count);
             for (std::size_t state = 0; state < slice.states.size(); ++state) {
                 equal(slice.states[state].size(), count, "the number of moments", step);
-                _model.compare(slice.states[state].data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter,
-                               slice.states[state].size());
+                for (std::size_t i = 0; i < count; ++i) {
+                    values[i] = slice.state(state, i);
+                }
+                _model.compare(values.data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter, count);
             }
             for (std::size_t i = 0; i < count; ++i) {
                 ++_owned[slice.parameter][slice.begin + i];
