@@ -56,6 +56,7 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                                                                      {.name = "second", .elements = second, .units = {1}}};
         Zero<N> engine(communicator, parameters, {.non_finite = zero::NonFinite::throw_error, .poison = true, .compute_queue = queue.get()});
         communicator.reset_recorded();
+        float const* kept = nullptr;
         for (int step = 0; step < 3; ++step) {
             engine.begin_step();
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
@@ -64,17 +65,19 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                     auto weights = engine.acquire(unit);
                     float const* const values = weights[unit].data();
                     float* const gradients = engine.gradients(unit)[unit].data();
-                    float const bad = mistake == Mistake::infinite_gradient && rank == 1 && step == 2 ? std::numeric_limits<float>::infinity() : 0.0F;
+                    bool const is_bad = mistake == Mistake::infinite_gradient && rank == 1 && step == 2 && unit == 1;
+                    float const bad = is_bad ? std::numeric_limits<float>::infinity() : 0.0F;
                     queue->enqueue([=] { // gradients that pull each weight to a value of its own
                         for (std::size_t i = 0; i < elements; ++i) gradients[i] += values[i] - std::sin(static_cast<float>(i)) + static_cast<float>(rank);
                         gradients[77] += bad;
                     });
                     weights.release();
-                    if (mistake == Mistake::pointer_kept && rank == 0) outcome.kept = values[0];
+                    kept = values;
                     engine.gradients_ready(unit);
                 }
             }
-            engine.step(static_cast<double>(rate));
+            engine.step(static_cast<double>(rate)).report(); // waits
+            if (mistake == Mistake::pointer_kept && rank == 0) outcome.kept = kept[0];
             auto const sent = communicator.recorded(); // before the fingerprint, which gathers, too
             std::uint64_t const bits = fingerprint(engine);
             communicator.reset_recorded();
