@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,14 +19,13 @@ using Zero = zero::ZeroStage<N, Communicator, zero::Sgd>;
 constexpr int world = 2;
 constexpr std::size_t elements = 1000; // of each of two layers
 
-/// What to do wrong, if anything.
 enum class Mistake { none, pointer_kept, unit_skipped_on_a_rank, model_differs, infinite_gradient };
 
 struct Outcome {
     std::vector<std::uint64_t> fingerprints; ///< of all parameters after each step
     float kept = 0.0F;                       ///< what a pointer that was kept too long reads
-    zero::TrafficCount sent;                 ///< in all steps
-    zero::Traffic expected;                  ///< in one step
+    zero::TrafficCount sent;                 ///< by one rank in a step
+    zero::Traffic expected;                  ///< of all ranks in a step
     std::string error;
 };
 
@@ -49,12 +47,13 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
         zero::Checked checked(transport);
         Communicator communicator(checked);
         int const rank = communicator.rank();
-        std::unique_ptr<zero::host::Queue> queue = std::make_unique<zero::host::InlineQueue>();
-        if (delays != 0) queue = std::make_unique<zero::host::DelayingQueue>(delays + static_cast<std::uint64_t>(rank));
+        zero::host::DelayingQueue delaying(delays + static_cast<std::uint64_t>(rank));
+        zero::host::InlineQueue at_once;
+        zero::host::Queue* const queue = delays == 0 ? static_cast<zero::host::Queue*>(&at_once) : &delaying;
         std::size_t const second = mistake == Mistake::model_differs && rank == 1 ? elements + 1 : elements;
         std::vector<typename Zero<N>::Registration> const parameters{{.name = "first", .elements = elements, .units = {0}},
                                                                      {.name = "second", .elements = second, .units = {1}}};
-        Zero<N> engine(communicator, parameters, {.non_finite = zero::NonFinite::throw_error, .poison = true, .compute_queue = queue.get()});
+        Zero<N> engine(communicator, parameters, {.non_finite = zero::NonFinite::throw_error, .poison = true, .compute_queue = queue});
         communicator.reset_recorded();
         float const* kept = nullptr;
         for (int step = 0; step < 3; ++step) {
@@ -72,8 +71,8 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                         gradients[77] += bad;
                     });
                     weights.release();
-                    kept = values;
                     engine.gradients_ready(unit);
+                    kept = values; // to read it later is the mistake
                 }
             }
             engine.step(static_cast<double>(rate)).report(); // waits
@@ -83,8 +82,7 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
             communicator.reset_recorded();
             if (rank != 0) continue;
             outcome.fingerprints.push_back(bits);
-            outcome.sent = sent;
-            outcome.expected = zero::step_traffic(engine.layout(), N, engine.schedule(), 1, std::vector<std::size_t>{1, 0});
+            outcome.sent = sent, outcome.expected = zero::step_traffic(engine.layout(), N, engine.schedule(), 1, std::vector<std::size_t>{1, 0});
         }
     };
     try {
