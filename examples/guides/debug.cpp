@@ -75,7 +75,7 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                     kept = values; // to read it later is the mistake
                 }
             }
-            engine.step(static_cast<double>(rate)).report(); // waits
+            (void)engine.step(static_cast<double>(rate)).report(); // waits
             if (mistake == Mistake::pointer_kept && rank == 0) outcome.kept = kept[0];
             auto const sent = communicator.recorded(); // before the fingerprint, which gathers, too
             std::uint64_t const bits = fingerprint(engine);
