@@ -2,15 +2,28 @@
 
 file(REMOVE_RECURSE "${WORK}")
 set(prefix "${WORK}/prefix")
-if(WAY STREQUAL "find_package")
+if(WAY STREQUAL "find_package" OR WAY STREQUAL "pkg-config")
     execute_process(COMMAND "${CMAKE_COMMAND}" --install "${ZERO_BUILD}" --prefix "${prefix}" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 endif()
-execute_process(
-    COMMAND "${CMAKE_COMMAND}" -S "${PROJECT}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
-        "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}"
-    COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${WORK}/build/consumer" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+set(consumer "${WORK}/build/consumer")
+file(MAKE_DIRECTORY "${WORK}/build")
+if(WAY STREQUAL "copied_folder") # and nothing else of the project
+    file(COPY "${ROOT}/include/zero" DESTINATION "${WORK}/third_party")
+    execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${WORK}/third_party" "${PROJECT}/main.cpp" -pthread -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
+elseif(WAY STREQUAL "pkg-config")
+    file(RENAME "${prefix}" "${prefix}-moved") # it finds its headers wherever it lies
+    set(ENV{PKG_CONFIG_PATH} "${prefix}-moved/share/pkgconfig")
+    execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs "zero = ${VERSION}" OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    separate_arguments(flags UNIX_COMMAND "${flags}")
+    execute_process(COMMAND "${COMPILER}" -std=c++20 "${PROJECT}/main.cpp" ${flags} -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
+else()
+    execute_process(
+        COMMAND "${CMAKE_COMMAND}" -S "${PROJECT}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
+            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}"
+        COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
+endif()
+execute_process(COMMAND "${consumer}" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
 if(NOT output STREQUAL "zero ${VERSION}\n")
     message(FATAL_ERROR "the consumer printed '${output}', not 'zero ${VERSION}'")
 endif()

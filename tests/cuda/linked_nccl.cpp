@@ -1,15 +1,21 @@
-// The communicator over the real NCCL, as far as it goes without a device: links, compares versions, makes an id, and fails to start with typed errors.
-// A program of its own: it says "skipped" where there is a device, since starting would then work.
+// The communicator over the real NCCL, with the host's compiler alone. Without a device it links, compares versions, makes an id, and fails to start with typed errors. With
+// devices it starts a rank on each (threads of this process) and moves data; one device is enough to call NCCL, several to move something between ranks.
 
+#include "zero/core/buffer.hpp"
 #include "zero/cuda/nccl.hpp"
 #include "zero/cuda/nccl_memory_resource.hpp"
 
-#include "zero/host/host_backend.hpp"
-
+#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -26,7 +32,7 @@ struct StreamBackend {
 using Communicator = zero::cuda::NcclCommunicatorOn<StreamBackend>;
 static_assert(zero::Communicator<Communicator>);
 
-int failures = 0;
+std::atomic<int> failures{0};
 
 void expect(bool holds, std::string const& what) {
     std::printf("%s: %s\n", holds ? "ok" : "FAILED", what.c_str());
@@ -46,14 +52,185 @@ void expect_error(char const* part, Body const& body) {
     expect(text.find(part) != std::string::npos, text);
 }
 
+void require(cudaError_t code, char const* what) {
+    if (code != cudaSuccess) {
+        throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code));
+    }
+}
+
+/// Device memory with values from the host, and back.
+template <class T>
+class Memory {
+public:
+    Memory(std::vector<T> const& values, cudaStream_t stream) : _elements(values.size()), _stream(stream) {
+        require(cudaMalloc(&_data, (_elements + 1) * sizeof(T)), "cudaMalloc");
+        set(values);
+    }
+    Memory(Memory const&) = delete;
+    Memory& operator=(Memory const&) = delete;
+    ~Memory() { static_cast<void>(cudaFree(_data)); }
+
+    void set(std::vector<T> const& values) {
+        require(cudaMemcpyAsync(_data, values.data(), _elements * sizeof(T), cudaMemcpyHostToDevice, _stream), "cudaMemcpyAsync");
+        require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
+    }
+
+    [[nodiscard]] std::vector<T> get() const {
+        std::vector<T> values(_elements);
+        require(cudaMemcpyAsync(values.data(), _data, _elements * sizeof(T), cudaMemcpyDeviceToHost, _stream), "cudaMemcpyAsync");
+        require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
+        return values;
+    }
+
+    [[nodiscard]] T* data() const { return static_cast<T*>(_data); }
+
+private:
+    void* _data = nullptr;
+    std::size_t _elements;
+    cudaStream_t _stream;
+};
+
+/// Small whole numbers, whose sums are exact in any order.
+float value_of(std::size_t rank, std::size_t i) { return static_cast<float>((rank * 31 + i * 7) % 64); }
+
+std::vector<float> values_of(std::size_t rank, std::size_t elements) {
+    std::vector<float> values(elements);
+    for (std::size_t i = 0; i < elements; ++i) {
+        values[i] = value_of(rank, i);
+    }
+    return values;
+}
+
+std::vector<float> sums_of(std::size_t world, std::size_t begin, std::size_t end) {
+    std::vector<float> sums;
+    for (std::size_t i = begin; i < end; ++i) {
+        sums.push_back(0.0F);
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            sums.back() += value_of(rank, i);
+        }
+    }
+    return sums;
+}
+
+void check_collectives(Communicator& communicator, std::vector<std::size_t> const& cuts, cudaStream_t stream, std::string const& name) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    std::size_t const total = cuts.back();
+    Memory<float> all(values_of(rank, total), stream);
+    float const* const in = all.data();
+    std::vector<float> const own = sums_of(world, cuts[rank], cuts[rank + 1]);
+    std::vector<float> const sums = sums_of(world, 0, total);
+
+    communicator.reduce_scatter(in, all.data() + cuts[rank], cuts, stream); // in place
+    std::vector<float> const reduced = all.get();
+    expect(std::vector<float>(reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank]), reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank + 1])) == own, name + " reduce-scatter");
+    communicator.all_gather(in + cuts[rank], all.data(), cuts, stream);
+    expect(all.get() == sums, name + " all-gather");
+    all.set(values_of(rank, total));
+    communicator.all_reduce(in, all.data(), cuts, stream);
+    expect(all.get() == sums, name + " all-reduce");
+    all.set(values_of(rank, total));
+    communicator.broadcast(all.data(), total, static_cast<int>(world - 1), stream);
+    expect(all.get() == values_of(world - 1, total), name + " broadcast");
+
+    std::int64_t const mine = (std::int64_t{1} << 40) + static_cast<std::int64_t>(rank);
+    Memory<std::int64_t> integers({mine, -mine}, stream);
+    communicator.all_reduce_integers(integers.data(), 1, zero::IntegerReduction::sum, stream);
+    communicator.all_reduce_integers(integers.data() + 1, 1, zero::IntegerReduction::min, stream);
+    auto const ranks = static_cast<std::int64_t>(world);
+    expect(integers.get() == std::vector<std::int64_t>{ranks * (std::int64_t{1} << 40) + ranks * (ranks - 1) / 2, -((std::int64_t{1} << 40) + ranks - 1)}, name + " integers");
+    communicator.synchronize();
+}
+
+/// NCCL itself, which one rank alone would not call: directly, and replayed from a graph.
+void check_native_calls(Communicator& communicator, cudaStream_t stream, std::string const& name) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    std::size_t const elements = 64 * world;
+    Memory<float> all(values_of(rank, elements), stream);
+    std::vector<std::size_t> cuts(world + 1);
+    for (std::size_t cut = 0; cut <= world; ++cut) {
+        cuts[cut] = 64 * cut;
+    }
+    zero::detail::CollectiveCall const call{zero::CollectiveKind::all_reduce, zero::DType::float32, elements, 0, {"native", 0}};
+    communicator.session().run(call, all.data(), all.data(), cuts, stream);
+    expect(all.get() == sums_of(world, 0, elements), name + " NCCL's own calls");
+
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    communicator.session().run(call, all.data(), all.data(), cuts, stream);
+    require(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    require(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    for (int replay = 0; replay < 3; ++replay) {
+        all.set(values_of(rank, elements));
+        require(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+        expect(all.get() == sums_of(world, 0, elements), name + " NCCL's calls in a graph, replay " + std::to_string(replay));
+    }
+    require(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
+    require(cudaGraphDestroy(graph), "cudaGraphDestroy");
+}
+
+void check_registered_memory(Communicator& communicator, cudaStream_t stream, std::string const& name) {
+    zero::HostMemoryResource other;
+    zero::cuda::NcclMemoryResource memory(communicator, other);
+    zero::Buffer<float> const buffer(memory, 1024, zero::BufferKind::wire);
+    auto const values = values_of(static_cast<std::size_t>(communicator.rank()), 1024);
+    require(cudaMemcpyAsync(buffer.data(), values.data(), buffer.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    communicator.broadcast(buffer.data(), buffer.size(), 0, stream);
+    std::vector<float> found(1024);
+    require(cudaMemcpyAsync(found.data(), buffer.data(), buffer.size_bytes(), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    expect(found == values_of(0, 1024), name + " registered memory");
+}
+
+void run_rank(Communicator& communicator, int device) {
+    std::string const name = "rank " + std::to_string(communicator.rank()) + " of " + std::to_string(communicator.size()) + ":";
+    try {
+        require(cudaSetDevice(device), "cudaSetDevice");
+        cudaStream_t stream = nullptr;
+        require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        auto const world = static_cast<std::size_t>(communicator.size());
+        std::vector<std::size_t> even(world + 1);
+        std::vector<std::size_t> uneven(world + 1);
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            even[rank + 1] = even[rank] + 256;
+            uneven[rank + 1] = uneven[rank] + (rank % 2 == 1 ? 0 : 7 + rank);
+        }
+        check_collectives(communicator, even, stream, name + " even");
+        check_collectives(communicator, uneven, stream, name + " uneven");
+        check_native_calls(communicator, stream, name);
+        check_registered_memory(communicator, stream, name);
+        require(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    } catch (std::exception const& error) {
+        expect(false, name + ' ' + error.what());
+        communicator.abort(error.what());
+    }
+}
+
+void check_devices(int count, NcclOptions const& options) {
+    std::vector<int> devices(static_cast<std::size_t>(count));
+    std::iota(devices.begin(), devices.end(), 0);
+    auto ranks = Communicator::make_group(devices, options);
+    std::vector<std::thread> threads;
+    for (Communicator& rank : ranks) {
+        threads.emplace_back([&rank, device = devices[static_cast<std::size_t>(rank.rank())]] { run_rank(rank, device); });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    ranks.back().abort("the end of the test");
+    expect(ranks.back().is_aborted(), "an abort frees the communicator");
+    std::int64_t unused = 0;
+    expect_error<zero::Aborted>("the end of the test", [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
+}
+
 } // namespace
 
 int main() {
+    ::unsetenv("WORLD_SIZE");
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices != 0) {
-        std::printf("skipped: there is a CUDA device\n");
-        return 77;
-    }
+    bool const has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices != 0;
     NcclOptions options;
     options.time_out = std::chrono::seconds(20);
 
@@ -61,9 +238,18 @@ int main() {
     ncclUniqueId const id = Communicator::make_unique_id();
     ncclUniqueId const empty{};
     expect(std::memcmp(&id, &empty, sizeof(id)) != 0, "NCCL makes a unique id");
-    expect_error<zero::cuda::NcclError>("NCCL code 1", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
     expect_error<zero::InvalidArgument>("rank 2 of a group of 2", [&] { (void)Communicator::from_unique_id(id, 2, 2, options); });
-    expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] { (void)Communicator::make_group(std::vector<int>{0, 1}, options); });
     expect_error<zero::cuda::LauncherError>("WORLD_SIZE is missing", [&] { (void)Communicator::from_environment(options); });
+    if (has_device) {
+        for (auto const mode : {zero::cuda::NcclMode::non_blocking, zero::cuda::NcclMode::blocking}) {
+            options.mode = mode;
+            std::printf("%d devices, %s\n", devices, mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking");
+            check_devices(devices, options);
+        }
+    } else {
+        std::printf("skipped: no CUDA device: everything that moves data\n");
+        expect_error<zero::cuda::NcclError>("NCCL code 1", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] { (void)Communicator::make_group(std::vector<int>{0, 1}, options); });
+    }
     return failures == 0 ? 0 : 1;
 }

@@ -157,6 +157,21 @@ TEST_CASE("a collective that does not end on the device times out, counted from 
     CHECK(communicator.is_aborted());
 }
 
+TEST_CASE("of two collectives that were enqueued together the second has its own time") {
+    Script script;
+    auto communicator = script.communicator();
+    script.system.are_events_complete = false;
+    reduce(communicator, script, even);
+    reduce(communicator, script, even);
+    script.system.time += 90;
+    script.system.completions = 1; // the first has run
+    communicator.rethrow_failure();
+    script.system.time += 99;
+    communicator.rethrow_failure();
+    script.system.time += 1;
+    CHECK_THROWS_AS(communicator.rethrow_failure(), TimedOut);
+}
+
 TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
     Script script;
     auto communicator = script.communicator();

@@ -140,6 +140,19 @@ TEST_CASE("a communicator that was taken over is destroyed") {
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
 }
 
+TEST_CASE("a communicator whose use fails at the start stays the caller's") {
+    Script script;
+    script.system.results["create_event"] = 2;
+    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options), CommunicatorError);
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), CommunicatorError);
+    script.system.results.clear();
+    script.nccl.later = NcclResult::remote_error;
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    script.nccl.results["count"] = NcclResult::invalid_argument;
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    CHECK(script.journal.take().empty()); // neither aborted nor destroyed
+}
+
 TEST_CASE("a communicator moves: one end, not two") {
     Script script;
     {

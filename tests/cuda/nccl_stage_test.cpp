@@ -3,9 +3,13 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include "zero/comm/recording.hpp"
 #include "zero/stage/zero_stage.hpp"
 
 #include <cstdint>
+#include <future>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -64,4 +68,49 @@ TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: uneven 
 
 TEST_CASE("another number of ranks trains other bits, so the comparison can fail") {
     CHECK(train_on<2, LoopbackCommunicator>(2) != train_on<2, LoopbackCommunicator>(3));
+}
+
+TEST_CASE("a rank that fails inside a step releases the others, with its reason") {
+    Outcomes const outcomes = run_and_observe<NonBlocking>(3, [](NonBlocking& communicator) {
+        using Stage = ZeroStage<2, NonBlocking>;
+        auto const parameters = registration<float>(toy_specs());
+        Stage engine(communicator, parameters, {});
+        for (std::uint64_t step = 0; step < 1000; ++step) {
+            if (communicator.rank() == 1 && step == 2) {
+                engine.begin_step();
+                throw std::runtime_error("no more data");
+            }
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+        }
+    });
+    for (std::size_t const rank : {0U, 2U}) {
+        CHECK(outcomes.ranks[rank].type == "Aborted");
+        CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 1"));
+    }
+    CHECK(outcomes.rethrown.message == "no more data");
+}
+
+TEMPLATE_TEST_CASE("a step that hangs on the device can not be reported as done", "", NonBlocking, Recording<NonBlocking>) {
+    std::promise<void> is_enqueued;
+    std::string text = "nothing was thrown";
+    run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
+        std::conditional_t<std::is_same_v<TestType, NonBlocking>, NonBlocking&, TestType> communicator(inner);
+        using Stage = ZeroStage<2, TestType>;
+        auto const parameters = registration<float>(toy_specs());
+        Stage engine(communicator, parameters, {});
+        (void)run_step(engine, static_cast<std::uint64_t>(inner.rank()), 0).report();
+        if (inner.rank() == 1) {
+            is_enqueued.get_future().wait();
+            inner.abort("the reason of rank 1");
+            return;
+        }
+        auto const ticket = run_step(engine, 0, 1);
+        is_enqueued.set_value();
+        try {
+            (void)ticket.report(); // the wait ends with the abort, and the numbers are rubbish
+        } catch (Aborted const& error) {
+            text = error.what();
+        }
+    });
+    CHECK_THAT(text, contains_text("the reason of rank 1"));
 }

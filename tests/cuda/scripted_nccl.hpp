@@ -187,6 +187,7 @@ public:
     std::map<std::string, int> results; ///< by function; 0 when there is none
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
+    std::atomic<int> completions{0}; ///< how many more questions for an event are answered with yes in spite of it
     bool is_captured = false;
     std::atomic<int> live_events{0};
     std::atomic<std::int64_t> time{0}; ///< milliseconds
@@ -218,7 +219,8 @@ public:
         return result_of("record_event");
     }
     int is_event_complete(EventHandle, bool& is_complete) noexcept override {
-        is_complete = are_events_complete;
+        is_complete = are_events_complete || completions > 0;
+        completions -= completions > 0 ? 1 : 0;
         return result_of("is_event_complete");
     }
     void destroy_event(EventHandle) noexcept override { --live_events; }

@@ -1,53 +1,23 @@
 #include "support/catch.hpp"
+#include "support/program.hpp"
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <sys/wait.h>
 
 #ifdef ZERO_TRAIN_GPT // not defined where the example's dependencies were not found
 
+using namespace zero::test;
+
 namespace {
 
-struct Outcome {
-    std::string output; // both streams
-    int status = -1;
-
-    [[nodiscard]] bool contains(std::string const& text) const { return output.find(text) != std::string::npos; }
-
-    /// What stands behind `label` up to the end of its line.
-    [[nodiscard]] std::string after(std::string const& label) const {
-        auto const at = output.rfind(label);
-        if (at == std::string::npos) {
-            return {};
-        }
-        auto const begin = at + label.size();
-        return output.substr(begin, output.find('\n', begin) - begin);
-    }
-};
-
 // Small enough for a second, large enough for several buckets, padding and two blocks.
-Outcome train_gpt(std::string const& arguments) {
+ProgramOutcome train_gpt(std::string const& arguments) {
     std::string command = std::string("'") + ZERO_TRAIN_GPT + "' " + arguments;
     for (std::string const option : {"--width 16", "--context 16", "--batch 2", "--bucket-bytes 4096"}) {
         if (arguments.find(option.substr(0, option.find(' '))) == std::string::npos) {
             command += ' ' + option;
         }
     }
-    command += " 2>&1";
-    Outcome outcome;
-    std::FILE* const pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) {
-        return outcome;
-    }
-    std::array<char, 4096> part{};
-    for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe)) != 0;) {
-        outcome.output.append(part.data(), count);
-    }
-    int const status = ::pclose(pipe);
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome;
+    return run_program(command);
 }
 
 } // namespace

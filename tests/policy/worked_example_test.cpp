@@ -1,9 +1,7 @@
 #include "policy/worked_example_fixture.hpp"
 
+#include "support/page.hpp"
 #include "support/shipped_policies.hpp"
-
-#include <fstream>
-#include <iterator>
 
 // The worked example of docs/adding_a_policy.md: it conforms, it trains, and the page shows its text.
 
@@ -12,24 +10,7 @@ using namespace zero::test;
 
 namespace {
 
-std::string text_of(std::string const& path) {
-    std::ifstream file(ZERO_SOURCE_DIR "/" + path);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string page() { return text_of("docs/adding_a_policy.md"); }
-
-/// The blocks of the page that are marked as C++.
-std::vector<std::string> blocks() {
-    std::vector<std::string> found;
-    std::string const text = page();
-    std::string const begin = "```cpp\n";
-    for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
-        std::size_t const first = at + begin.size();
-        found.push_back(text.substr(first, text.find("```", first) - first));
-    }
-    return found;
-}
+constexpr char const* page = "docs/adding_a_policy.md";
 
 } // namespace
 
@@ -73,9 +54,10 @@ TEST_CASE("float16 parameters train with the worked example to the same bits in 
 
 TEST_CASE("The blocks of the page are the text of the worked example and of its fixture") {
     std::string const sources = text_of("tests/policy/worked_example.hpp") + text_of("tests/policy/worked_example_fixture.hpp");
-    REQUIRE(blocks().size() >= 2);
+    auto const blocks = blocks_of(page, "cpp");
+    REQUIRE(blocks.size() >= 2);
     std::string shown;
-    for (std::string const& block : blocks()) {
+    for (std::string const& block : blocks) {
         INFO(block);
         CHECK(sources.find(block) != std::string::npos);
         shown += block;
@@ -84,7 +66,7 @@ TEST_CASE("The blocks of the page are the text of the worked example and of its 
 }
 
 TEST_CASE("The page names files that exist and every category") {
-    std::string const text = page();
+    std::string const text = text_of(page);
     for (char const* category : {"ParametersCategory", "PartitionerCategory", "BucketerCategory", "CommunicatorCategory", "LossScalerCategory", "MasterWeightsCategory",
                                  "OptimizerCategory", "OptimizerStateCategory", "GradientReductionCategory"}) {
         INFO(category);

@@ -52,7 +52,8 @@ void count_policies(Counts& counts, Row const& row) {
     count_choices(counts, "accumulation type", types, static_cast<std::size_t>(row.accumulation));
     count_choices(counts, "scaler", std::array{"none", "static", "dynamic"}, static_cast<std::size_t>(row.scaler));
     count_choices(counts, "optimizer", std::array{"AdamW", "SGD"}, static_cast<std::size_t>(row.rule));
-    count_flag(counts, "master weights", row.has_master);
+    count_choices(counts, "master weights", std::array{"none", "float", "float16", "in parts", "stochastic"}, static_cast<std::size_t>(row.master));
+    count_choices(counts, "states", std::array{"float", "bfloat16", "scaled"}, static_cast<std::size_t>(row.states));
 }
 
 void count_model(Counts& counts, Configuration const& c) {
@@ -120,6 +121,7 @@ void count_calls(Counts& counts, Configuration const& c) {
     count_flag(counts, "prefetch", c.prefetches);
     count_flag(counts, "cancelled step", c.cancels);
     count_flag(counts, "buckets rebuilt", c.rebuilds);
+    count_flag(counts, "several types", c.types().has_floats);
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 

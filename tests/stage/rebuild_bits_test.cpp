@@ -22,7 +22,7 @@ std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
 template <class Stage>
 Trained rebuilt(typename Stage::Options options = {}) {
-    options.rebuild_buckets = true;
+    options.rebuild_buckets = Stage::in_ready_order;
     options.leases_until_rebuild = 8;
     return trained<Stage>(world, options, 4, 0.01, 24, toy_specs(), order);
 }
@@ -57,7 +57,7 @@ template <class Stage>
 int ranks_with_other_elements() {
     using Owned = std::map<std::size_t, std::size_t>;
     auto const ranks = on_ranks<int>(world, [](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = true, .leases_until_rebuild = 8, .bucketer = {.bucket_bytes = 1024}});
+        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8, .bucketer = {.bucket_bytes = 1024}});
         auto const owned = [&] {
             Owned elements;
             engine.for_each_owned_slice([&](auto const& slice) { elements[slice.parameter * 4096 + slice.begin] = slice.values.size(); });

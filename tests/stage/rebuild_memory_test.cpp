@@ -72,7 +72,7 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
         WatchedMemory memory;
         Account account;
         {
-            Stage engine(communicator, parameters, {.storage = storage, .rebuild_buckets = true, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1024}, .memory = &memory});
+            Stage engine(communicator, parameters, {.storage = storage, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1024}, .memory = &memory});
             auto const read = [&](auto& bytes) {
                 for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
                     bytes[kind] = memory.bytes(static_cast<BufferKind>(kind));
@@ -147,8 +147,9 @@ TEST_CASE("Steps after the buckets were made anew move what the formula says for
     };
     auto const ranks = on_ranks<Counts>(world, [](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
-        ZeroStage<2, BalancedPartitioner> engine(communicator, registration<float>(toy_specs()),
-                                                 {.rebuild_buckets = true, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1200}});
+        using Stage = ZeroStage<2, BalancedPartitioner>;
+        Stage engine(communicator, registration<float>(toy_specs()),
+                     {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1200}});
         std::uint64_t const hash = engine.layout().hash();
         (void)run_step(engine, rank, 0, 1, 0.01, 0, order).report();
         communicator.reset_traffic();
@@ -171,7 +172,8 @@ TEST_CASE("Without memory for it the engine breaks on that rank, and the others 
         std::array<Outcome, world> next;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             auto const rank = static_cast<std::size_t>(communicator.rank());
-            ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = true, .memory = &memories[rank]});
+            using Stage = ZeroStage<2>;
+            Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .memory = &memories[rank]});
             memories[rank].refused = rank == 1 ? static_cast<int>(kind) : -1;
             try {
                 (void)run_step(engine, rank, 0);

@@ -48,7 +48,7 @@ constexpr char const* forwards = "first.bias first.weight | second.weight | thir
 template <class Train>
 std::vector<std::string> buckets_after(Train const& train) {
     return on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.extra_leases = 2, .rebuild_buckets = true, .leases_until_rebuild = 6});
+        Stage engine(communicator, registration<float>(toy_specs()), {.extra_leases = 2, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 6});
         std::string const before = buckets_of(engine.layout());
         train(engine, communicator.rank());
         return (before == registered ? "" : "built as " + before) + buckets_of(engine.layout());
@@ -105,7 +105,7 @@ TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage
           })
           == Texts(world, forwards));
     auto const is_skipped = on_ranks<int>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = true, .leases_until_rebuild = 8});
+        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
         engine.begin_step();
         engine.begin_micro_step();
         for (std::size_t unit = 0; unit < 5; ++unit) {
@@ -132,7 +132,7 @@ TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
 TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]") {
     auto const ranks = on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = true, .leases_until_rebuild = 8});
+        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
         (void)run_step(engine, rank, 0, 1, 0.01, 0, {0, 1, 2, 3, 4});
         std::vector<std::string> wrong;
         auto const specs = toy_specs();
@@ -172,12 +172,12 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
     };
     Order const forward{0, 1, 2, 3, 4};
     CHECK(train({}, {forward}) == "OutOfOrder");
-    CHECK(train({.rebuild_buckets = true}, {forward}) == "OutOfOrder");
-    CHECK(train({.rebuild_buckets = true, .leases_until_rebuild = 3}, {forward}) == "OutOfOrder"); // five, and one that is kept free: 2 + 4
-    CHECK(train({.rebuild_buckets = true, .leases_until_rebuild = 4}, {forward, forward, forward}) == "returned");
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order}, {forward}) == "OutOfOrder");
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward}) == "OutOfOrder"); // five, and one that is kept free: 2 + 4
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, forward, forward}) == "returned");
     CHECK(train({.extra_leases = 4}, {forward, forward}) == "returned");
-    CHECK(train({.rebuild_buckets = true, .leases_until_rebuild = 4}, {forward, {}}) == "OutOfOrder"); // now backwards is out of order
-    CHECK(train({.extra_leases = 1, .rebuild_buckets = true, .leases_until_rebuild = 3}, {forward, {1, 0, 2, 3, 4}}) == "returned"); // extra leases stay
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}}) == "OutOfOrder"); // now backwards is out of order
+    CHECK(train({.extra_leases = 1, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward, {1, 0, 2, 3, 4}}) == "returned"); // extra leases stay
 }
 
 TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
@@ -192,7 +192,7 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
     auto const message = [&](Stage::Options const& options) {
         return run_and_observe(1, [&](LoopbackCommunicator& communicator) { Stage engine(communicator, parameters, options); }).rethrown;
     };
-    CHECK(message({.storage = Storage::adopted, .adopted_block = block, .rebuild_buckets = true})
+    CHECK(message({.storage = Storage::adopted, .adopted_block = block, .rebuild_buckets = Stage::in_ready_order})
           == Outcome{"InvalidArgument", "zero: rebuild_buckets would be ignored, because an adopted block is cut in the order of its addresses; leave it out, or use "
                                         "Storage::scattered."});
     CHECK(message({.leases_until_rebuild = 1})
@@ -203,9 +203,9 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
 TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch", "[stage][rebuild]") {
     for (bool const differs_in_leases : {false, true}) {
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
-            Stage::Options options{.rebuild_buckets = true};
+            Stage::Options options{.rebuild_buckets = Stage::in_ready_order};
             if (communicator.rank() == 2) {
-                options.rebuild_buckets = differs_in_leases;
+                options.rebuild_buckets = differs_in_leases ? Stage::in_ready_order : nullptr;
                 options.leases_until_rebuild = differs_in_leases ? 1 : 0;
             }
             Stage engine(communicator, registration<float>(toy_specs()), options);

@@ -23,7 +23,7 @@ TEST_CASE("Buckets made anew change no bit of a model with several parameter typ
     in_every_stage([&]<int N>() {
         auto const check = [&]<class Stage>(std::size_t bucket_bytes) {
             auto const rebuilt = mixed::train_all<Stage>(
-                {.rebuild_buckets = true, .leases_until_rebuild = 8, .poison = true, .bucketer = {.bucket_bytes = bucket_bytes}, .reduction = {.schedule = ReductionSchedule::boundary}}, order);
+                {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8, .poison = true, .bucketer = {.bucket_bytes = bucket_bytes}, .reduction = {.schedule = ReductionSchedule::boundary}}, order);
             CHECK((rebuilt[0].values == kept[0].values));
             CHECK((rebuilt[2].values == kept[0].values));
             CHECK((mixed::owned_by_all(rebuilt) == mixed::owned_by_all(kept)));
@@ -37,7 +37,7 @@ TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole par
     auto const run = []<class Stage>(bool is_rebuilt) {
         typename Stage::Options options;
         options.poison = true;
-        options.rebuild_buckets = is_rebuilt;
+        options.rebuild_buckets = is_rebuilt ? Stage::in_ready_order : nullptr;
         (is_rebuilt ? options.leases_until_rebuild : options.extra_leases) = 8;
         return trained<Stage>(3, options, 4, 0.01, 24, whole_specs(), order);
     };

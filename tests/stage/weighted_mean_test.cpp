@@ -6,6 +6,10 @@
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 // A mean over tokens whose number only the end of the step knows, and that differs between ranks; and payloads divided before they are sent.
@@ -62,6 +66,55 @@ TEST_CASE("A step of no tokens at all is skipped") {
     in_every_stage([]<int N>() {
         CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}) == std::vector<float>(world, 0.0F)));
     });
+}
+
+TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its overflow counts") {
+    // Grows after two clean steps in a row, and restores its two overflows of patience at each clean step.
+    using Stage = ZeroStage<2, DynamicLossScaler>;
+    struct Seen {
+        float scale;
+        std::uint32_t clean_steps, hysteresis_left;
+        bool is_skipped;
+        bool operator==(Seen const&) const = default;
+    };
+    auto const ranks = on_ranks<std::vector<Seen>>(world, [](LoopbackCommunicator& communicator) {
+        std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
+        Stage engine(communicator, parameters,
+                     {.loss_scaler = {.initial_scale = 64.0F, .growth_interval = 2, .hysteresis = 2, .consecutive_hysteresis = true},
+                      .reduction = {.kind = ReductionKind::weighted_mean}});
+        std::vector<Seen> seen;
+        auto const step = [&](std::int64_t weight, float gradient) {
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                engine.gradients(0)[0][7] = gradient;
+                engine.gradients_ready(0);
+            }
+            auto const report = engine.step(0.1, weight).report();
+            auto const state = engine.loss_scaler_state();
+            seen.push_back({report.next_loss_scale, state.clean_steps, state.hysteresis_left, report.is_skipped});
+        };
+        float const infinite = std::numeric_limits<float>::infinity();
+        step(5, 1.0F);
+        step(0, 0.0F);
+        step(0, 0.0F);
+        step(5, infinite);
+        step(0, 0.0F);
+        step(0, infinite);
+        step(5, 1.0F);
+        step(5, 1.0F);
+        return seen;
+    });
+    for (auto const& seen : ranks) {
+        CHECK(seen
+              == std::vector<Seen>{{64.0F, 1, 2, false},
+                                   {64.0F, 1, 2, true}, // neither grows here,
+                                   {64.0F, 1, 2, true},
+                                   {64.0F, 0, 1, true},
+                                   {64.0F, 0, 1, true}, // nor restores the patience
+                                   {32.0F, 0, 1, true},
+                                   {32.0F, 1, 2, false},
+                                   {64.0F, 0, 2, false}});
+    }
 }
 
 TEST_CASE("A weight that is missing, negative or would be ignored is refused, and the step can go on") {

@@ -73,6 +73,12 @@ public:
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
 
+    void rethrow_failure()
+        requires requires(C& inner) { inner.rethrow_failure(); }
+    {
+        _inner->rethrow_failure();
+    }
+
 private:
     static constexpr std::size_t text_begin = 4;
     static constexpr std::size_t text_bytes = 32;

@@ -57,6 +57,12 @@ public:
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
 
+    void rethrow_failure()
+        requires requires(C& inner) { inner.rethrow_failure(); }
+    {
+        _inner->rethrow_failure();
+    }
+
     [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
     void reset_recorded() noexcept { _recorded = {}; }
 

@@ -43,7 +43,8 @@ public:
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, false, options));
     }
 
-    /// @brief Takes over a communicator of the caller. One that NCCL made non-blocking is destroyed in bounded time.
+    /// @brief Takes over a communicator of the caller, whose it stays when this throws. One that NCCL made non-blocking is destroyed in bounded time.
+    /// @throws as `refer_to`
     static BasicNcclCommunicator take_over(NcclInterface interfaces, NcclHandle handle, NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, true, options));
     }

@@ -4,6 +4,7 @@
 #include "nccl_library.hpp"
 
 #include <string>
+#include <string_view>
 
 namespace zero::cuda {
 
@@ -38,17 +39,17 @@ inline std::string describe(NcclLibrary& nccl, NcclResult result, NcclHandle han
 }
 
 /// @brief Throws for everything but success and "in progress"; `what` is the function's name or what was done.
-inline void require_success(NcclLibrary& nccl, NcclResult result, std::string const& what, NcclHandle handle = nullptr,
+inline void require_success(NcclLibrary& nccl, NcclResult result, std::string_view what, NcclHandle handle = nullptr,
                             SourceLocation where = SourceLocation::current()) {
     if (result != NcclResult::success && result != NcclResult::in_progress) {
-        throw NcclError("zero: " + what + " failed: " + describe(nccl, result, handle) + ". NCCL_DEBUG=INFO shows more.", where, static_cast<int>(result));
+        throw NcclError("zero: " + std::string(what) + " failed: " + describe(nccl, result, handle) + ". NCCL_DEBUG=INFO shows more.", where, static_cast<int>(result));
     }
 }
 
 /// @brief The same for a code of the CUDA runtime.
-inline void require_success(NcclSystem& system, int code, std::string const& what, SourceLocation where = SourceLocation::current()) {
+inline void require_success(NcclSystem& system, int code, std::string_view what, SourceLocation where = SourceLocation::current()) {
     if (code != 0) {
-        throw CommunicatorError("zero: " + what + " failed: " + system.error_string(code) + " (CUDA code " + std::to_string(code) + ").", where, code);
+        throw CommunicatorError("zero: " + std::string(what) + " failed: " + system.error_string(code) + " (CUDA code " + std::to_string(code) + ").", where, code);
     }
 }
 

@@ -44,7 +44,7 @@ struct BucketPlan {
 class FlatLayout {
 public:
     /// @param unit_order in which units finish their backward pass, each once; empty: the reverse order of use
-    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {})
+[[gnu::cold]]     FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {})
         : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)), _unit_order(std::move(unit_order)) {
         index_parameters();
         index_buckets();
@@ -173,7 +173,7 @@ public:
     }
 
 private:
-    void index_parameters() {
+    [[gnu::cold]] void index_parameters() {
         std::size_t next = 0;
         for (std::size_t index = 0; index < _parameters.size(); ++index) {
             _first_element.push_back(next);
@@ -192,7 +192,7 @@ private:
         }
     }
 
-    void index_buckets() {
+    [[gnu::cold]] void index_buckets() {
         _bucket_begin.push_back(0);
         for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
             _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));

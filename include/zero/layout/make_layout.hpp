@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/hash.hpp"
+#include "../core/list.hpp"
 #include "../core/minmax.hpp"
 #include "../core/throw_error.hpp"
 #include "bucketer.hpp"
@@ -33,7 +34,7 @@ struct LayoutOptions {
 };
 
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and the remedy.
-inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
+[[gnu::cold]] inline void validate(std::span<ParameterSpec const> parameters, LayoutOptions const& options) {
     if (options.world == 0) {
         detail::throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
     }
@@ -105,7 +106,7 @@ namespace detail {
 template <class Bucketer, class Visitor>
 void for_groups(std::span<ParameterSpec const> parameters, std::span<std::size_t const> run, typename Bucketer::Options bucketing,
                 std::size_t element_bytes, Visitor&& visit) {
-    std::vector<BucketItem> items;
+    List<BucketItem> items;
     for (std::size_t const index : run) {
         items.push_back({round_up(parameters[index].elements, granularity), parameters[index].units.front()});
     }
@@ -139,13 +140,13 @@ void for_runs(std::span<ParameterSpec const> parameters, std::span<std::size_t c
 /// @brief Lets the partitioner place the pieces of one bucket.
 template <class Partitioner>
 BucketPlan place(std::vector<Piece> pieces, std::size_t world, typename Partitioner::State& state) {
-    std::vector<PartitionItem> items;
+    List<PartitionItem> items;
     for (std::size_t index = 0; index < pieces.size(); ++index) {
         items.push_back({index, pieces[index].elements, 0});
     }
     BucketPlan bucket;
     bucket.cuts.resize(world + 1);
-    Partitioner::partition(items, state, bucket.cuts);
+    Partitioner::partition(std::span<PartitionItem>(items.data(), items.size()), state, bucket.cuts);
     for (PartitionItem const& item : items) {
         bucket.pieces.push_back(pieces[item.index]);
         bucket.pieces.back().bucket_begin = item.offset;

@@ -163,7 +163,7 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
 
 /// @brief Counts the buckets of one type for one rank. O(pieces).
 /// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3
-inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases,
+[[gnu::cold]] inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases,
                                  std::size_t type = 0) {
     LayoutTotals totals;
     bool const is_gathered = row.shards_parameters();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/list.hpp"
 #include "../core/policy_category.hpp"
 #include "order_by.hpp"
 #include "range.hpp"
@@ -104,7 +105,7 @@ inline void cut_evenly(std::span<PartitionItem> items, std::span<std::size_t> cu
 
 /// @brief Orders the items by owner, so that what a rank owns is one extent of the bucket, and cuts there.
 inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64_t const> owners, std::span<std::size_t> cuts) {
-    std::vector<PartitionItem> const unordered(items.begin(), items.end());
+    List<PartitionItem> const unordered{std::span<PartitionItem const>(items)};
     std::vector<std::size_t> const order = order_by(owners);
     std::size_t end = 0;
     std::size_t placed = 0;

@@ -2,6 +2,7 @@
 
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "../core/minmax.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
@@ -61,7 +62,7 @@ struct NamedOption {
 };
 
 /// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those that make the buckets.
-inline std::string name_differences(std::vector<NamedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {
+inline std::string name_differences(List<NamedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {
     std::string names;
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
@@ -75,7 +76,7 @@ inline std::string name_differences(std::vector<NamedOption> const& options, std
 /// @param options the same names on every rank
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-void require_agreement(FlatLayout const& layout, std::vector<NamedOption> const& options, Communicator& communicator,
+void require_agreement(FlatLayout const& layout, List<NamedOption> const& options, Communicator& communicator,
                        typename Communicator::Backend::Queue queue, MemoryResource& memory) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (NamedOption const& option : options) {

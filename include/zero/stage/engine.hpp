@@ -1,8 +1,9 @@
 #pragma once
 
 #include "../core/dtype.hpp"
-#include "../core/hash.hpp"
 #include "../core/function_ref.hpp"
+#include "../core/hash.hpp"
+#include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
@@ -71,17 +72,11 @@ public:
         : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
           _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _make_layout(make_layout),
           _layout(make_layout(static_cast<std::size_t>(communicator.size()), parameters, options, {})),
-          _order(_layout.units(), options.rebuild_buckets), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+          _order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
           _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
-        if (_order.is_wanted()) {
-            _parameters.assign(parameters.begin(), parameters.end());
-            for (AnyParameter& parameter : _parameters) {
-                parameter.initialize = nullptr;
-            }
-        }
         guarded([&] {
             if constexpr (requires { Backend::require_arithmetic(_queue); }) {
                 Backend::require_arithmetic(_queue);
@@ -228,7 +223,7 @@ public:
     /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
     /// @param learning_rate finite, not negative; times each group's factor
     /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
-    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped.
+    /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped, and is no clean step for the loss scaler (an overflow still counts).
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
@@ -356,6 +351,9 @@ public:
         });
     }
 
+    /// @brief For the option `rebuild_buckets`.
+    static void in_ready_order(RebuildRequest<Config> request) { request._engine->rebuild(); }
+
     /// @brief Times the learning rate given to `step`, from the next step on.
     void set_learning_rate(std::size_t group, double factor) {
         _protocol.require_alive();
@@ -455,7 +453,7 @@ private:
     }
 
     /// What must agree besides the geometry.
-    [[nodiscard]] std::vector<NamedOption> named_options() const {
+    [[gnu::cold]] [[nodiscard]] List<NamedOption> named_options() const {
         auto const hash_of = [](auto value) { return Hash().add(value).value(); };
         Hash groups;
         for (auto const& group : _options.groups) {
@@ -466,15 +464,14 @@ private:
                 {"storage", hash_of(_options.storage)},
                 {"prefetch", hash_of(_options.prefetch)},
                 {"extra_leases", hash_of(_options.extra_leases)},
-                {"rebuild_buckets", Hash().add(_options.rebuild_buckets).add(_options.leases_until_rebuild).value()},
+                {"rebuild_buckets", Hash().add(_options.rebuild_buckets != nullptr).add(_options.leases_until_rebuild).value()},
                 {"unused_parameters", hash_of(_options.unused_parameters)},
                 {"non_finite", hash_of(_options.non_finite)},
                 {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
                 {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
                 {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)},
                 {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
-                {"groups", groups.value()},
-                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)}};
+                {"groups", groups.value()}};
     }
 
     /// The part of a step that comes before any update. Collective.
@@ -494,16 +491,17 @@ private:
         _protocol.end_step();
         Event const done = Backend::record(_queue);
         if (_order.is_wanted()) {
-            guarded([&] { rebuild(); });
+            guarded([&] { _options.rebuild_buckets(RebuildRequest<Config>(*this)); });
         }
         _decision.answer_overflow(done);
         return {*this, _decision.serial(), done};
     }
 
     /// Between two steps: makes the layout anew in rank 0's order of readiness, and every part over it. Collective, waits.
-    void rebuild() {
+    [[gnu::cold]] void rebuild() {
         auto const order = broadcast_on_host(_order.complete(), *_communicator, _queue, *_memory, "ready order");
-        FlatLayout next = _make_layout(_layout.world(), _parameters, _options, order);
+        std::vector<AnyParameter> const parameters = registered();
+        FlatLayout next = _make_layout(_layout.world(), parameters, _options, order);
         require_agreement(next, named_options(), *_communicator, _queue, *_memory);
         _store.wait_for_readers();
         _store.wait_for_leases();
@@ -512,7 +510,7 @@ private:
         _order.stop();
         { GradientReducer<Config> const freed = std::move(_reducer); } // between two steps gradients are no state, and their memory is needed
         FlatLayout const old = std::exchange(_layout, std::move(next)); // from here on the old parts are asked for memory, and no more for geometry
-        PartContext<Config> const all = context(_parameters);
+        PartContext<Config> const all = context(parameters);
         ParameterStore<Config> store(all);
         move_parameters(old, store, all);
         store.go_on_from(_store);
@@ -521,7 +519,22 @@ private:
         OptimizerShard<Config> shard(all, _store, _reducer);
         move_states(old, shard, all);
         _shard = std::move(shard);
-        _parameters = {};
+    }
+
+    /// The parameters as they were registered, without the initial values of owned ones.
+    [[nodiscard]] std::vector<AnyParameter> registered() const {
+        std::vector<AnyParameter> parameters;
+        for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+            with_types(_layout.parameter(index).type, [&]<class Types>(Types) {
+                zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
+                if (_options.storage != Storage::owned) {
+                    parameter.data = const_cast<typename Types::Parameter*>(_store.template memory<Types>().whole(index));
+                }
+                parameter.gradient = _reducer.template memory<Types>().callers(index);
+                parameters.emplace_back(parameter).spec = _layout.parameter(index);
+            });
+        }
+        return parameters;
     }
 
     void move_parameters(FlatLayout const& old, ParameterStore<Config>& to, PartContext<Config> const& all) {
@@ -533,8 +546,8 @@ private:
         }
     }
 
-    static std::vector<HeldArray> held_by(OptimizerShard<Config>& shard) {
-        std::vector<HeldArray> all;
+    static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
+        List<HeldArray> all;
         std::size_t type = 0;
         shard.for_each_type([&](auto const& memory) { add_held_states(all, memory, type++); });
         return all;
@@ -603,6 +616,9 @@ private:
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
+            if constexpr (requires { _communicator->rethrow_failure(); }) {
+                _communicator->rethrow_failure(); // what its calls could not know yet
+            }
             body();
         } catch (OutOfOrder const&) {
             throw;
@@ -634,7 +650,6 @@ private:
     LayoutMaker _make_layout;
     FlatLayout _layout;
     OrderRecord _order;
-    std::vector<AnyParameter> _parameters; ///< as registered; kept until the buckets are made anew
     Protocol _protocol;
     ReductionSchedule _schedule;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;

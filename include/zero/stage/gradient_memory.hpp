@@ -39,7 +39,7 @@ public:
     using Event = typename Backend::Event;
     using Communicator = typename Config::Communicator;
 
-    explicit GradientMemory(TypedContext<Config> const& context)
+    [[gnu::cold]] explicit GradientMemory(TypedContext<Config> const& context)
         : GradientMemory(context, context.totals(context.type), context.layout->trainable_buckets()) {}
 
     /// @brief Number of the parameter type.
@@ -114,7 +114,7 @@ public:
     }
 
 private:
-    GradientMemory(TypedContext<Config> const& context, LayoutTotals const& totals, std::size_t buckets)
+    [[gnu::cold]] GradientMemory(TypedContext<Config> const& context, LayoutTotals const& totals, std::size_t buckets)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
           _poison(context.options->poison),

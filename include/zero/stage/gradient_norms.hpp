@@ -64,7 +64,9 @@ public:
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
         wait();
         for (ops::NormSum& sum : sums) {
-            values.insert(values.end(), integers_of(kind, sum), integers_of(kind, sum) + integers(kind));
+            for (std::size_t integer = 0; integer < integers(kind); ++integer) {
+                values.push_back(integers_of(kind, sum)[integer]);
+            }
         }
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         communicator.all_reduce_integers(exchanged.data(), exchanged.size(), kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum,

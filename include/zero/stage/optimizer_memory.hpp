@@ -39,7 +39,7 @@ public:
     using States = StateStore<Config>;
     using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
 
-    explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
+    [[gnu::cold]] explicit OptimizerMemory(OptimizerContext<Config, Types> const& context)
         : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();

@@ -34,6 +34,19 @@ struct ParameterGroup {
     double learning_rate_factor = 1.0; ///< times the learning rate given to `step`; finite, not negative
 };
 
+namespace detail {
+template <class Config>
+class Engine;
+
+/// @brief What an engine hands to its option `rebuild_buckets`; nobody else makes one.
+template <class Config>
+class RebuildRequest {
+    friend class Engine<Config>;
+    explicit RebuildRequest(Engine<Config>& engine) noexcept : _engine(&engine) {}
+    Engine<Config>* _engine;
+};
+} // namespace detail
+
 /// @brief What can be chosen at run time. One member per policy category that has options, then the engine's own.
 template <class Config>
 struct StageOptions {
@@ -45,11 +58,11 @@ struct StageOptions {
     Storage storage = Storage::owned;
     std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
     std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
-    /// At the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move the state to its new
-    /// owners: for models whose backward pass does not go through units in reverse order. Changes no bit of any result. That `step` waits and
-    /// allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken from the engine
-    /// before (not handles) are void then. Not with an adopted block.
-    bool rebuild_buckets = false;
+    /// `Stage::in_ready_order`: at the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move
+    /// the state to its new owners. For models whose backward pass does not go through units in reverse order. Changes no bit of any result. That
+    /// `step` waits and allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken
+    /// from the engine before (not handles) are void then. Not with an adopted block. A function, so that only who names it compiles it.
+    void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
     std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
@@ -98,10 +111,10 @@ void validate_options(StageOptions<Config> const& options, int stage) {
     if (options.storage != Storage::owned && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         detail::throw_error<InvalidArgument>({"zero: stage 3 frees parameters between uses, which it can not do with the caller's memory; use Storage::owned (give initial values by 'data' or 'initialize') or a stage below 3."});
     }
-    if (options.rebuild_buckets && options.storage == Storage::adopted) {
+    if (options.rebuild_buckets != nullptr && options.storage == Storage::adopted) {
         detail::throw_error<InvalidArgument>({"zero: rebuild_buckets would be ignored, because an adopted block is cut in the order of its addresses; leave it out, or use Storage::scattered."});
     }
-    if (!options.rebuild_buckets && options.leases_until_rebuild != 0) {
+    if (options.rebuild_buckets == nullptr && options.leases_until_rebuild != 0) {
         detail::throw_error<InvalidArgument>({"zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, or use extra_leases."});
     }
     if ((options.storage == Storage::adopted) != !options.adopted_block.empty()) {

@@ -26,7 +26,7 @@ public:
     using Event = typename Backend::Event;
     using Communicator = typename Config::Communicator;
 
-    explicit ParameterMemory(TypedContext<Config> const& context) : ParameterMemory(context, context.totals(context.type)) {}
+    [[gnu::cold]] explicit ParameterMemory(TypedContext<Config> const& context) : ParameterMemory(context, context.totals(context.type)) {}
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
     void forget_events() noexcept { _pool.forget_events(); }
@@ -123,7 +123,7 @@ public:
     }
 
 private:
-    ParameterMemory(TypedContext<Config> const& context, LayoutTotals const& totals)
+    [[gnu::cold]] ParameterMemory(TypedContext<Config> const& context, LayoutTotals const& totals)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _is_sharded(context.row.shards_parameters()), _storage(context.options->storage), _poison(context.options->poison),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(), *context.memory, BufferKind::parameter_leases),

@@ -2,6 +2,7 @@
 
 #include "../comm/communicator.hpp"
 #include "../core/buffer.hpp"
+#include "../core/list.hpp"
 #include "../core/minmax.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/order_by.hpp"
@@ -34,19 +35,19 @@ struct HeldArray {
     bool has_frozen = false;
     std::size_t item_bytes = 0;
     std::size_t item_elements = 1;
-    std::vector<HeldSlice> slices{};
+    List<HeldSlice> slices{};
 
     /// @brief Bytes of the first elements of a parameter; ranks' parts end at multiples of 64 elements.
     [[nodiscard]] std::size_t bytes(std::size_t elements) const noexcept { return (elements + item_elements - 1) / item_elements * item_bytes; }
 };
 
 /// @brief The slices in ascending order of their parameters.
-inline std::vector<HeldSlice> by_parameter(std::span<HeldSlice const> slices) {
+inline List<HeldSlice> by_parameter(List<HeldSlice> const& slices) {
     std::vector<std::uint64_t> parameters;
     for (HeldSlice const& slice : slices) {
         parameters.push_back(slice.parameter);
     }
-    std::vector<HeldSlice> sorted;
+    List<HeldSlice> sorted;
     for (std::size_t const index : order_by(parameters)) {
         sorted.push_back(slices[index]);
     }
@@ -105,7 +106,7 @@ void for_arrays(OwnedSlice<Config, Types> const& slice, Visitor&& visit) {
 
 /// @brief Adds what this rank holds for its updates of parameters of one type; the same arrays on every rank.
 template <class Config, class Types>
-void add_held_states(std::vector<HeldArray>& arrays, OptimizerMemory<Config, Types> const& memory, std::size_t type) {
+void add_held_states(List<HeldArray>& arrays, OptimizerMemory<Config, Types> const& memory, std::size_t type) {
     std::size_t const first = arrays.size();
     for_arrays(OwnedSlice<Config, Types>(), [&](void*, std::size_t item_bytes, std::size_t item_elements) {
         arrays.push_back({type, false, item_bytes, item_elements});
@@ -133,8 +134,8 @@ public:
 
     /// @brief Moves one array. Collective if it is sharded; waits.
     void move(HeldArray const& from, HeldArray const& to) const {
-        std::vector<HeldSlice> const sources = by_parameter(from.slices);
-        std::vector<HeldSlice> const targets = by_parameter(to.slices);
+        List<HeldSlice> const sources = by_parameter(from.slices);
+        List<HeldSlice> const targets = by_parameter(to.slices);
         Buffer<char> whole(*_memory, largest(from), BufferKind::control);
         Drain<Backend> const drain(_queue); // commands that were enqueued use it, also when something is thrown
         std::size_t source = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/dtype.hpp"
+#include "../core/list.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../layout/order_by.hpp"
@@ -78,7 +79,7 @@ inline Claim claim(void const* memory, std::size_t bytes, std::string const& nam
     return {begin, begin + bytes, &name};
 }
 
-inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) {
+inline void refuse_overlaps(List<Claim> const& claims, char const* what) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {
         begins.push_back(claim.begin);
@@ -95,9 +96,9 @@ inline void refuse_overlaps(std::vector<Claim> const& claims, char const* what) 
 }
 
 /// @brief Refuses null pointers with a size, memory that would be ignored, and the same memory under two names. @throws InvalidArgument
-inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
-    std::vector<Claim> values;
-    std::vector<Claim> gradients;
+[[gnu::cold]] inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
+    List<Claim> values;
+    List<Claim> gradients;
     for (auto const& parameter : parameters) {
         ParameterSpec const& spec = parameter.spec;
         if (spec.elements == 0) {

@@ -182,7 +182,7 @@ private:
         return count == 0 ? 1 : count;
     }
 
-    void set_initial_state() {
+    [[gnu::cold]] void set_initial_state() {
         StepState<Config> state;
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;

@@ -125,7 +125,9 @@ struct Decide {
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
-            s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
+            if (overflow || !is_empty) { // a step of no sample tells nothing of the scale
+                s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
+            }
         }
         report.clip_coefficient = static_cast<float>(coefficient);
         s.decision.factor = static_cast<float>(ops::mul(base, coefficient));

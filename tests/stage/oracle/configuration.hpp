@@ -16,6 +16,8 @@ enum class Partition { contiguous, round_robin, whole_group, dealt_group, per_te
 enum class Bucketing { size_capped, unit, single, waste_searching, parameter };
 enum class Scaler { none, fixed, dynamic };
 enum class Rule { adamw, sgd };
+enum class Master { none, floats, float16, split, stochastic };
+enum class States { floats, bfloat16, scaled };
 
 /// What is fixed when a test is compiled: the policies of a stage.
 struct Row {
@@ -28,32 +30,49 @@ struct Row {
     Bucketing bucketing;
     Scaler scaler;
     Rule rule;
-    bool has_master; ///< a copy of the weights in float; otherwise the parameter is its own master
+    Master master;
+    States states = States::floats;
+    bool has_floats = false; ///< some parameters are float instead, and so is all that belongs to them
+};
+
+/// The numbers of one parameter.
+struct Numbers {
+    Number parameter;
+    Number gradient;
+    Number communication;
+    Number accumulation;
+    Master master;
 };
 
 /// The last row is not generated: the tests of mutants use it.
-inline constexpr std::array<Row, 21> rows{{
-    {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, false},
-    {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
-    {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, false},
-    {"bfloat16, size-capped, AdamW", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
-    {"bfloat16, float gradients, round-robin, size-capped", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
-    {"bfloat16, float gradients, bfloat16 wire, unit, dynamic scale", Number::bfloat16, Number::float32, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, true},
-    {"bfloat16 accumulation, size-capped, static scale, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::bfloat16, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, true},
-    {"bfloat16 without master, unit, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::none, Rule::sgd, false},
-    {"bfloat16, float wire, round-robin, single", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::round_robin, Bucketing::single, Scaler::none, Rule::adamw, true},
-    {"float16, size-capped, dynamic scale", Number::float16, Number::float16, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
-    {"float16, round-robin, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::dynamic, Rule::sgd, true},
-    {"float16, float gradients, float16 wire, single, static scale", Number::float16, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, true},
-    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd, false},
-    {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, false},
-    {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, false},
-    {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, true},
-    {"float, balanced, waste-searching", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::waste_searching, Scaler::none, Rule::adamw, false},
-    {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw, true},
-    {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic, Rule::sgd, true},
-    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed, Rule::adamw, true},
-    {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, false},
+inline constexpr std::array<Row, 27> rows{{
+    {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none},
+    {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, Master::none},
+    {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, Master::none},
+    {"bfloat16, size-capped, AdamW", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
+    {"bfloat16, float gradients, round-robin, size-capped", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
+    {"bfloat16, float gradients, bfloat16 wire, unit, dynamic scale", Number::bfloat16, Number::float32, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, Master::floats},
+    {"bfloat16 accumulation, size-capped, static scale, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::bfloat16, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::floats},
+    {"bfloat16 without master, unit, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::none, Rule::sgd, Master::none},
+    {"bfloat16, float wire, round-robin, single", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::round_robin, Bucketing::single, Scaler::none, Rule::adamw, Master::floats},
+    {"float16, size-capped, dynamic scale", Number::float16, Number::float16, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
+    {"float16, round-robin, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::dynamic, Rule::sgd, Master::floats},
+    {"float16, float gradients, float16 wire, single, static scale", Number::float16, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, Master::floats},
+    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd, Master::none},
+    {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, Master::none},
+    {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, Master::none},
+    {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
+    {"float, balanced, waste-searching", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::waste_searching, Scaler::none, Rule::adamw, Master::none},
+    {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
+    {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic, Rule::sgd, Master::floats},
+    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed, Rule::adamw, Master::floats},
+    {"bfloat16, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::split},
+    {"bfloat16, stochastic rounding, bfloat16 states, round-robin, unit", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, Master::stochastic, States::bfloat16},
+    {"bfloat16, float16 master, float gradients, size-capped, static scale, SGD", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::float16},
+    {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none, States::scaled},
+    {"bfloat16, master in parts, scaled states, balanced, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
+    {"bfloat16 and float, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::split, States::floats, true},
+    {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::none},
 }};
 inline constexpr std::size_t mutant_row = rows.size() - 1;
 inline constexpr std::size_t generated_rows = rows.size() - 1;
@@ -75,6 +94,7 @@ struct Shape {
     std::size_t group = 0;
     bool trainable = true;
     std::size_t address = 0; ///< adopted: first element inside the block
+    bool is_float = false;   ///< of the second parameter type
 };
 
 /// Hyper-parameters of one parameter group, for either rule.
@@ -171,6 +191,11 @@ struct Configuration {
     int gradient_exponent = -12; ///< gradients are about 2 to this power
 
     [[nodiscard]] Row const& types() const { return rows[row]; }
+    [[nodiscard]] Numbers numbers(std::size_t parameter) const {
+        Row const& r = types();
+        return shapes[parameter].is_float ? Numbers{Number::float32, Number::float32, Number::float32, Number::float32, Master::none}
+                                      : Numbers{r.parameter, r.gradient, r.communication, r.accumulation, r.master};
+    }
     [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
 };
 
@@ -247,7 +272,7 @@ inline std::string describe(Configuration const& c) {
     std::string text = "configuration " + std::to_string(c.index) + " of seed " + std::to_string(c.seed) + ": [" + c.types().name + "] W=" + std::to_string(c.world)
                      + " cap=" + std::to_string(c.cap_elements) + " parameters=";
     for (auto const& shape : c.shapes) {
-        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + "@";
+        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + (shape.is_float ? "float" : "") + "@";
         for (std::size_t i = 0; i < shape.units.size(); ++i) {
             text += (i == 0 ? "" : "+") + std::to_string(shape.units[i]);
         }

@@ -22,7 +22,7 @@ namespace zero::test::oracle {
 
 /// What the environment says: ZERO_ORACLE_CONFIGURATIONS, ZERO_ORACLE_SEED, and ZERO_ORACLE_ONLY for a single one.
 struct Plan {
-    static constexpr std::size_t full = 512;
+    static constexpr std::size_t full = 600;
 
     std::uint64_t seed = 20240229;
     std::size_t configurations = full;

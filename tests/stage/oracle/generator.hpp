@@ -183,7 +183,8 @@ inline void choose_calls(Random& random, Configuration& c) {
     c.communication = random.pick(std::array{Communication::own, Communication::own, Communication::inline_queue, Communication::threaded, Communication::delaying});
     std::size_t const memory = random.below(100);
     c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
-    if (c.memory == Memory::adopted && c.types().partition != Partition::contiguous) {
+    bool const cuts_blocks = c.types().states == States::scaled; // in an adopted block they begin with the slices, which the oracle does not know
+    if (c.memory == Memory::adopted && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {
         c.memory = Memory::scattered;
     }
     if (c.memory == Memory::adopted) {
@@ -237,6 +238,9 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     choose_calls(random, c);
     add_injections(random, c);
     choose_rebuild(random, c);
+    for (Shape& shape : c.shapes) {
+        shape.is_float = c.types().has_floats && random.chance(40);
+    }
     return c;
 }
 

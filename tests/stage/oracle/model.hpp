@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::oracle {
@@ -47,7 +48,9 @@ public:
             _block.assign(c.block_elements, gap());
         }
         for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
-            std::size_t const elements = c.shapes[parameter].elements;
+            bool const is_float = c.shapes[parameter].is_float;
+            std::size_t const elements = is_float ? 0 : c.shapes[parameter].elements;
+            std::size_t const floats = is_float ? c.shapes[parameter].elements : 0;
             std::vector<T> values(elements);
             for (std::size_t i = 0; i < elements; ++i) {
                 values[i] = from_float<T>(initial_value(c, rank, parameter, i));
@@ -57,23 +60,48 @@ public:
             }
             _tensors.push_back(std::move(values));
             _gradients.emplace_back(elements, from_float<G>(std::numeric_limits<float>::quiet_NaN()));
+            _floats.emplace_back(floats);
+            for (std::size_t i = 0; i < floats; ++i) {
+                _floats.back()[i] = initial_value(c, rank, parameter, i);
+            }
+            _float_gradients.emplace_back(floats, std::numeric_limits<float>::quiet_NaN());
         }
     }
 
     [[nodiscard]] Configuration const& configuration() const noexcept { return *_run->configuration; }
     [[nodiscard]] std::span<T> block() noexcept { return _block; }
 
-    [[nodiscard]] T* values(std::size_t parameter) noexcept {
+    /// @tparam V the parameter's type
+    template <class V = T>
+    [[nodiscard]] V* values(std::size_t parameter) noexcept {
+        if constexpr (!std::is_same_v<V, T>) {
+            return _floats[parameter].data();
+        } else {
+            return own_values(parameter);
+        }
+    }
+
+    [[nodiscard]] T* own_values(std::size_t parameter) noexcept {
         return configuration().memory == Memory::adopted ? _block.data() + configuration().shapes[parameter].address : _tensors[parameter].data();
     }
 
     /// The caller's memory for a gradient, or the transient one that is handed over.
-    [[nodiscard]] std::span<G> gradient(std::size_t parameter) noexcept { return _gradients[parameter]; }
+    template <class V = T>
+    [[nodiscard]] auto gradient(std::size_t parameter) noexcept {
+        if constexpr (!std::is_same_v<V, T>) {
+            return std::span<float>(_float_gradients[parameter]);
+        } else {
+            return std::span<G>(_gradients[parameter]);
+        }
+    }
 
     /// Owned by the engine: what was registered is read during construction only.
     void forget_initial_values() {
         for (auto& tensor : _tensors) {
             tensor.assign(tensor.size(), from_float<T>(std::numeric_limits<float>::quiet_NaN()));
+        }
+        for (auto& tensor : _floats) {
+            tensor.assign(tensor.size(), std::numeric_limits<float>::quiet_NaN());
         }
     }
 
@@ -89,20 +117,23 @@ public:
     /// @name Commands
     /// @{
 
-    void check_weights(std::size_t step, std::size_t parameter, T const* values, char const* when) const {
+    template <class V>
+    void check_weights(std::size_t step, std::size_t parameter, V const* values, char const* when) const {
         compare(values, _run->history->snapshots[step].parameters[parameter], 0, when, step, parameter);
     }
 
     /// Writes or adds what a unit contributes to a parameter's gradient.
-    void backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, G* out, bool adds, float const* loss_scale) const {
+    template <class V>
+    void backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, V* out, bool adds, float const* loss_scale) const {
         Configuration const& c = configuration();
         for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
             float const term = contribution(c, step, micro_step, _rank, parameter, unit, i, *loss_scale);
-            out[i] = from_float<G>(adds ? plus(to_float(out[i]), term) : term);
+            out[i] = from_float<V>(adds ? plus(to_float(out[i]), term) : term);
         }
     }
 
-    void overwrite(G* gradient, std::size_t elements) const { std::fill_n(gradient, elements, from_float<G>(std::numeric_limits<float>::quiet_NaN())); }
+    template <class V>
+    void overwrite(V* gradient, std::size_t elements) const { std::fill_n(gradient, elements, from_float<V>(std::numeric_limits<float>::quiet_NaN())); }
 
     void check_scale(std::size_t step, float const* scale) const {
         float const expected = _run->history->snapshots[step].scaler.scale;
@@ -148,6 +179,8 @@ private:
     std::vector<T> _block;
     std::vector<std::vector<T>> _tensors;
     std::vector<std::vector<G>> _gradients;
+    std::vector<std::vector<float>> _floats; ///< of parameters of the second type
+    std::vector<std::vector<float>> _float_gradients;
     std::vector<bool> _is_written;
 };
 

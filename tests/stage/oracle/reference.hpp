@@ -53,7 +53,7 @@ inline double times(double a, double b) {
 inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter, std::size_t element) {
     std::uint64_t const bits = keyed(c.seed, c.index, Stream::initial, rank, parameter, element);
     float const unit = static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U)) * 0x1.0p-23F; // [-1, 1)
-    return rounded(c.types().parameter, unit);
+    return rounded(c.numbers(parameter).parameter, unit);
 }
 
 /// What one use of a parameter adds to its gradient: in the gradient type, with the loss scale in it, never -0.
@@ -76,7 +76,7 @@ inline float contribution(Configuration const& c, std::size_t step, std::size_t 
     }
     float const mantissa = 1.0F + static_cast<float>((bits >> 8U) & 0x7fffffU) * 0x1.0p-23F;
     int const exponent = c.gradient_exponent + static_cast<int>((bits >> 40U) % 6);
-    float const magnitude = rounded(c.types().gradient, times(std::ldexp(mantissa, exponent), loss_scale));
+    float const magnitude = rounded(c.numbers(parameter).gradient, times(std::ldexp(mantissa, exponent), loss_scale));
     return (bits >> 60U) % 2 == 0 || magnitude == 0.0F ? magnitude : -magnitude;
 }
 
@@ -235,7 +235,7 @@ inline Values local_gradient(Configuration const& c, std::size_t step, std::size
     for (std::size_t use = shape.units.size(); use-- > 0;) {
         if (!is_unused(c, step, micro_step, rank, shape.units[use])) {
             for (std::size_t i = 0; i < shape.elements; ++i) {
-                sum[i] = rounded(c.types().gradient, plus(sum[i], contribution(c, step, micro_step, rank, parameter, shape.units[use], i, loss_scale)));
+                sum[i] = rounded(c.numbers(parameter).gradient, plus(sum[i], contribution(c, step, micro_step, rank, parameter, shape.units[use], i, loss_scale)));
             }
         }
     }
@@ -243,8 +243,7 @@ inline Values local_gradient(Configuration const& c, std::size_t step, std::size
 }
 
 /// What the ranks send is rounded to the communication type; the sum in rank order is formed in float and rounded once.
-inline Values sum_over_ranks(Configuration const& c, std::vector<Values> const& of_rank) {
-    Number const wire = c.types().communication;
+inline Values sum_over_ranks(Configuration const& c, Number wire, std::vector<Values> const& of_rank) {
     float const inverse = 1.0F / predivide_of(c);
     Values sums;
     for (std::size_t i = 0; i < of_rank[0].size(); ++i) {
@@ -258,16 +257,17 @@ inline Values sum_over_ranks(Configuration const& c, std::vector<Values> const& 
 }
 
 /// The first overwrites, the others add, each addition rounded to the accumulation type.
-inline void accumulate(Configuration const& c, Values& sum, Values const& values, bool is_first) {
+inline void accumulate(Number type, Values& sum, Values const& values, bool is_first) {
     sum.resize(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-        sum[i] = rounded(c.types().accumulation, is_first ? values[i] : plus(sum[i], values[i]));
+        sum[i] = rounded(type, is_first ? values[i] : plus(sum[i], values[i]));
     }
 }
 
 /// A parameter's gradient at the end of a step, in the accumulation type; still with loss scale and divisor in it.
 inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter, float loss_scale) {
     std::size_t const micro_steps = micro_steps_of(c, step);
+    Numbers const numbers = c.numbers(parameter);
     Values result;
     if (c.schedule == Schedule::every_micro_step) {
         for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
@@ -275,16 +275,16 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
             for (std::size_t rank = 0; rank < c.world; ++rank) {
                 of_rank.push_back(local_gradient(c, step, micro_step, rank, parameter, loss_scale));
             }
-            accumulate(c, result, sum_over_ranks(c, of_rank), micro_step == 0);
+            accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank), micro_step == 0);
         }
     } else {
         std::vector<Values> of_rank(c.world);
         for (std::size_t rank = 0; rank < c.world; ++rank) {
             for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
-                accumulate(c, of_rank[rank], local_gradient(c, step, micro_step, rank, parameter, loss_scale), micro_step == 0);
+                accumulate(numbers.accumulation, of_rank[rank], local_gradient(c, step, micro_step, rank, parameter, loss_scale), micro_step == 0);
             }
         }
-        accumulate(c, result, sum_over_ranks(c, of_rank), true);
+        accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank), true);
     }
     return result;
 }
@@ -329,6 +329,60 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
     value = canonical(value);
 }
 
+/// @name How weights and states are kept
+/// @{
+
+inline std::uint64_t rounding_seed(Configuration const& c) { return mixed(c.seed + c.index); }
+
+/// 32 random bits for one element of the model in one step: SplitMix64's output function for the key, "lowbias32" twice for the element.
+inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count, std::uint64_t element) {
+    constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+    auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x & 0xffffffffU); };
+    auto const mix = [&](std::uint32_t x) {
+        x = (x ^ (x >> 16U)) * 0x7feb352dU;
+        x = (x ^ (x >> 15U)) * 0x846ca68bU;
+        return x ^ (x >> 16U);
+    };
+    std::uint64_t const key = mixed(mixed(rounding_seed(c)) + (count - 1) * golden); // `mixed` adds the constant itself
+    return mix(mix(low(element) ^ low(key)) ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
+}
+
+/// A bfloat16 neighbour of a value: the one further from zero if the random bits and what is cut off carry over.
+inline float rounded_stochastically(float value, std::uint32_t random) {
+    if (!(std::abs(value) <= 0x1.fep127F)) {
+        return rounded(Number::bfloat16, value);
+    }
+    auto const bits = std::bit_cast<std::uint32_t>(value);
+    bool const is_away = (bits & 0xffffU) + (random >> 16U) > 0xffffU;
+    return std::bit_cast<float>((bits & 0xffff0000U) + (is_away ? 0x10000U : 0U));
+}
+
+/// A block of up to 64 states as float16 numbers times a power of two, which brings the largest finite one to 2^14 or more, below 2^15.
+inline void round_block(float* values, std::size_t count) {
+    float largest = 0.0F;
+    for (std::size_t i = 0; i < count; ++i) {
+        largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
+    }
+    int exponent = 0;
+    std::frexp(largest, &exponent); // largest < 2^exponent
+    float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
+    for (std::size_t i = 0; i < count; ++i) {
+        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
+        values[i] = scale * (vanishes ? std::copysign(0x1p-24F, values[i]) : rounded(Number::float16, values[i] / scale));
+    }
+}
+
+inline void round_states(States kept, Values& values) {
+    for (std::size_t begin = 0; kept == States::scaled && begin < values.size(); begin += 64) {
+        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin));
+    }
+    for (float& value : values) {
+        value = kept == States::bfloat16 ? rounded(Number::bfloat16, value) : value;
+    }
+}
+
+/// @}
+
 inline Snapshot first_snapshot(Configuration const& c) {
     Snapshot snapshot;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
@@ -355,7 +409,9 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     report.loss_scale = loss_scale;
     ExactSum squares;
     std::int64_t first_element = 0;
+    std::vector<std::uint64_t> first_elements;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
+        first_elements.push_back(static_cast<std::uint64_t>(first_element));
         if (c.shapes[parameter].trainable) {
             Values const& values = gradients[parameter] = reduced_gradient(c, step, parameter, loss_scale);
             for (std::size_t begin = 0; begin < values.size(); begin += 64) {
@@ -400,8 +456,16 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                 update_element(c, c.groups[c.lists_groups ? shape.group : 0], learning_rate, snapshot.step_count, times(gradients[parameter][i], factor), master,
                                snapshot.states[0][parameter][i], snapshot.states[1][parameter][i]);
                 float const value = master;
-                master = c.types().has_master ? value : rounded(c.types().parameter, value);
-                snapshot.parameters[parameter][i] = rounded(c.types().parameter, value);
+                float& kept = snapshot.parameters[parameter][i] = rounded(c.numbers(parameter).parameter, value);
+                switch (c.numbers(parameter).master) {
+                case Master::none: master = kept; break;
+                case Master::float16: master = rounded(Number::float16, value); break;
+                case Master::stochastic: master = kept = rounded_stochastically(value, rounding_bits(c, snapshot.step_count, first_elements[parameter] + i)); break;
+                default: break;
+                }
+            }
+            for (auto& state : snapshot.states) {
+                round_states(c.types().states, state[parameter]);
             }
         }
     }

@@ -34,6 +34,7 @@ template <std::size_t R>
 struct Policies {
     static constexpr Row row = rows[R];
     using P = number_t<row.parameter>;
+    using Types = std::conditional_t<row.has_floats, Parameters<P, float>, Parameters<P>>;
     using G = number_t<row.gradient>;
     using C = number_t<row.communication>;
     using A = number_t<row.accumulation>;
@@ -42,12 +43,13 @@ struct Policies {
     using LossScaler = std::conditional_t<row.scaler == Scaler::none, NoLossScaler, std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
     using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
     using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>, unless_default_t<A, float>>;
-    using Master = std::conditional_t<row.has_master, MasterWeights<float>, NoMasterWeights>;
+    using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>, MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
+    using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
-using stage_t = ZeroStage<N, Parameters<typename Policies<R>::P>, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
-                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, Communicator>;
+using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
+                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
 
 /// Do the policies of a row make a stage at all?
 constexpr bool is_composition(int stage, Row const& row) {

@@ -118,31 +118,48 @@ private:
         }
     }
 
-    std::vector<Parameter<T, G>> registrations() {
-        std::vector<Parameter<T, G>> list;
+    /// Calls `visit` with the types of a parameter and its gradient.
+    template <class Visitor>
+    void with_types(std::size_t parameter, Visitor const& visit) {
+        if constexpr (Stage::parameter_types > 1) {
+            if (_c.shapes[parameter].is_float) {
+                visit.template operator()<float, float>();
+                return;
+            }
+        }
+        visit.template operator()<T, G>();
+    }
+
+    std::vector<typename Stage::Registration> registrations() {
+        std::vector<typename Stage::Registration> list;
         for (std::size_t index = 0; index < _c.shapes.size(); ++index) {
-            Shape const& shape = _c.shapes[index];
-            Parameter<T, G> parameter;
-            parameter.name = "p" + std::to_string(index);
-            parameter.elements = shape.elements;
-            parameter.units = shape.units;
-            parameter.group = shape.group;
-            parameter.trainable = shape.trainable;
-            if (_c.fills_by_function) {
-                parameter.initialize = [this, index](std::size_t begin, std::span<T> values) {
-                    for (std::size_t i = 0; i < values.size(); ++i) {
-                        values[i] = from_float<T>(initial_value(_c, _rank, index, begin + i));
-                    }
-                };
-            } else {
-                parameter.data = _model.values(index);
-            }
-            if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
-                parameter.gradient = _model.gradient(index).data();
-            }
-            list.push_back(std::move(parameter));
+            with_types(index, [&]<class V, class W>() { list.push_back(registration<V, W>(index)); });
         }
         return list;
+    }
+
+    template <class V, class W>
+    Parameter<V, W> registration(std::size_t index) {
+        Shape const& shape = _c.shapes[index];
+        Parameter<V, W> parameter;
+        parameter.name = "p" + std::to_string(index);
+        parameter.elements = shape.elements;
+        parameter.units = shape.units;
+        parameter.group = shape.group;
+        parameter.trainable = shape.trainable;
+        if (_c.fills_by_function) {
+            parameter.initialize = [this, index](std::size_t begin, std::span<V> values) {
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    values[i] = from_float<V>(initial_value(_c, _rank, index, begin + i));
+                }
+            };
+        } else {
+            parameter.data = _model.template values<V>(index);
+        }
+        if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
+            parameter.gradient = _model.template gradient<V>(index).data();
+        }
+        return parameter;
     }
 
     typename Stage::Options options() {
@@ -154,7 +171,7 @@ private:
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
-        o.rebuild_buckets = _c.rebuilds;
+        o.rebuild_buckets = _c.rebuilds ? Stage::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;
         o.prefetch = _c.prefetches;
         o.poison = _c.is_poisoned;
@@ -185,6 +202,9 @@ private:
             auto& listed = o.groups.emplace_back();
             set(listed.optimizer, _c.groups[group]);
             listed.learning_rate_factor = _c.groups[group].learning_rate_factor;
+        }
+        if constexpr (requires { o.master_weights.seed; }) {
+            o.master_weights.seed = rounding_seed(_c);
         }
         o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
         o.reduction.schedule = _c.schedule == Schedule::boundary ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
@@ -264,7 +284,9 @@ private:
 
     void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when, host::Queue* reader) {
         for (std::size_t const parameter : parameters_of(unit)) {
-            Backend::run(reader, [model = &_model, values = weights[parameter].data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
+            with_types(parameter, [&]<class V, class>() {
+                Backend::run(reader, [model = &_model, values = weights.template get<V>(parameter).data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
+            });
         }
     }
 
@@ -292,28 +314,30 @@ private:
             for (std::size_t const parameter : parameters_of(unit)) {
                 if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientMemory::handed_over) {
                     bool const adds = !_model.is_first_write(parameter) || is_zeroed;
-                    enqueue_backward(step, micro_step, parameter, unit, gradients[parameter].data(), adds, scale);
+                    with_types(parameter, [&]<class V, class>() { enqueue_backward(step, micro_step, parameter, unit, gradients.template get<V>(parameter).data(), adds, scale); });
                 }
             }
         }
         for (std::size_t const parameter : parameters_of(unit)) {
             if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientMemory::handed_over) {
-                hand_over(step, micro_step, parameter, unit, scale);
+                with_types(parameter, [&]<class V, class>() { hand_over<V>(step, micro_step, parameter, unit, scale); });
             }
         }
         _engine.gradients_ready(unit);
         _engine.gradients_ready(unit); // a second time: nothing
     }
 
-    void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, G* out, bool adds, float const* scale) {
+    template <class W>
+    void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, W* out, bool adds, float const* scale) {
         Backend::run(_compute.get(), [=, model = &_model] { model->backward(step, micro_step, parameter, unit, out, adds, scale); });
     }
 
     /// The transient memory is overwritten as soon as the engine says it may be.
+    template <class V>
     void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, float const* scale) {
-        std::span<G> const transient = _model.gradient(parameter);
+        auto const transient = _model.template gradient<V>(parameter);
         enqueue_backward(step, micro_step, parameter, unit, transient.data(), false, scale);
-        auto const is_free = _engine.hand_over(unit, parameter, transient);
+        auto const is_free = _engine.template hand_over<typename decltype(transient)::value_type>(unit, parameter, transient);
         auto const overwrite = [model = &_model, data = transient.data(), elements = transient.size()] { model->overwrite(data, elements); };
         if (_evaluation != nullptr) {
             _evaluation->wait(is_free);
@@ -400,7 +424,7 @@ private:
     /// Everything the engine holds between two steps. Collective.
     void compare_state(std::size_t step) {
         Snapshot const& expected = _run->history->snapshots[step];
-        _engine.for_each_full_parameter([&](std::size_t parameter, std::span<T const> values) {
+        _engine.for_each_full_parameter([&](std::size_t parameter, auto values) {
             equal(values.size(), expected.parameters[parameter].size(), "the number of elements", step);
             _model.compare(values.data(), expected.parameters[parameter], 0, "parameters", step, parameter);
         });
@@ -410,14 +434,20 @@ private:
         _engine.for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
             _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
-            if (_c.types().has_master) {
-                equal(slice.master.size(), count, "the number of master weights", step);
-                _model.compare(slice.master.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, slice.master.size());
+            Master const master = _c.numbers(slice.parameter).master;
+            bool const is_copied = master == Master::floats || master == Master::float16;
+            equal(slice.master.size(), is_copied ? count : 0, "the number of master weights", step);
+            std::vector<float> values(count);
+            for (std::size_t i = 0; i < count; ++i) {
+                values[i] = slice.master_weight(i);
             }
+            _model.compare(values.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, count);
             for (std::size_t state = 0; state < slice.states.size(); ++state) {
                 equal(slice.states[state].size(), count, "the number of moments", step);
-                _model.compare(slice.states[state].data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter,
-                               slice.states[state].size());
+                for (std::size_t i = 0; i < count; ++i) {
+                    values[i] = slice.state(state, i);
+                }
+                _model.compare(values.data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter, count);
             }
             for (std::size_t i = 0; i < count; ++i) {
                 ++_owned[slice.parameter][slice.begin + i];

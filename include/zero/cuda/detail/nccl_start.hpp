@@ -19,6 +19,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     require_matching_version(*interfaces.nccl);
 }
 
+/// @brief The handle stays the caller's when this throws.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
@@ -28,8 +29,11 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     int world = 0;
     require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
     require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount", handle);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, is_owner, rank, world, options, std::make_shared<NcclAbortCause>());
+    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, options, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
+    if (is_owner) {
+        session->own();
+    }
     return session;
 }
 
@@ -39,13 +43,15 @@ inline void check_rank(int rank, int world) {
     }
 }
 
-inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options) {
+/// @param where for messages: how the ranks are to meet
+inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options,
+                                               std::string const& where = "") {
     check_start(interfaces, options);
     check_rank(rank, world);
     NcclHandle handle = nullptr;
     NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
     auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, std::make_shared<NcclAbortCause>());
-    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world));
+    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world) + where);
     session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
     return session;
 }
@@ -68,7 +74,7 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
     ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
     NcclUniqueId id;
     require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id), "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address + " (of MASTER_ADDR and the port)");
-    return join_group(interfaces, id, launch.rank, launch.world, options);
+    return join_group(interfaces, id, launch.rank, launch.world, options, " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
 }
 
 /// @brief Goes back to the device that was current.

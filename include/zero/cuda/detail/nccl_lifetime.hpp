@@ -1,0 +1,307 @@
+#pragma once
+
+#include "../../comm/detail/collective_call.hpp"
+#include "../nccl_error.hpp"
+#include "../nccl_library.hpp"
+#include "../nccl_options.hpp"
+#include "nccl_abort_cause.hpp"
+#include "nccl_flights.hpp"
+#include "nccl_watchdog.hpp"
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace zero::cuda::detail {
+
+/// @brief The life of one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded end. `NcclSession` adds what is called on it.
+///
+/// NCCL is called under one mutex, which a wait gives back between two questions; so the owner's thread, the watchdog and whoever aborts never use a
+/// handle that another has freed. Only a blocking call keeps it: an abort that can not have it in time goes ahead without, since nothing else ends that call.
+class NcclLifetime {
+public:
+    using Duration = NcclSystem::Duration;
+    using CollectiveCall = zero::detail::CollectiveCall;
+
+    /// @param is_owner finalises and destroys the handle at the end; an abort frees it in any case
+    NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
+        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _options(options), _flights(*_system),
+          _is_owner(is_owner), _cause(std::move(cause)), _exceptions(std::uncaught_exceptions()) {}
+
+    NcclLifetime(NcclLifetime const&) = delete;
+    NcclLifetime& operator=(NcclLifetime const&) = delete;
+
+    ~NcclLifetime() {
+        _watchdog.stop();
+        NcclHandle const handle = _handle.load();
+        if (handle == nullptr || !_is_owner) {
+            return;
+        }
+        bool const is_unwinding = std::uncaught_exceptions() > _exceptions;
+        if (is_unwinding || !finish(handle)) {
+            release();
+        }
+        leave();
+    }
+
+    [[nodiscard]] int rank() const noexcept { return _rank; }
+    [[nodiscard]] int world() const noexcept { return _world; }
+    [[nodiscard]] NcclHandle handle() const noexcept { return _handle; }
+    [[nodiscard]] NcclInterface interfaces() const noexcept { return {_nccl, _system}; }
+
+    /// @brief From now on the handle is finalised and destroyed at the end.
+    void own() noexcept { _is_owner = true; }
+
+    /// @brief Any thread. With the handle gone, kernels that wait for peers end.
+    void abort(std::string_view cause, bool is_provisional) noexcept {
+        _cause->set(cause, is_provisional ? NcclAbortCause::Kind::provisional : NcclAbortCause::Kind::failure, _system->now());
+        std::unique_lock lock(_mutex, std::try_to_lock);
+        Duration const start = _system->now();
+        for (unsigned turn = 0; !lock.owns_lock() && _system->now() - start < patience; ++turn) {
+            _system->pause(turn);
+            static_cast<void>(lock.try_lock());
+        }
+        release();
+    }
+
+    /// @brief What the watchdog does: keeps what it finds for the next call.
+    void watch() noexcept {
+        std::unique_lock lock(_mutex, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            watch_blocking_call();
+            return;
+        }
+        if (_handle == nullptr) {
+            return;
+        }
+        try {
+            examine("the device's work");
+        } catch (std::exception const& error) {
+            _failure = std::current_exception();
+            give_up(error.what());
+        }
+    }
+
+protected:
+    using Lock = std::unique_lock<std::mutex>;
+
+    /// What is under way, as a text only when it is needed: calls take no memory.
+    struct Doing {
+        char const* step;
+        CollectiveCall const* call;
+    };
+
+    /// Runs `body(lock)` under the mutex; when it fails, the communicator is aborted: what the peers wait for will not come.
+    template <class Body>
+    void guarded(Body const& body) {
+        Lock lock(_mutex);
+        _busy_since = _system->now();
+        try {
+            body(lock);
+            _busy_since = idle;
+        } catch (std::exception const& error) {
+            _busy_since = idle;
+            give_up(error.what());
+            throw;
+        }
+    }
+
+    void forget_unless_owner() noexcept {
+        if (!_is_owner) {
+            _handle = nullptr;
+        }
+    }
+
+    void release() noexcept {
+        if (NcclHandle const handle = _handle.exchange(nullptr); handle != nullptr) {
+            _nccl->abort(handle);
+        }
+    }
+
+    void pause(Lock& lock, unsigned turn) {
+        lock.unlock();
+        _system->pause(turn);
+        lock.lock();
+    }
+
+    void throw_if_given_up(Lock& lock) {
+        for (unsigned turn = 0; _cause->kind() != NcclAbortCause::Kind::none && !_cause->is_known(_system->now()); ++turn) {
+            pause(lock, turn);
+        }
+        if (_cause->kind() != NcclAbortCause::Kind::none) {
+            throw_cause();
+        }
+    }
+
+    /// After a pause, in which another thread may have aborted.
+    void throw_if_released(Lock& lock) {
+        if (_handle == nullptr) {
+            throw_if_given_up(lock);
+        }
+    }
+
+    /// Looks at the events, at NCCL's asynchronous error, at the clock and at the ranks of this process.
+    void examine(std::string_view what) {
+        _flights.retire();
+        NcclResult error = NcclResult::success;
+        require(_nccl->get_async_error(_handle, error), {"ncclCommGetAsyncError", nullptr});
+        if (error != NcclResult::success && error != NcclResult::in_progress) {
+            throw NcclError("zero: NCCL reported an asynchronous error on rank " + std::to_string(_rank) + " of " + std::to_string(_world) + ", noticed at '"
+                                + std::string(what) + "': " + describe(*_nccl, error, _handle) + ". A peer or the network failed; make a new communicator.",
+                            SourceLocation::current(), static_cast<int>(error));
+        }
+        if (!_flights.empty()) {
+            throw_if_waiting_too_long(_flights.waiting_since(), {"a collective on the device", nullptr});
+        }
+    }
+
+    void require(NcclResult result, Doing const& doing) {
+        if (_handle == nullptr) { // a blocking call that an abort ended, whatever it returned
+            throw_cause();
+        }
+        if (result != NcclResult::success && result != NcclResult::in_progress) {
+            require_success(*_nccl, result, describe_here(doing), _handle);
+        }
+    }
+
+    /// Polls until NCCL has done what returned `result`.
+    void settle(Lock& lock, NcclResult result, Doing const& doing) {
+        require(result, doing);
+        Duration const start = _system->now();
+        for (unsigned turn = 0; result == NcclResult::in_progress; ++turn) {
+            require(_nccl->get_async_error(_handle, result), {"ncclCommGetAsyncError", doing.call});
+            if (result != NcclResult::in_progress) {
+                require(result, doing);
+                return;
+            }
+            throw_if_waiting_too_long(start, doing);
+            pause(lock, turn);
+            throw_if_released(lock);
+        }
+    }
+
+    NcclLibrary* _nccl;
+    NcclSystem* _system;
+    std::atomic<NcclHandle> _handle; ///< null once it was freed
+    int _rank;
+    int _world;
+    NcclOptions _options;
+    std::mutex _mutex;
+    NcclFlights _flights;
+    NcclWatchdog _watchdog;
+
+private:
+    static constexpr Duration patience{200}; ///< with a thread that is inside NCCL, before a communicator is aborted under it
+    static constexpr Duration idle{-1};
+
+    [[nodiscard]] std::string describe_here(Doing const& doing) const {
+        std::string text = doing.step;
+        if (doing.call != nullptr) {
+            text += (text.empty() ? "the " : " in the ") + zero::detail::describe(*doing.call);
+        }
+        return text + " on rank " + std::to_string(_rank) + " of " + std::to_string(_world);
+    }
+
+    void give_up(char const* what) noexcept {
+        try {
+            _cause->set("rank " + std::to_string(_rank) + ": " + what, NcclAbortCause::Kind::failure, _system->now());
+        } catch (std::exception const&) { // no memory for the text
+            _cause->set(what, NcclAbortCause::Kind::failure, _system->now());
+        }
+        release();
+    }
+
+    void leave() noexcept {
+        try {
+            _cause->set("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", NcclAbortCause::Kind::left, _system->now());
+        } catch (std::exception const&) { // no memory for the text
+            _cause->set("a rank left the group", NcclAbortCause::Kind::left, _system->now());
+        }
+    }
+
+    /// Everything enqueued has run and NCCL's resources are free; false when that fails or takes too long.
+    bool finish(NcclHandle handle) noexcept {
+        Duration const deadline = _system->now() + _options.finish_time_out;
+        if (!have_flights_ended(deadline)) { // asked first, since a blocking communicator would wait for them without end
+            return false;
+        }
+        NcclResult result = _nccl->finalize(handle);
+        for (unsigned turn = 0; result == NcclResult::in_progress && _system->now() < deadline; ++turn) {
+            _system->pause(turn);
+            if (_nccl->get_async_error(handle, result) != NcclResult::success) {
+                return false;
+            }
+        }
+        if (result != NcclResult::success) {
+            return false;
+        }
+        result = _nccl->destroy(handle);
+        bool const is_destroyed = result == NcclResult::success || result == NcclResult::in_progress;
+        if (is_destroyed) {
+            _handle = nullptr;
+        }
+        return is_destroyed;
+    }
+
+    bool have_flights_ended(Duration deadline) noexcept {
+        try {
+            _flights.retire();
+            for (unsigned turn = 0; !_flights.empty() && _system->now() < deadline; ++turn) {
+                _system->pause(turn);
+                _flights.retire();
+            }
+            return _flights.empty();
+        } catch (std::exception const&) { // the device failed, or its runtime is shutting down
+            return false;
+        }
+    }
+
+    [[noreturn]] void throw_cause() {
+        if (_failure != nullptr) { // once; afterwards it is history
+            std::rethrow_exception(std::exchange(_failure, nullptr));
+        }
+        if (_call_timed_out.exchange(false)) {
+            throw TimedOut("zero: " + _cause->text());
+        }
+        throw Aborted("zero: the group was aborted: " + _cause->text());
+    }
+
+    void throw_if_waiting_too_long(Duration since, Doing const& doing) {
+        Duration const now = _system->now();
+        if (now - since >= _options.time_out) {
+            throw TimedOut("zero: waited " + std::to_string(_options.time_out.count()) + " ms for " + describe_here(doing)
+                           + "; every rank has to call the same collectives, or raise NcclOptions::time_out.");
+        }
+        if (_cause->ends_waiting(now, since)) {
+            throw_cause();
+        }
+    }
+
+    /// The owner's thread is inside NCCL.
+    void watch_blocking_call() noexcept {
+        Duration const since = _busy_since;
+        Duration const now = _system->now();
+        if (since == idle) {
+            return;
+        }
+        if (now - since >= _options.time_out) {
+            _call_timed_out = true;
+            give_up("waited longer than NcclOptions::time_out inside a blocking call of NCCL; every rank has to call the same collectives");
+        } else if (now - since >= patience && _cause->ends_waiting(now, since)) {
+            release();
+        }
+    }
+
+    bool _is_owner;
+    std::shared_ptr<NcclAbortCause> _cause;
+    std::exception_ptr _failure; ///< found by the watchdog, not thrown yet
+    std::atomic<bool> _call_timed_out{false};
+    std::atomic<Duration> _busy_since{idle};
+    int _exceptions;
+};
+
+} // namespace zero::cuda::detail

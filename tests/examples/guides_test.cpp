@@ -1,0 +1,124 @@
+#include "support/catch.hpp"
+#include "support/page.hpp"
+#include "support/program.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+// The guides and the README show programs that are compiled and run: their code is that of the examples, and their output is what these print.
+
+using namespace zero::test;
+
+namespace {
+
+std::string program_text(std::string const& name) { return text_of("examples/guides/" + name + ".cpp"); }
+
+/// Without the first line, which says what the program is.
+std::string body_of(std::string const& program) { return program.substr(program.find('\n') + 1); }
+
+/// The blocks of the page show code of this file, and nothing else.
+void check_code(std::string const& page, std::vector<std::string> const& files, std::size_t least_blocks) {
+    std::string sources;
+    for (std::string const& file : files) {
+        sources += text_of(file);
+    }
+    auto const blocks = blocks_of(page, "cpp");
+    CHECK(blocks.size() >= least_blocks);
+    for (std::string const& block : blocks) {
+        INFO(block);
+        CHECK(sources.find(block) != std::string::npos);
+    }
+}
+
+#ifdef ZERO_EXAMPLES // where the examples were built
+
+/// Each console block is a command, an example with its arguments, and all that it prints.
+void check_consoles(std::string const& page, std::size_t expected_blocks) {
+    auto const blocks = blocks_of(page, "console");
+    CHECK(blocks.size() == expected_blocks);
+    for (std::string const& block : blocks) {
+        INFO(block);
+        REQUIRE(block.substr(0, 2) == "$ ");
+        std::size_t const end = block.find('\n');
+        auto const outcome = run_program(ZERO_EXAMPLES "/" + block.substr(2, end - 2));
+        CHECK(outcome.status == 0);
+        CHECK(outcome.output == block.substr(end + 1));
+    }
+}
+
+#endif
+
+} // namespace
+
+TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2 and 3") {
+    auto const diffs = blocks_of("docs/guides/existing_trainer.md", "diff");
+    std::vector<std::string> const names{"stage1", "stage2", "stage3"};
+    std::string program = body_of(program_text("plain"));
+    std::size_t reached = 0;
+    for (std::string const& diff : diffs) {
+        INFO(diff);
+        program = patched(program, diff);
+        REQUIRE_FALSE(program.empty());
+        reached += reached < names.size() && program == body_of(program_text(names[reached])) ? 1 : 0;
+    }
+    CHECK(reached == names.size());
+    CHECK(program == body_of(program_text("stage3"))); // and no diff is left
+}
+
+TEST_CASE("A diff that does not fit is refused") {
+    CHECK(patched("a\nb\nc\n", " a\n-b\n+d\n") == "a\nd\nc\n");
+    CHECK(patched("a\nb\nc\n", " a\n-c\n+d\n").empty());
+    CHECK(patched("a\na\n", "-a\n").empty()); // which of the two?
+    CHECK(patched("aa\n", "-a\n").empty());
+}
+
+TEST_CASE("The code of the README and of the guides is that of the examples") {
+    check_code("README.md", {"examples/minimal.cpp", "examples/train_gpt.cpp"}, 1);
+    check_code("docs/guides/choose_a_stage.md", {"examples/plan.cpp"}, 1);
+    check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
+    check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
+    CHECK(blocks_of("README.md", "cpp").front() == body_of(text_of("examples/minimal.cpp")).substr(1)); // the whole of it
+}
+
+#ifdef ZERO_EXAMPLES
+
+TEST_CASE("The guides show what their programs print") {
+    check_consoles("docs/guides/existing_trainer.md", 4);
+    check_consoles("docs/guides/choose_a_stage.md", 2);
+    check_consoles("docs/guides/mixed_precision.md", 1);
+    check_consoles("docs/guides/debug_a_divergence.md", 1);
+}
+
+TEST_CASE("The plain trainer and all stages of the guide come to the same loss, the stages to the same bits") {
+    std::string const one = run_program(ZERO_EXAMPLES "/guide_stage1").after("loss ");
+    double const plain = std::stod(run_program(ZERO_EXAMPLES "/guide_plain").after("loss "));
+    CHECK(std::fabs(std::stod(one) - plain) < 1e-4 * plain);
+    CHECK(run_program(ZERO_EXAMPLES "/guide_stage2").after("loss ") == one);
+    CHECK(run_program(ZERO_EXAMPLES "/guide_stage3").after("loss ") == one);
+}
+
+TEST_CASE("The planner prints figure 1 of the ZeRO paper") {
+    auto const outcome = run_program(ZERO_EXAMPLES "/plan --parameters 7.5e9 --ranks 64");
+    CHECK(outcome.status == 0);
+    CHECK(outcome.after("model states") == "               120.0      31.4      16.6       1.9");
+    // 2 P (W - 1) / W elements of 2 bytes, and 3 P (W - 1) / W in stage 3: 29.53 and 44.30.
+    CHECK(outcome.after("read in a step") == "              29.5      29.5      29.5      44.3");
+}
+
+TEST_CASE("The planner plans 10^12 parameters, one rank, and refuses what it does not understand") {
+    // 16e12 / 1024 = 15.625e9; optimizer state 12e12 / 1024 = 11.72e9
+    auto const large = run_program(ZERO_EXAMPLES "/plan --parameters 1e12 --ranks 1024 --layers 128");
+    CHECK(large.contains("model states             16000.0    4011.7    2013.7      15.6\n"));
+    auto const one = run_program(ZERO_EXAMPLES "/plan --ranks 1");
+    CHECK(one.contains("model states               120.0     120.0     120.0     120.0\n"));
+    CHECK(one.contains("read in a step               0.0       0.0       0.0       0.0\n"));
+    for (char const* arguments : {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many", "--parameters nan", "--layers 100 --parameters 99"}) {
+        INFO(arguments);
+        auto const refused = run_program(std::string(ZERO_EXAMPLES "/plan ") + arguments);
+        CHECK(refused.status == 2);
+        CHECK(refused.contains("plan: "));
+    }
+}
+
+#endif

@@ -1,0 +1,44 @@
+#include "support/catch.hpp"
+
+#include "oracle/driver.hpp"
+
+// How weights and states are kept between steps.
+
+using namespace zero::test::oracle;
+
+namespace {
+
+/// Differences that the oracle finds in stage 2 with a learning rate that is 1 % too large.
+template <std::size_t R>
+std::size_t differences_with_a_wrong_rate() {
+    Configuration c;
+    for (std::size_t index = R; c.units != 3; index += generated_rows) { // no tiny model
+        c = make_configuration(20240229, index);
+    }
+    c.lists_groups = false; // no factor of 0
+    c.changes.clear();
+    c.injections.clear();
+    History const history = compute_history(c);
+    Failures failures;
+    run_stage<stage_t<2, R>>({&c, &history, 2, &failures, 1.01});
+    return failures.count();
+}
+
+} // namespace
+
+TEST_CASE("Master weights in parts: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<20>(); }
+TEST_CASE("Stochastic rounding and bfloat16 states: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<21>(); }
+TEST_CASE("Master weights in float16: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<22>(); }
+TEST_CASE("Scaled states of float parameters: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<23>(); }
+TEST_CASE("Master weights in parts and scaled states: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<24>(); }
+
+TEST_CASE("Bfloat16 and float parameters: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<25>(); }
+
+TEST_CASE("The oracle finds a wrong learning rate in every way of keeping weights and states", "[oracle][mutants]") {
+    CHECK(differences_with_a_wrong_rate<20>() != 0);
+    CHECK(differences_with_a_wrong_rate<21>() != 0);
+    CHECK(differences_with_a_wrong_rate<22>() != 0);
+    CHECK(differences_with_a_wrong_rate<23>() != 0);
+    CHECK(differences_with_a_wrong_rate<24>() != 0);
+    CHECK(differences_with_a_wrong_rate<25>() != 0);
+}

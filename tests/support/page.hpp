@@ -1,0 +1,59 @@
+#pragma once
+
+// Pages of the documentation as tests see them: text, and its fenced blocks.
+
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+/// @brief A file of the project, by its path from the root; empty when there is none.
+inline std::string text_of(std::string const& path) {
+    std::ifstream file(ZERO_SOURCE_DIR "/" + path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// @brief The fenced blocks of a page that are marked with this language, in order.
+inline std::vector<std::string> blocks_of(std::string const& page, std::string const& language) {
+    std::vector<std::string> found;
+    std::string const text = text_of(page);
+    std::string const begin = "```" + language + "\n";
+    for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+        std::size_t const first = at + begin.size();
+        found.push_back(text.substr(first, text.find("```", first) - first));
+    }
+    return found;
+}
+
+inline std::vector<std::string> lines_of(std::string const& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+        lines.push_back(line);
+    }
+    return lines;
+}
+
+/// @brief Applies one block of a diff without line numbers: what its lines ' ' and '-' say is replaced by what ' ' and '+' say.
+/// @return empty when the old lines are not in the text exactly once
+inline std::string patched(std::string const& text, std::string const& diff) {
+    std::string old_lines = "\n";
+    std::string new_lines = "\n";
+    for (std::string const& line : lines_of(diff)) {
+        std::string const rest = (line.empty() ? "" : line.substr(1)) + "\n";
+        old_lines += line.empty() || line[0] != '+' ? rest : "";
+        new_lines += line.empty() || line[0] != '-' ? rest : "";
+    }
+    std::string const whole = "\n" + text;
+    std::size_t const at = whole.find(old_lines);
+    if (at == std::string::npos || whole.find(old_lines, at + 1) != std::string::npos) {
+        return {};
+    }
+    return (whole.substr(0, at) + new_lines + whole.substr(at + old_lines.size())).substr(1);
+}
+
+} // namespace zero::test

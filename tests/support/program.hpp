@@ -1,0 +1,46 @@
+#pragma once
+
+// Programs of the project that a test runs.
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <sys/wait.h>
+
+namespace zero::test {
+
+struct ProgramOutcome {
+    std::string output; ///< of both streams
+    int status = -1;
+
+    [[nodiscard]] bool contains(std::string const& text) const { return output.find(text) != std::string::npos; }
+
+    /// @brief What stands behind the last `label` up to the end of its line.
+    [[nodiscard]] std::string after(std::string const& label) const {
+        auto const at = output.rfind(label);
+        if (at == std::string::npos) {
+            return {};
+        }
+        auto const begin = at + label.size();
+        return output.substr(begin, output.find('\n', begin) - begin);
+    }
+};
+
+/// @brief Runs a command of the shell and waits for it.
+inline ProgramOutcome run_program(std::string const& command) {
+    ProgramOutcome outcome;
+    std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
+    if (pipe == nullptr) {
+        return outcome;
+    }
+    std::array<char, 4096> part{};
+    for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe)) != 0;) {
+        outcome.output.append(part.data(), count);
+    }
+    int const status = ::pclose(pipe);
+    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+}
+
+} // namespace zero::test
