@@ -43,7 +43,9 @@ void check_consoles(std::string const& page, std::size_t expected_blocks) {
         std::size_t const end = block.find('\n');
         auto const outcome = run_program(ZERO_EXAMPLES "/" + block.substr(2, end - 2));
         CHECK(outcome.status == 0);
+#ifdef __x86_64__ // elsewhere compilers may fuse multiplications and additions of the models
         CHECK(outcome.output == block.substr(end + 1));
+#endif
     }
 }
 
