@@ -153,7 +153,7 @@ public:
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept { _group->rendezvous.abort(cause, is_provisional); }
 
-    /// @brief All that this rank enqueued is ordered before all that it will.
+    /// @brief All that this rank enqueued is ordered before all that it will. Its queue is drained before the communicator goes.
     void forget_events() noexcept { _scratch_used = {}; }
 
     /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own thread.
@@ -264,7 +264,9 @@ private:
         }
         _group->rendezvous.pass();
         wait_until_peers_are_done(queue, failure);
-        record(flight().done, queue, failure);
+        if constexpr (!copies_arguments) {
+            record(flight().done, queue, failure);
+        }
         ++_collectives;
         if (failure != nullptr) {
             abort_because_of(failure);

@@ -50,6 +50,11 @@ inline std::set<cudaStream_t>& streams() {
     return all;
 }
 
+/// What the calling thread did that a step must not do, and that no device tells.
+inline thread_local std::size_t waits = 0;
+inline thread_local std::size_t allocations = 0;
+inline thread_local std::size_t events_made = 0;
+
 /// The null stream and that of the calling thread run at once.
 inline bool runs_at_once(cudaStream_t stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
@@ -104,6 +109,7 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    ++zero::test::emulated::waits;
     if (!zero::test::emulated::runs_at_once(stream)) {
         zero::host::Event event;
         {
@@ -131,6 +137,7 @@ inline cudaError_t cudaDeviceSynchronize() {
 }
 
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    ++zero::test::emulated::events_made;
     *event = new CUevent_st;
     return cudaSuccess;
 }
@@ -149,6 +156,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t event) { return event->event.is_complete() ? cudaSuccess : cudaErrorNotReady; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    ++zero::test::emulated::waits;
     event->event.synchronize();
     return cudaSuccess;
 }
@@ -163,6 +171,7 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
 }
 
 inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+    ++zero::test::emulated::allocations;
     *memory = ::operator new(bytes, std::align_val_t{256});
     std::memset(*memory, 0xff, bytes);
     return cudaSuccess;

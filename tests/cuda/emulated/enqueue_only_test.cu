@@ -1,0 +1,84 @@
+#include "cuda/device_model.cuh"
+
+#include "support/stages.hpp"
+
+// Only here can be counted what a step asks of the runtime.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+struct Counts {
+    std::size_t waits;
+    std::size_t allocations;
+    std::size_t events_made;
+    friend bool operator==(Counts const&, Counts const&) = default;
+};
+
+Counts counts() {
+    return {emulated::waits, emulated::allocations, emulated::events_made};
+}
+
+} // namespace
+
+TEST_CASE("From begin_step to step the host waits for nothing on a device, takes no memory and makes no event", "[cuda]") {
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>>;
+        for (int const world : {1, 3}) {
+            auto const ranks = on_ranks<Counts, typename Stage::Communicator>(world, [&](auto& communicator) {
+                cuda::OwnedStream const stream;
+                typename Stage::Options options;
+                options.gradient_clipping = 0.5F;
+                options.compute_queue = stream.get();
+                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                for (std::uint64_t step = 0; step < 3; ++step) { // the first steps make events
+                    (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 4);
+                }
+                (void)engine.step_count(); // waits: later steps find the events of earlier ones free
+                Counts const before = counts();
+                auto const ticket = run_device_step(engine, stream.get(), rank, 3, 2, 0.01, 4);
+                Counts const after = counts();
+                (void)ticket.report();
+                return Counts{after.waits - before.waits, after.allocations - before.allocations, after.events_made - before.events_made};
+            });
+            for (Counts const& rank : ranks) {
+                CHECK(rank.waits == 0);
+                CHECK(rank.allocations == 0);
+                CHECK(rank.events_made == 0);
+            }
+        }
+    });
+}
+
+TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda]") {
+    Counts const before = counts();
+    cuda::OwnedStream const stream;
+    DeviceArray<int> const memory(3);
+    cuda::Event const event = cuda::Event::record(stream.get());
+    event.synchronize();
+    Counts const after = counts();
+    CHECK(after == Counts{before.waits + 1, before.allocations + 1, after.events_made});
+    CHECK(after.events_made <= before.events_made + 1); // or it was a used one
+}
+
+TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with it", "[cuda]") {
+    cuda::OwnedStream const stream;
+    std::size_t const before = emulated::events_made;
+    {
+        cuda::Event const kept = cuda::Event::record(stream.get());
+        cudaEvent_t first = nullptr;
+        {
+            cuda::Event const copy = cuda::Event::record(stream.get());
+            cuda::Event const other = copy; // the same point
+            first = other.handle();
+            CHECK(copy.handle() == first);
+        }
+        CHECK(cuda::Event::record(stream.get()).handle() == first);
+        CHECK(emulated::events_made == before + 2);
+    }
+    CHECK(cuda::Event().is_complete());
+    (void)cuda::Event::record(stream.get());
+    CHECK(emulated::events_made == before + 3); // the pool was empty
+}
