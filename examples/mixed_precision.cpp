@@ -58,7 +58,7 @@ Result train() {
         engine.for_each_full_parameter([&](std::size_t, std::span<bfloat16 const> weights) {
             if (rank == 0) result.weights.assign(weights.begin(), weights.end());
         });
-        if (rank == 0) result.bytes = engine.memory_plan().engine_bytes();
+        if (rank == 0) result.bytes = engine.memory_plan().model_state_bytes();
     });
     return result;
 }
@@ -83,8 +83,8 @@ float largest_error(std::vector<bfloat16> const& weights) {
 int main() {
     Result const split = train<zero::SplitMasterWeights>(), copied = train<zero::MasterWeights<float>>();
     for (std::size_t const step : {std::size_t{0}, bad_step - 1, bad_step, bad_step + 1, steps - 1}) print(split.reports[step]);
-    std::printf("largest error %.4f; split master weights take %zu bytes on a rank, copied ones %zu\n", static_cast<double>(largest_error(split.weights)),
-                split.bytes, copied.bytes);
+    std::printf("largest error %.4f; model states with split master weights: %zu bytes on a rank, with copied ones %zu\n",
+                static_cast<double>(largest_error(split.weights)), split.bytes, copied.bytes);
     std::size_t skipped = 0;
     for (zero::StepReport const& report : split.reports) skipped += report.is_skipped ? 1 : 0;
     bool const is_same = split.weights.size() == elements && std::memcmp(split.weights.data(), copied.weights.data(), elements * sizeof(bfloat16)) == 0;

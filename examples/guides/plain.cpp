@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-constexpr std::size_t width = 12, depth = 3, batch = 16, steps = 300;
+constexpr std::size_t width = 32, depth = 3, batch = 16, steps = 300;
 
 struct Tensor {
     std::vector<float> value, gradient;

@@ -12,7 +12,7 @@ using Zero = zero::ZeroStage<3, zero::AdamW>;
 
 constexpr std::size_t rank_count = 4;
 
-constexpr std::size_t width = 12, depth = 3, batch = 16, steps = 300;
+constexpr std::size_t width = 32, depth = 3, batch = 16, steps = 300;
 
 struct Tensor {
     std::vector<float> value;
@@ -108,7 +108,7 @@ float train(zero::LoopbackCommunicator& communicator) {
         engine.step(0.01); // averages the gradients over the ranks, and updates
         if (step + 10 >= steps) loss += error / 10.0F;
     }
-    if (rank == 0) std::printf("the engine holds %zu bytes on each rank\n", engine.memory_plan().engine_bytes());
+    if (rank == 0) std::printf("model states: %zu bytes on the fullest rank\n", engine.memory_plan().model_state_bytes());
     return loss;
 }
 

@@ -41,7 +41,7 @@ struct TypePolicyEntry {
     using Stage = ZeroStage<N, Parameters<P>, NoLossScaler, SizeCappedBucketer, Policies..., More...>;
 };
 
-/// Stage, partitioner, bucket size, storage and poison change no bit.
+/// Stage, partitioner, bucket size, storage, poison and buckets made anew change no bit.
 template <class Entry>
 void check_same_bits() {
     constexpr int world = 3;
@@ -57,6 +57,10 @@ void check_same_bits() {
             CHECK((trained<Stage>(world, {.storage = Storage::adopted, .poison = true}) == adopted));
         }
     });
+    using Third = typename Entry::template Stage<2, RoundRobinPartitioner>; // whatever is kept follows its elements to new owners
+    std::vector<std::size_t> const order{1, 3, 0, 2, 4};
+    CHECK((trained<Third>(world, {.rebuild_buckets = Third::in_ready_order, .leases_until_rebuild = 8, .bucketer = {.bucket_bytes = 1024}}, 4, 0.01, 24, toy_specs(), order)
+           == trained<First>(world, {.extra_leases = 8}, 4, 0.01, 24, toy_specs(), order)));
     CHECK_FALSE((trained<First>(world, {}, 4, 0.0101) == expected));
     CHECK((trained<ZeroStage<0, Parameters<typename Entry::Parameter>, NoLossScaler>>(world) == expected) == Entry::has_bits_of_default);
 }

@@ -20,7 +20,6 @@
 #include "parameter_store.hpp"
 #include "part_context.hpp"
 #include "protocol.hpp"
-#include "rebuild.hpp"
 #include "step_decision.hpp"
 #include "type_list.hpp"
 #include "whole_parameters.hpp"
@@ -41,6 +40,9 @@
 namespace zero {
 
 namespace detail {
+
+template <class Config>
+class EngineRebuild;
 
 /// @brief The one engine behind every stage: the protocol, its checks, and the order of the pipeline.
 ///
@@ -352,7 +354,7 @@ public:
     }
 
     /// @brief For the option `rebuild_buckets`.
-    static void in_ready_order(RebuildRequest<Config> request) { request._engine->rebuild(); }
+    static void in_ready_order(RebuildRequest<Config> request) { EngineRebuild<Config>(*request._engine).run(); }
 
     /// @brief Times the learning rate given to `step`, from the next step on.
     void set_learning_rate(std::size_t group, double factor) {
@@ -436,6 +438,7 @@ private:
     friend class Weights<Engine>;
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
+    friend class EngineRebuild<Config>;
 
     [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
         return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide(),
@@ -495,71 +498,6 @@ private:
         }
         _decision.answer_overflow(done);
         return {*this, _decision.serial(), done};
-    }
-
-    /// Between two steps: makes the layout anew in rank 0's order of readiness, and every part over it. Collective, waits.
-    [[gnu::cold]] void rebuild() {
-        auto const order = broadcast_on_host(_order.complete(), *_communicator, _queue, *_memory, "ready order");
-        std::vector<AnyParameter> const parameters = registered();
-        FlatLayout next = _make_layout(_layout.world(), parameters, _options, order);
-        require_agreement(next, named_options(), *_communicator, _queue, *_memory);
-        _store.wait_for_readers();
-        _store.wait_for_leases();
-        Backend::synchronize(Backend::record(_compute)); // it reads what is about to be freed
-        Backend::synchronize(Backend::record(_queue));
-        _order.stop();
-        { GradientReducer<Config> const freed = std::move(_reducer); } // between two steps gradients are no state, and their memory is needed
-        FlatLayout const old = std::exchange(_layout, std::move(next)); // from here on the old parts are asked for memory, and no more for geometry
-        PartContext<Config> const all = context(parameters);
-        ParameterStore<Config> store(all);
-        move_parameters(old, store, all);
-        store.go_on_from(_store);
-        _store = std::move(store);
-        _reducer = GradientReducer<Config>(all);
-        OptimizerShard<Config> shard(all, _store, _reducer);
-        move_states(old, shard, all);
-        _shard = std::move(shard);
-    }
-
-    /// The parameters as they were registered, without the initial values of owned ones.
-    [[nodiscard]] std::vector<AnyParameter> registered() const {
-        std::vector<AnyParameter> parameters;
-        for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
-            with_types(_layout.parameter(index).type, [&]<class Types>(Types) {
-                zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
-                if (_options.storage != Storage::owned) {
-                    parameter.data = const_cast<typename Types::Parameter*>(_store.template memory<Types>().whole(index));
-                }
-                parameter.gradient = _reducer.template memory<Types>().callers(index);
-                parameters.emplace_back(parameter).spec = _layout.parameter(index);
-            });
-        }
-        return parameters;
-    }
-
-    void move_parameters(FlatLayout const& old, ParameterStore<Config>& to, PartContext<Config> const& all) {
-        StateMover<Communicator> const mover(old, all.row.shards_parameters(), *_communicator, _queue, *_memory);
-        for (std::size_t type = 0; type < Config::types && _options.storage == Storage::owned; ++type) {
-            with_types(type, [&]<class Types>(Types) {
-                mover.move(held_parameters(_store.template memory<Types>(), old, all, type), held_parameters(to.template memory<Types>(), _layout, all, type));
-            });
-        }
-    }
-
-    static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
-        List<HeldArray> all;
-        std::size_t type = 0;
-        shard.for_each_type([&](auto const& memory) { add_held_states(all, memory, type++); });
-        return all;
-    }
-
-    void move_states(FlatLayout const& old, OptimizerShard<Config>& to, PartContext<Config> const& all) {
-        auto const sources = held_by(_shard);
-        auto const targets = held_by(to);
-        StateMover<Communicator> const mover(old, all.row.shards_optimizer(), *_communicator, _queue, *_memory);
-        for (std::size_t array = 0; array < sources.size(); ++array) {
-            mover.move(sources[array], targets[array]);
-        }
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {

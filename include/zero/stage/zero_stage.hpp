@@ -2,6 +2,7 @@
 
 #include "compatibility.hpp"
 #include "engine.hpp"
+#include "engine_rebuild.hpp"
 #include "stage_layout.hpp"
 
 #include <span>
