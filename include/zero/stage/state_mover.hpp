@@ -115,7 +115,8 @@ void add_held_states(List<HeldArray>& arrays, OptimizerMemory<Config, Types> con
         auto const owned = memory.owned_slice(index);
         std::size_t next = first;
         for_arrays(owned, [&](void* data, std::size_t, std::size_t) {
-            arrays[next++].slices.push_back({owned.parameter, owned.begin, owned.values.size(), data});
+            HeldSlice const slice{owned.parameter, owned.begin, owned.values.size(), data}; // with a name: nvcc 13.0 writes the braces of an argument wrongly here
+            arrays[next++].slices.push_back(slice);
         });
     }
 }

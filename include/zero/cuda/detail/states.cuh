@@ -49,16 +49,16 @@ struct ScaledStateAccess {
     static constexpr bool needs_warp = true;
     static_assert(ops::scaled_block_elements == leaf_lanes * pack_elements);
 
-    ScaledStatePointers<states> at;
+    ScaledStatePointers<states> const* at; ///< in the table: kept in registers, the pointers would not leave enough for the numbers
 
-    __device__ bool is_aligned() const { return StateAccess<states, float16>{at}.is_aligned(); }
+    __device__ bool is_aligned() const { return StateAccess<states, float16>{*at}.is_aligned(); }
 
     template <bool whole>
     __device__ void load_states(std::size_t begin, std::size_t count, float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            load_floats<whole>(at.states[s] + begin, count, values[s]);
-            float const scale = count == 0 ? 1.0F : global(at.scales[s])[begin / ops::scaled_block_elements];
+            load_floats<whole>(at->states[s] + begin, count, values[s]);
+            float const scale = count == 0 ? 1.0F : global(at->scales[s])[begin / ops::scaled_block_elements];
 #pragma unroll
             for (float& value : values[s]) {
                 value = ops::mul(value, scale);
@@ -89,9 +89,9 @@ struct ScaledStateAccess {
             for (std::size_t i = 0; i < pack_elements; ++i) {
                 scaled[i] = with_canonical_nan(ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
             }
-            store_floats<whole>(at.states[s] + begin, count, scaled);
+            store_floats<whole>(at->states[s] + begin, count, scaled);
             if (count != 0 && begin % ops::scaled_block_elements == 0) {
-                global(at.scales[s])[begin / ops::scaled_block_elements] = scale;
+                global(at->scales[s])[begin / ops::scaled_block_elements] = scale;
             }
         }
     }
@@ -103,7 +103,7 @@ __device__ StateAccess<states, S> access(StatePointers<states, S> const& at) {
 }
 template <std::size_t states>
 __device__ ScaledStateAccess<states> access(ScaledStatePointers<states> const& at) {
-    return {at};
+    return {&at};
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

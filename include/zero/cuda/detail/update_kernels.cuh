@@ -53,11 +53,11 @@ struct UpdatePack {
 /// @brief `for_packs` in which all threads of the block take every turn, also those whose pack is beyond the end: for bodies that exchange values.
 template <class Body>
 __device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {
-    for (std::size_t turn = 0; turn < elements; turn += round_elements) {
-        std::size_t const i = turn + threadIdx.x * pack_elements;
-        std::size_t const left = i < elements ? elements - i : 0;
-        bool const is_whole = is_aligned && turn + round_elements <= elements;
-        if (is_whole) { // the same for the whole block
+    auto const end = static_cast<unsigned>(elements); // of a chunk; 32 bits, because these kernels have no register to spare
+    for (unsigned turn = 0; turn < end; turn += static_cast<unsigned>(round_elements)) {
+        unsigned const i = turn + threadIdx.x * static_cast<unsigned>(pack_elements);
+        unsigned const left = i < end ? end - i : 0;
+        if (is_aligned && turn + round_elements <= end) { // the same for the whole block
             body.template operator()<true>(i, pack_elements);
         } else {
             body.template operator()<false>(i, left < pack_elements ? left : pack_elements);
