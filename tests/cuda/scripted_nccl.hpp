@@ -282,9 +282,10 @@ struct Script {
         return made;
     }
 
+    /// An address, counted from the memory's; it may lie behind its end, since nobody follows it there.
     template <class T>
     [[nodiscard]] T* at(std::size_t byte) {
-        return reinterpret_cast<T*>(memory + byte);
+        return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(memory) + byte);
     }
 
     static host::Queue* queue() { return HostBackend::default_compute_queue(); }
