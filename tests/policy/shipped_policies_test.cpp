@@ -73,6 +73,8 @@ struct EngineOptions {
     Storage storage;
     std::span<float> adopted_block;
     std::size_t extra_leases;
+    void (*rebuild_buckets)(void*);
+    std::size_t leases_until_rebuild;
     bool prefetch;
     bool poison;
     std::vector<ParameterGroup<None<2>>> groups;
