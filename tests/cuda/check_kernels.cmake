@@ -6,7 +6,11 @@
 
 cmake_minimum_required(VERSION 3.25)
 file(MAKE_DIRECTORY "${WORK}")
-set(compile "${NVCC}" -ccbin "${HOST}" -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
+set(host "")
+if(HOST) # else nvcc finds one
+    set(host -ccbin "${HOST}")
+endif()
+set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
 set(source "${ROOT}/tests/cuda/all_kernels.cu")
 set(failures 0)
 
