@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../core/durations.hpp"
 #include "../core/minmax.hpp"
 #include "../core/text.hpp"
-#include "../core/durations.hpp"
 #include "../core/throw_error.hpp"
 
 #include <atomic>

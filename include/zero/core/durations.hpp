@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// @brief Clocks and durations, as `<condition_variable>` needs them for its own declarations. `<chrono>` adds calendars and formatting, which
-/// costs every unit that includes it a third of all other standard headers together.
+/// @brief Clocks and durations, as `<condition_variable>` needs them for its own declarations. `<chrono>` adds calendars and formatting,
+/// which was a third of what all standard headers together cost a unit.
 
 #include <condition_variable>

@@ -2,7 +2,7 @@
 
 namespace zero::detail {
 
-/// @brief Neither infinite nor NaN. In place of <cmath>, which costs every unit more than all policies together.
+/// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers cost a unit.
 constexpr bool is_finite(double value) noexcept {
     return value - value == 0.0;
 }

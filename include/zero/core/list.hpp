@@ -11,8 +11,8 @@ namespace zero::detail {
 
 /// @brief A growing array of default-constructible elements that move without an exception; itself moved only.
 ///
-/// The private members of templates are of this type: std::vector compiles three times as many functions for each type of element, which made
-/// a third of what a unit with an engine compiled.
+/// The private members of templates are of this type: std::vector takes three times as long to compile for each type of element, and an
+/// engine has some twenty (docs/design.md, "Compile time").
 template <class T>
 class List {
 public:

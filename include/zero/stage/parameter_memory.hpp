@@ -248,9 +248,9 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     Placed<T> _placed;
-    List<T*> _full;                          ///< per parameter: replicated values
-    Copies _pieces;                                 ///< what is copied of a bucket to the caller's memory: all of it
-    Copies _owned;                                  ///< what is copied to a bucket: the rank's extent
+    List<T*> _full; ///< per parameter: replicated values
+    Copies _pieces; ///< what is copied of a bucket to the caller's memory: all of it
+    Copies _owned;  ///< what is copied to a bucket: the rank's extent
     Drain<Backend> _drain;
 };
 
