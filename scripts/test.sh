@@ -36,7 +36,11 @@ done
 packages=(g++ cmake ninja-build catch2)
 for leg in "${legs[@]}"; do
     case $leg in
-        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev) ;;
+        release)
+            packages+=(libbenchmark-dev libeigen3-dev libcli11-dev)
+            # Tests that are skipped without their tool: nothing to stop for where it can not be installed.
+            if has apt-get; then packages+=(valgrind doxygen); fi
+            ;;
         clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev) ;;
     esac
 done
