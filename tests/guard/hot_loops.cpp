@@ -1,29 +1,17 @@
-// Runs each loop of the host backend that touches every element, over n and over 2n elements, with each instruction set. instructions_test.cpp runs it under
-// callgrind, which writes one file of counts for each call of a loop.
+// Each loop of the host backend that touches every element, with each instruction set.
+
+#include "counted.hpp"
 
 #include <zero/core/buffer.hpp>
 #include <zero/host/host_backend.hpp>
 #include <zero/ops/adamw.hpp>
 
-#include <valgrind/callgrind.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
-
-// Takes the place of the C library's, whose instructions differ from machine to machine.
-extern "C" void* memcpy(void* __restrict to, void const* __restrict from, std::size_t bytes) noexcept {
-    void* out = to;
-    std::size_t words = bytes / 8;
-    asm volatile("rep movsq" : "+D"(out), "+S"(from), "+c"(words) : : "memory");
-    std::size_t rest = bytes % 8;
-    asm volatile("rep movsb" : "+D"(out), "+S"(from), "+c"(rest) : : "memory");
-    return to;
-}
 
 namespace {
 
@@ -148,20 +136,6 @@ struct Flatten {
     std::vector<CopySlice<float>> slices;
 };
 
-template <class Loop>
-void count(char const* name, host::InstructionSet set, std::size_t n) {
-    for (std::size_t const elements : {n, 2 * n}) {
-        Loop loop(elements);
-        auto const title = std::string(name) + '/' + host::name_of(set) + ' ' + std::to_string(elements);
-        host::use_instruction_set(set);
-        CALLGRIND_START_INSTRUMENTATION;
-        CALLGRIND_ZERO_STATS;
-        loop();
-        CALLGRIND_DUMP_STATS_AT(title.c_str());
-        CALLGRIND_STOP_INSTRUMENTATION;
-    }
-}
-
 /// Enough for what is done once per some thousand elements to weigh as it does in long loops, and too few for writing past the caches.
 constexpr std::size_t some = 65536;
 
@@ -170,33 +144,25 @@ constexpr std::size_t many(std::size_t bytes_per_element) {
     return (host::detail::streaming_bytes / bytes_per_element / 64 + 1) * 64;
 }
 
-void count_all(host::InstructionSet set) {
-    if (!host::is_supported(set)) {
-        std::printf("not on this machine: %s\n", host::name_of(set));
-        return;
-    }
-    count<UpdateFloat>("update/float32", set, some);
-    count<UpdateBfloat16>("update/bfloat16", set, some);
-    count<UpdateSplit>("update/split", set, some);
-    count<Inspect<float>>("inspect/float32", set, some);
-    count<Inspect<bfloat16>>("inspect/bfloat16", set, some);
-    count<Cast<bfloat16, float>>("cast/float32_to_bfloat16", set, some);
-    count<Cast<float, bfloat16>>("cast/bfloat16_to_float32", set, some);
-    count<Accumulate<float, bfloat16>>("accumulate/bfloat16_to_float32", set, some);
-    count<SumOfFourRanks<float>>("sum_of_4_ranks/float32", set, some);
-    count<SumOfFourRanks<bfloat16>>("sum_of_4_ranks/bfloat16", set, some);
-    count<Flatten<true>>("flatten/float32", set, some);
-    count<Flatten<false>>("unflatten/float32", set, some);
-    if (set != host::InstructionSet::baseline) { // whose stores are ordinary ones
-        count<UpdateBfloat16>("update/bfloat16/streaming", set, many(30));
-        count<Cast<bfloat16, float>>("cast/float32_to_bfloat16/streaming", set, many(6));
-        count<SumOfFourRanks<float>>("sum_of_4_ranks/float32/streaming", set, many(20));
-    }
-}
-
 } // namespace
 
-int main() {
-    count_all(host::InstructionSet::baseline);
-    count_all(host::InstructionSet::avx2);
+void zero::test::count_hot_loops(host::InstructionSet set) {
+    std::string const on = std::string("/") + host::name_of(set);
+    count<UpdateFloat>("update/float32" + on, some);
+    count<UpdateBfloat16>("update/bfloat16" + on, some);
+    count<UpdateSplit>("update/split" + on, some);
+    count<Inspect<float>>("inspect/float32" + on, some);
+    count<Inspect<bfloat16>>("inspect/bfloat16" + on, some);
+    count<Cast<bfloat16, float>>("cast/float32_to_bfloat16" + on, some);
+    count<Cast<float, bfloat16>>("cast/bfloat16_to_float32" + on, some);
+    count<Accumulate<float, bfloat16>>("accumulate/bfloat16_to_float32" + on, some);
+    count<SumOfFourRanks<float>>("sum_of_4_ranks/float32" + on, some);
+    count<SumOfFourRanks<bfloat16>>("sum_of_4_ranks/bfloat16" + on, some);
+    count<Flatten<true>>("flatten/float32" + on, some);
+    count<Flatten<false>>("unflatten/float32" + on, some);
+    if (set != host::InstructionSet::baseline) { // whose stores are ordinary ones
+        count<UpdateBfloat16>("update/bfloat16/streaming" + on, many(30));
+        count<Cast<bfloat16, float>>("cast/float32_to_bfloat16/streaming" + on, many(6));
+        count<SumOfFourRanks<float>>("sum_of_4_ranks/float32/streaming" + on, many(20));
+    }
 }

@@ -8,14 +8,14 @@
 #include <map>
 #include <string>
 
-// How many instructions each hot loop executes per 1000 elements, counted by callgrind: a figure of the code and its compiler, not of the machine.
-// From CMake: ZERO_VALGRIND is the path of valgrind, or empty; ZERO_HOT_LOOPS the program that is counted, or empty where it is not built.
+// How many instructions each hot loop executes per 1000 elements, and a step per 1000 parameters or units, counted by callgrind: figures of the code and its
+// compiler, not of the machine. From CMake: ZERO_VALGRIND is the path of valgrind, or empty; ZERO_COUNTED the program that is counted, or empty where there is none.
 
 using namespace zero::test;
 
 namespace {
 
-/// Instructions of each call, by loop and number of elements.
+/// Instructions of each call, by loop and number of elements, parameters or units.
 using Counts = std::map<std::string, std::map<std::int64_t, std::int64_t>>;
 
 /// A file of counts has the lines `desc: Trigger: Client Request: <loop> <elements>` and `totals: <instructions>`; the last one, of the end of the program, has another trigger.
@@ -36,8 +36,8 @@ void read_counts(std::filesystem::path const& path, Counts& counts) {
     }
 }
 
-/// What 1000 elements cost: what a call costs is in both counts and cancels out.
-Figures per_1000_elements(Counts const& counts) {
+/// What 1000 elements, parameters or units cost: what a call costs is in both counts and cancels out.
+Figures per_1000(Counts const& counts) {
     Figures figures;
     for (auto const& [loop, by_elements] : counts) {
         REQUIRE(by_elements.size() == 2);
@@ -52,12 +52,12 @@ Figures per_1000_elements(Counts const& counts) {
 } // namespace
 
 TEST_CASE("What 1000 elements cost is the difference of two calls") {
-    CHECK(per_1000_elements({{"cast", {{500, 2100}, {1000, 4100}}}}) == Figures{{"cast", 4000}});
+    CHECK(per_1000({{"cast", {{500, 2100}, {1000, 4100}}}}) == Figures{{"cast", 4000}});
 }
 
-TEST_CASE("The hot loops execute as many instructions per element as the table says") {
+TEST_CASE("The hot loops and the steps execute as many instructions as the table says") {
     std::string const valgrind = ZERO_VALGRIND;
-    std::string const program = ZERO_HOT_LOOPS;
+    std::string const program = ZERO_COUNTED;
     std::string const table = table_path("instructions_" + compiler_name());
     std::string const missing = program.empty()    ? "x86-64 with g++ or clang++ and no further flags"
                                 : valgrind.empty() ? "valgrind"
@@ -80,7 +80,7 @@ TEST_CASE("The hot loops execute as many instructions per element as the table s
     for (auto const& entry : std::filesystem::directory_iterator(work)) {
         read_counts(entry.path(), counts);
     }
-    auto const figures = per_1000_elements(counts);
+    auto const figures = per_1000(counts);
     CHECK(figures.count("update/float32/baseline") == 1);
     auto const is_measurable = [&](std::string const& loop) { return !outcome.contains("not on this machine: avx2") || loop.find("/avx2") == std::string::npos; };
     CHECK(check_figures(table, figures, is_measurable) == "");
