@@ -202,6 +202,7 @@ PartitionGroup<Partitioner> begin_group(std::span<ParameterSpec const> parameter
     std::vector<std::size_t> order = ready_order(parameters, kind, options.unit_order);
     auto const sizes = [&] {
         std::vector<std::size_t> elements;
+        elements.reserve(order.size());
         for (std::size_t const index : order) {
             elements.push_back(parameters[index].elements);
         }

@@ -144,6 +144,7 @@ public:
 private:
     static void sort(std::vector<Place>& places) {
         std::vector<std::uint64_t> begins;
+        begins.reserve(places.size());
         for (Place const& place : places) {
             begins.push_back(place.piece.parameter_begin);
         }

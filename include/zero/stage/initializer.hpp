@@ -15,7 +15,7 @@ namespace zero {
 template <class T>
 class Initializer {
 public:
-    Initializer() noexcept {} // written out: g++ 12 fails on the default of an aggregate that is made in a list of arguments
+    Initializer() noexcept {} // NOLINT(modernize-use-equals-default): written out; g++ 12 fails on the default of an aggregate that is made in a list of arguments
     Initializer(std::nullptr_t) noexcept {} // NOLINT(google-explicit-constructor): as for std::function
 
     /// @param function is called as `function(std::size_t begin, std::span<T> values)`
