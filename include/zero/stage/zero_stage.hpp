@@ -177,7 +177,10 @@ using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Polici
 /// | 3 | sharded | sharded | sharded |
 ///
 /// The call protocol is the same in every stage, and so are the bits of the results, for the same world size, reduction schedule and types.
-/// See detail::Engine for the members.
+///
+/// Constructed from a communicator, the list of parameters and the options. That is collective: every rank of the group does it, with the same model and
+/// options; it builds the geometry, allocates everything, takes over the values of rank 0, and waits for that. It throws InvalidArgument (nothing was
+/// sent), LayoutMismatch or CommunicatorError. The communicator outlives the stage. See detail::Engine for the members.
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;
