@@ -16,7 +16,7 @@ namespace detail {
 /// @brief The conflict between policies that are valid each by itself.
 template <int N, class... Policies>
 consteval Conflict conflict_in() {
-    using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
+    using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>; // NOLINT(bugprone-branch-clone): the branches are the same for N = 0 only
     return conflict_of({.stage = N,
                         .partitioner_cuts_parameters = Config::Partitioner::cuts_parameters,
                         .partitioner_cuts_group = Config::Partitioner::cuts_group,
