@@ -78,6 +78,14 @@ install_missing() {
     check_versions
 }
 
+# install_optional PACKAGE...: the same for tools without which some tests are skipped; where they can not be installed everything else goes on.
+install_optional() {
+    local package
+    for package in "$@"; do
+        is_there "$package" || (install_missing "$package") || say "going on without $package: $(what_it_is "$package")"
+    done
+}
+
 # Runs a command and shows its output only if it fails.
 run_quietly() {
     local log status=0
