@@ -30,6 +30,7 @@ is_there() {
         libbenchmark-dev) has_header benchmark/benchmark.h ;;
         libeigen3-dev) has_header Eigen/Dense || has_header eigen3/Eigen/Dense ;;
         libcli11-dev) has_header CLI/CLI.hpp ;;
+        valgrind | doxygen) has "$1" ;;
         *) stop "the scripts do not know how to look for '$1'" ;;
     esac
 }
@@ -44,6 +45,8 @@ what_it_is() {
         libbenchmark-dev) echo "Google Benchmark" ;;
         libeigen3-dev) echo "Eigen 3 (matrix products of the training example)" ;;
         libcli11-dev) echo "CLI11 (options of the training example)" ;;
+        valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
+        doxygen) echo "Doxygen (the API reference)" ;;
     esac
 }
 
@@ -73,6 +76,14 @@ install_missing() {
         done
     fi
     check_versions
+}
+
+# install_optional PACKAGE...: the same for tools without which some tests are skipped; where they can not be installed everything else goes on.
+install_optional() {
+    local package
+    for package in "$@"; do
+        is_there "$package" || (install_missing "$package") || say "going on without $package: $(what_it_is "$package")"
+    done
 }
 
 # Runs a command and shows its output only if it fails.

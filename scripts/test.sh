@@ -34,14 +34,16 @@ done
 [ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan)
 
 packages=(g++ cmake ninja-build catch2)
+optional=()
 for leg in "${legs[@]}"; do
     case $leg in
-        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev) ;;
+        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev); optional+=(valgrind doxygen) ;;
         clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev) ;;
     esac
 done
 mapfile -t packages < <(printf '%s\n' "${packages[@]}" | awk '!seen[$0]++')
 install_missing "${packages[@]}"
+[ "${#optional[@]}" -eq 0 ] || install_optional "${optional[@]}"
 for leg in "${legs[@]}"; do [ "$leg" != clang ] || check_compiler_version clang++; done
 
 passed_total=0

@@ -13,7 +13,7 @@ struct Settings {
     std::string dtype = "float32";            ///< float32, bfloat16, float16
     std::string partitioner = "contiguous";   ///< contiguous, round-robin
     std::string schedule;                     ///< boundary, every-micro-step; empty: the default of the stage
-    std::size_t bucket_bytes = 256 * 1024;
+    std::size_t bucket_bytes = std::size_t{256} * 1024;
     std::size_t accumulate = 1;               ///< micro-steps per step
     std::size_t steps = 1000;
     std::size_t layers = 2;

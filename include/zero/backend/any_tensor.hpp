@@ -41,6 +41,7 @@ struct AnyTensor {
     /// @brief values[i] = mul(values[i], factor).
     void scale(float* values, std::size_t n, float factor) const noexcept;
 
+    /// @brief A product of matrices, in the order of additions that `MatrixProduct` says: the same bits everywhere.
     void multiply(detail::MatrixProduct const& product) const noexcept;
 };
 

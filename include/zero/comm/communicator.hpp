@@ -13,10 +13,11 @@ namespace zero {
 
 /// @brief What a collective is for, in messages; also compared between ranks by transports that check.
 struct CollectiveTag {
-    char const* what = "";
-    std::size_t index = 0;
+    char const* what = ""; ///< as a message names it: "bucket", "unit", ...; static text
+    std::size_t index = 0; ///< which of them
 };
 
+/// @brief What `all_reduce_integers` makes of the ranks' values.
 enum class IntegerReduction : std::uint8_t { sum, min };
 
 /// @brief A policy that moves data between the W ranks of a group.

@@ -158,6 +158,8 @@ public:
 
     /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own thread.
     [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
+
+    /// @brief Begins to count anew.
     void reset_traffic() noexcept { _traffic = {}; }
 
 private:

@@ -21,6 +21,7 @@ public:
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
 
+    /// @param inner outlives this object
     explicit Recording(C& inner) noexcept : _inner(&inner) {}
 
     [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
@@ -63,7 +64,10 @@ public:
         _inner->rethrow_failure();
     }
 
+    /// @brief What was counted since construction or `reset_recorded`.
     [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
+
+    /// @brief Begins to count anew.
     void reset_recorded() noexcept { _recorded = {}; }
 
 private:

@@ -25,8 +25,9 @@ namespace zero {
 /// waiting for anything else. So whatever goes wrong, nobody leaves a collective while another rank is still inside it.
 class Rendezvous {
 public:
-    using Duration = std::chrono::milliseconds;
+    using Duration = std::chrono::milliseconds; ///< of time-outs
 
+    /// @param world ranks that meet, at least 1, @param time_out how long `enter` waits for the last
     Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(detail::smaller(time_out, longest)), _is_here(world, false) {}
 
     /// @throws Aborted with the cause, TimedOut naming the missing ranks
@@ -50,6 +51,7 @@ public:
         wait_for_others(rank, meeting, what, index);
     }
 
+    /// @brief Waits until all ranks are here. After `enter` only.
     void pass() {
         std::uint64_t const meeting = _passing.load(std::memory_order_relaxed);
         if (_passed.fetch_add(1, std::memory_order_acq_rel) + 1 == _world) {
@@ -87,6 +89,7 @@ public:
         _changed.notify_all();
     }
 
+    /// @brief What `abort` was given; empty before.
     [[nodiscard]] std::string cause() const {
         std::lock_guard const lock(_mutex);
         return _cause;

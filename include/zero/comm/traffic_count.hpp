@@ -6,10 +6,13 @@
 
 namespace zero {
 
+/// @brief The operations of a `Communicator`.
 enum class CollectiveKind : std::uint8_t { reduce_scatter, all_gather, all_reduce, broadcast, integers };
 
+/// @brief How many kinds there are.
 inline constexpr std::size_t collective_kinds = 5;
 
+/// @brief The kind as messages name it.
 constexpr char const* name_of(CollectiveKind kind) noexcept {
     constexpr std::array<char const*, collective_kinds> names{"reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
     return names[static_cast<std::size_t>(kind)];
@@ -17,19 +20,21 @@ constexpr char const* name_of(CollectiveKind kind) noexcept {
 
 /// @brief What one rank did with one kind of collective.
 struct CollectiveCount {
-    std::uint64_t calls = 0;
-    std::uint64_t elements = 0;
-    std::uint64_t bytes = 0;
+    std::uint64_t calls = 0;    ///< collectives
+    std::uint64_t elements = 0; ///< in all of them
+    std::uint64_t bytes = 0;    ///< elements times their size
 
     friend bool operator==(CollectiveCount const&, CollectiveCount const&) = default;
 };
 
 /// @brief One count per kind.
 struct TrafficCount {
-    std::array<CollectiveCount, collective_kinds> kinds{};
+    std::array<CollectiveCount, collective_kinds> kinds{}; ///< by number of the kind
 
+    /// @brief The count of one kind.
     [[nodiscard]] CollectiveCount const& operator[](CollectiveKind kind) const noexcept { return kinds[static_cast<std::size_t>(kind)]; }
 
+    /// @brief Counts one collective.
     void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept {
         CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
         ++count.calls;

@@ -17,6 +17,7 @@ class Buffer {
 public:
     Buffer() = default;
 
+    /// @brief Allocates, unless there are no elements. @throws std::bad_alloc
     Buffer(MemoryResource& resource, std::size_t elements, BufferKind kind) : _resource(&resource), _elements(elements), _kind(kind) {
         if (elements > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
             throw std::bad_array_new_length();
@@ -44,9 +45,16 @@ public:
         }
     }
 
+    /// @brief Null when there are no elements.
     [[nodiscard]] T* data() const noexcept { return _data; }
+
+    /// @brief In elements.
     [[nodiscard]] std::size_t size() const noexcept { return _elements; }
+
+    /// @brief In bytes.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _elements * sizeof(T); }
+
+    /// @brief Whether it holds memory.
     [[nodiscard]] explicit operator bool() const noexcept { return _data != nullptr; }
 
 private:

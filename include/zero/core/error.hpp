@@ -13,6 +13,7 @@ public:
     explicit Error(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0)
         : std::runtime_error(message), _where(where), _code(code) {}
 
+    /// @brief Where the exception was made, in the library.
     [[nodiscard]] SourceLocation const& where() const noexcept { return _where; }
 
     /// @brief The code of the interface below (CUDA, NCCL, MPI), or 0.

@@ -10,6 +10,7 @@ namespace zero {
 /// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for adversaries.
 class Hash {
 public:
+    /// @brief Adds a value. The order of additions counts.
     constexpr Hash& add(std::uint64_t value) noexcept {
         _state ^= value + seed + (_state << 6U) + (_state >> 2U);
         _state *= 0xff51afd7ed558ccdU;
@@ -17,12 +18,15 @@ public:
         return *this;
     }
 
+    /// @brief Adds the bits: -0 differs from 0.
     constexpr Hash& add(double value) noexcept { return add(std::bit_cast<std::uint64_t>(value)); }
 
+    /// @brief Adds a number or an enumerator.
     template <class T>
         requires(std::is_integral_v<T> || std::is_enum_v<T>)
     constexpr Hash& add(T value) noexcept { return add(static_cast<std::uint64_t>(value)); }
 
+    /// @brief Adds length and letters.
     constexpr Hash& add(std::string_view text) noexcept {
         add(std::uint64_t{text.size()});
         for (char const letter : text) {
@@ -31,6 +35,7 @@ public:
         return *this;
     }
 
+    /// @brief The hash of all that was added.
     [[nodiscard]] constexpr std::uint64_t value() const noexcept { return _state; }
 
 private:

@@ -42,13 +42,15 @@ public:
 
     /// @throws std::bad_alloc when there is none.
     [[nodiscard]] virtual void* allocate(std::size_t bytes, BufferKind kind) = 0;
+
+    /// @brief Takes back what `allocate` gave, with the same number of bytes and kind.
     virtual void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept = 0;
 };
 
 /// @brief The heap, with an account of the bytes handed out per kind.
 class HostMemoryResource final : public MemoryResource {
 public:
-    static constexpr std::size_t alignment = 128;
+    static constexpr std::size_t alignment = 128; ///< of every allocation, in bytes
 
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
         void* memory = ::operator new(bytes, std::align_val_t{alignment});
@@ -64,6 +66,7 @@ public:
     /// @brief Bytes in use now.
     [[nodiscard]] std::size_t allocated_bytes(BufferKind kind) const noexcept { return _allocated[static_cast<std::size_t>(kind)]; }
 
+    /// @brief Of all kinds together.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept {
         std::size_t sum = 0;
         for (auto const& bytes : _allocated) {

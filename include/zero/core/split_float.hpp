@@ -14,9 +14,9 @@ namespace zero {
 /// are in use round ties up instead, which is another bfloat16 in one case of 2^17). Here the difference is a number in two's complement of 17
 /// bits: `remainder` holds the lower 16, and the sign, which says that the half was rounded up, is kept apart.
 struct SplitFloat {
-    bfloat16 half;
-    std::uint16_t remainder = 0;
-    bool is_rounded_up = false;
+    bfloat16 half;               ///< the float rounded to nearest, ties to even
+    std::uint16_t remainder = 0; ///< the lower 16 bits of float minus half, as integers
+    bool is_rounded_up = false;  ///< that difference is negative
 };
 
 /// @brief Exact for every float but a NaN, which becomes the quiet NaN of its upper half.

@@ -11,6 +11,7 @@ namespace zero::detail {
 /// @brief One piece of a message: a text or a number. Refers to the text.
 class TextPiece {
 public:
+    // NOLINTBEGIN(google-explicit-constructor): messages are lists of texts and numbers
     TextPiece(char const* text) noexcept : _characters(text), _size(std::char_traits<char>::length(text)) {}
     TextPiece(std::string_view text) noexcept : _characters(text.data()), _size(text.size()) {}
     TextPiece(std::string const& text) noexcept : _characters(text.data()), _size(text.size()) {}
@@ -22,6 +23,7 @@ public:
     TextPiece(unsigned long value) noexcept : TextPiece(static_cast<unsigned long long>(value)) {}
     TextPiece(unsigned long long value) noexcept : _kind(Kind::natural), _natural(value) {}
     TextPiece(double value) noexcept : _kind(Kind::real), _real(value) {}
+    // NOLINTEND(google-explicit-constructor)
     TextPiece(TextPiece const&) = delete; // a character's text is inside
     TextPiece& operator=(TextPiece const&) = delete;
     ~TextPiece() = default;
@@ -40,12 +42,12 @@ private:
 
     Kind _kind = Kind::characters;
     char _character = '\0';
-    union {
+    union { // NOLINTBEGIN(readability-identifier-naming): its members are as private as it is
         char const* _characters;
         long long _integer;
         unsigned long long _natural;
         double _real;
-    };
+    }; // NOLINTEND(readability-identifier-naming)
     std::size_t _size = 0;
 };
 

@@ -15,8 +15,10 @@ inline constexpr int spins_before_sleep = 8;
 /// @brief How far a queue has come: tickets up to `completed` are done. Outlives its queue, so that an event can be asked at any time.
 class Progress {
 public:
+    /// @brief Whether the command with this ticket, and all before it, are done.
     [[nodiscard]] bool has_reached(std::uint64_t ticket) const noexcept { return _completed.load(std::memory_order_acquire) >= ticket; }
 
+    /// @brief Called by the worker, with growing tickets.
     void set(std::uint64_t ticket) {
         _completed.store(ticket, std::memory_order_seq_cst);
         if (_waiters.load(std::memory_order_seq_cst) != 0) {
@@ -25,6 +27,7 @@ public:
         }
     }
 
+    /// @brief Waits on the calling thread until `has_reached`.
     void wait(std::uint64_t ticket) {
         for (int spin = 0; spin < spins_before_sleep; ++spin) {
             if (has_reached(ticket)) {
@@ -49,8 +52,11 @@ private:
 class Event {
 public:
     Event() = default;
+
+    /// @param ticket of the last command before the point
     Event(std::shared_ptr<Progress> progress, std::uint64_t ticket) noexcept : _progress(std::move(progress)), _ticket(ticket) {}
 
+    /// @brief Whether all commands before the point are done; does not wait.
     [[nodiscard]] bool is_complete() const noexcept { return _progress == nullptr || _progress->has_reached(_ticket); }
 
     /// @brief Waits on the calling thread.

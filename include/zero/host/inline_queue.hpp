@@ -8,6 +8,8 @@ namespace zero::host {
 class InlineQueue final : public Queue {
 public:
     [[nodiscard]] Event record() override { return {}; }
+
+    /// @brief Waits on the calling thread, at once.
     void wait(Event const& event) override { event.synchronize(); }
     void rethrow_failure() const override {}
 

@@ -19,6 +19,7 @@ enum class InstructionSet {
     avx2      ///< AVX2 with FMA and F16C (x86-64, from 2013 on)
 };
 
+/// @brief The set as benchmarks and messages name it.
 constexpr char const* name_of(InstructionSet set) noexcept {
     return set == InstructionSet::avx2 ? "avx2" : "baseline";
 }

@@ -11,10 +11,11 @@ namespace zero::host {
 /// @brief A small functor, stored in place.
 class Command {
 public:
-    static constexpr std::size_t capacity = 112;
+    static constexpr std::size_t capacity = 112; ///< bytes of a functor
 
     Command() = default;
 
+    /// @brief Copies the functor; allocates nothing.
     template <class F>
         requires(!std::is_same_v<F, Command>)
     explicit Command(F const& functor) noexcept {
@@ -24,6 +25,7 @@ public:
         _call = [](void* storage) { (*std::launder(static_cast<F*>(storage)))(); };
     }
 
+    /// @brief Calls it; there has to be one.
     void operator()() { _call(_storage); }
 
 private:
@@ -41,11 +43,14 @@ public:
     Queue& operator=(Queue const&) = delete;
     virtual ~Queue() = default;
 
+    /// @brief Copies the functor into the queue, where it is called once. @throws QueueFull
     template <class F>
     void enqueue(F const& functor) { push(Command(functor)); }
 
     /// @brief The point after all commands so far.
     [[nodiscard]] virtual Event record() = 0;
+
+    /// @brief What is enqueued after this runs after the event.
     virtual void wait(Event const& event) = 0;
 
     /// @brief Throws the first exception of a command that ran on another thread. The commands after it were skipped.

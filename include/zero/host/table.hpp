@@ -17,10 +17,17 @@ public:
     using Range = std::span<Slice const>; ///< what commands take: some consecutive slices
 
     Table() = default;
+
+    /// @param slices are kept; the backend's memory is not needed, because the host's commands read them there
     Table(Queue*, MemoryResource&, zero::detail::List<Slice> slices) : _slices(std::move(slices)) {}
 
+    /// @brief As they were given.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
+
+    /// @brief All slices, for a command.
     [[nodiscard]] Range all() const noexcept { return zero::detail::as_span(_slices); }
+
+    /// @brief Some consecutive ones, for a command.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept { return {_slices.data() + first, count}; }
 
     /// @brief Bytes of the backend's memory beside the slices themselves: none.

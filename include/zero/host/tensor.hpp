@@ -15,7 +15,7 @@ namespace zero::host {
 template <class A, class Weights, std::size_t States, class S>
 class Tensor {
 public:
-    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>;
+    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>; ///< what the table of the update holds of it
 
     /// @param factor multiplies every gradient
     Tensor(Slice const& slice, float factor) noexcept : _slice(&slice), _factor(factor) {}
@@ -99,6 +99,7 @@ private:
     float _factor;
 };
 
+/// @brief The types are those of the slice.
 template <class A, class Weights, std::size_t States, class S>
 Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float) -> Tensor<A, Weights, States, S>;
 

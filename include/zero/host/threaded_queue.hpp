@@ -22,8 +22,9 @@ namespace zero::host {
 /// that nobody waits for ever. The destructor runs what is enqueued and joins.
 class ThreadedQueue : public Queue {
 public:
-    static constexpr std::size_t default_capacity = 8192;
+    static constexpr std::size_t default_capacity = 8192; ///< commands, of 160 bytes each
 
+    /// @brief Starts the worker. @param capacity commands that may be on the way, at least 1 @throws InvalidArgument
     explicit ThreadedQueue(std::size_t capacity = default_capacity) : _ring(capacity), _progress(std::make_shared<Progress>()) {
         if (capacity == 0) {
             zero::detail::throw_error<InvalidArgument>({"zero: a queue of capacity 0 takes no command."});

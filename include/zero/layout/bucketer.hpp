@@ -12,7 +12,7 @@ namespace zero {
 /// @brief One parameter on its way into a bucket.
 struct BucketItem {
     std::size_t elements = 0; ///< rounded up to the granularity of the layout
-    std::size_t unit = 0;
+    std::size_t unit = 0;     ///< the one that uses it; the first of several
 };
 
 /// @brief A policy that says how many of the next parameters, in gradient-ready order, form a bucket.

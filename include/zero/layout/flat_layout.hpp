@@ -20,20 +20,20 @@ namespace zero {
 
 /// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter; adopted blocks are cut anywhere.
 struct Piece {
-    std::size_t parameter = 0;
+    std::size_t parameter = 0;       ///< number of registration
     std::size_t parameter_begin = 0; ///< first element, counted inside the parameter
     std::size_t bucket_begin = 0;    ///< first element, counted inside the bucket
-    std::size_t elements = 0;
+    std::size_t elements = 0;        ///< of the part
 };
 
 /// @brief How a bucket is laid out, before the layout indexes it: what the functions in `make_layout.hpp` produce.
 struct BucketPlan {
     std::vector<Piece> pieces;     ///< sorted by bucket_begin, disjoint
     std::vector<std::size_t> cuts; ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
-    bool trainable = true;
-    std::size_t type = 0;             ///< of all its parameters
-    bool is_staged = false;      ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
-    std::size_t block_begin = 0; ///< where it lies in an adopted block, when it is not staged
+    bool trainable = true;         ///< frozen ones are never reduced and never updated
+    std::size_t type = 0;          ///< of all its parameters
+    bool is_staged = false;        ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
+    std::size_t block_begin = 0;   ///< where it lies in an adopted block, when it is not staged
 };
 
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
@@ -50,9 +50,13 @@ public:
         index_buckets();
     }
 
+    /// @brief W, the number of ranks.
     [[nodiscard]] std::size_t world() const noexcept { return _world; }
 
+    /// @brief In registration order.
     [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return detail::as_span(_parameters); }
+
+    /// @brief By number of registration.
     [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const { return _parameters[index]; }
 
     /// @brief Number of the parameter's first element when all parameters are counted through in registration order.
@@ -61,22 +65,37 @@ public:
     /// @brief Which buckets hold the parameter, in ascending order.
     [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return detail::as_span(_parameter_buckets[parameter]); }
 
+    /// @brief How many units there are.
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
+
+    /// @brief The parameters that a unit uses, in ascending order.
     [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return detail::as_span(_unit_parameters[unit]); }
+
+    /// @brief The buckets that hold them, in ascending order.
     [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return detail::as_span(_unit_buckets[unit]); }
 
     /// @brief The order in which units are expected to finish their backward pass: buckets are filled and gradient leases counted for it.
     [[nodiscard]] std::span<std::size_t const> unit_order() const noexcept { return _unit_order; }
 
+    /// @brief How many buckets there are.
     [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
+
+    /// @brief Buckets below this number are trainable, the others frozen.
     [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
+
+    /// @brief A bucket as it was planned.
     [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
+
+    /// @brief Its pieces in ascending order, without padding.
     [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return detail::as_span(_buckets[bucket].pieces); }
+
+    /// @brief Its W + 1 offsets, as collectives take them.
     [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return detail::as_span(_buckets[bucket].cuts); }
 
     /// @brief Elements of a bucket with its padding.
     [[nodiscard]] std::size_t elements(std::size_t bucket) const { return _buckets[bucket].cuts.back(); }
 
+    /// @brief What one rank owns of a bucket, padding included; may be empty.
     [[nodiscard]] Range extent(std::size_t bucket, std::size_t rank) const {
         auto const& cuts = _buckets[bucket].cuts;
         return {cuts[rank], cuts[rank + 1]};

@@ -25,38 +25,39 @@ struct MemoryRow {
     std::size_t padding_bytes = 0; ///< what alignment adds
     bool is_callers = false;       ///< the caller's memory, not allocated by the engine
 
+    /// @brief Both together.
     [[nodiscard]] constexpr std::size_t bytes() const noexcept { return content_bytes + padding_bytes; }
     friend constexpr bool operator==(MemoryRow, MemoryRow) = default;
 };
 
 /// @brief Elements of one type in a layout, as one rank sees them: all that the memory formulas depend on.
 struct LayoutTotals {
-    std::size_t all_content = 0;        ///< parameters, frozen ones included
-    std::size_t all_padded = 0;
-    std::size_t trainable_content = 0;
-    std::size_t trainable_padded = 0;
-    std::size_t own_content = 0;        ///< this rank's extents of all buckets
-    std::size_t own_padded = 0;
-    std::size_t own_trainable_content = 0;
-    std::size_t own_trainable_padded = 0;
-    std::size_t trainable_blocks = 0; ///< of 64 elements, counted from the start of each slice of a parameter, the last one of a slice may be short
-    std::size_t own_trainable_blocks = 0;
-    std::size_t largest_trainable_bucket = 0;
-    std::size_t largest_gathered_bucket = 0; ///< stage 3: of all; else: of the staged ones
-    std::size_t gradient_leases = 0;
-    std::size_t parameter_leases = 0;
+    std::size_t all_content = 0;              ///< parameters, frozen ones included
+    std::size_t all_padded = 0;               ///< the same with padding
+    std::size_t trainable_content = 0;        ///< without the frozen ones
+    std::size_t trainable_padded = 0;         ///< the same with padding
+    std::size_t own_content = 0;              ///< this rank's extents of all buckets
+    std::size_t own_padded = 0;               ///< the same with padding
+    std::size_t own_trainable_content = 0;    ///< of the trainable buckets
+    std::size_t own_trainable_padded = 0;     ///< the same with padding
+    std::size_t trainable_blocks = 0;         ///< of 64 elements, counted from the start of each slice of a parameter, the last one of a slice may be short
+    std::size_t own_trainable_blocks = 0;     ///< of this rank's extents
+    std::size_t largest_trainable_bucket = 0; ///< elements with padding
+    std::size_t largest_gathered_bucket = 0;  ///< stage 3: of all; else: of the staged ones
+    std::size_t gradient_leases = 0;          ///< buckets in flight, extra ones included
+    std::size_t parameter_leases = 0;         ///< gathered buckets at a time
 };
 
 /// @brief Bytes per element of each state, as the policies choose them.
 struct ElementSizes {
-    std::size_t parameter = 4;
-    std::size_t gradient = 4;
-    std::size_t communication = 4;
-    std::size_t accumulation = 4;
-    std::size_t master = 0;          ///< beside the parameter; 0: it is its own master
-    std::size_t optimizer_state = 8; ///< of all moments together
-    std::size_t master_per_block = 0; ///< what belongs to a block of 64 elements: bytes per started block of a slice
-    std::size_t optimizer_state_per_block = 0;
+    std::size_t parameter = 4;                 ///< as it is stored and used
+    std::size_t gradient = 4;                  ///< as the backward pass writes it
+    std::size_t communication = 4;             ///< as it is sent
+    std::size_t accumulation = 4;              ///< as micro-steps are added
+    std::size_t master = 0;                    ///< beside the parameter; 0: it is its own master
+    std::size_t optimizer_state = 8;           ///< of all moments together
+    std::size_t master_per_block = 0;          ///< what belongs to a block of 64 elements: bytes per started block of a slice
+    std::size_t optimizer_state_per_block = 0; ///< the scales of all moments together
 };
 
 inline constexpr std::size_t block_elements = granularity; ///< elements that share a scale, or a word of bits
@@ -84,9 +85,12 @@ inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, st
 /// of the new plan, the old master weights, states and scratch memory, and one parameter as a whole; or, if that is more, both plans' parameters and
 /// their leases, the old states, and one parameter (docs/design.md).
 struct MemoryPlan {
-    std::array<MemoryRow, buffer_kinds> rows{};
+    std::array<MemoryRow, buffer_kinds> rows{}; ///< by number of the kind
 
+    /// @brief The row of one kind.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept { return rows[static_cast<std::size_t>(kind)]; }
+
+    /// @brief The row of one kind.
     [[nodiscard]] constexpr MemoryRow const& operator[](BufferKind kind) const noexcept { return rows[static_cast<std::size_t>(kind)]; }
 
     /// @brief The plan of a model with several parameter types is the sum of theirs.

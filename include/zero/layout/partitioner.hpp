@@ -22,7 +22,7 @@ inline constexpr std::size_t granularity = 64;
 /// @brief One piece of a bucket on its way through a partitioner.
 struct PartitionItem {
     std::size_t index = 0;    ///< which piece; carried along when the items are reordered
-    std::size_t elements = 0;
+    std::size_t elements = 0; ///< without padding
     std::size_t offset = 0;   ///< set by the partitioner: where it starts in the bucket, a multiple of `granularity`
 };
 
@@ -152,7 +152,7 @@ struct RoundRobinPartitioner {
     using policy_category = PartitionerCategory;
     using Options = RoundRobinPartitionerOptions;
     struct State {
-        std::size_t turn = 0;
+        std::size_t turn = 0; ///< parameters dealt so far
     };
     static constexpr bool cuts_parameters = false;
     static constexpr bool cuts_group = false;

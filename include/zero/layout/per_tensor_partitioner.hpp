@@ -13,7 +13,7 @@ struct PerTensorPartitionerOptions {};
 /// parameter. It brings its bucketer; a stage refuses another one.
 struct PerTensorPartitioner : ContiguousPartitioner {
     using Options = PerTensorPartitionerOptions;
-    using RequiredBucketer = ParameterBucketer;
+    using RequiredBucketer = ParameterBucketer; ///< a stage takes it and no other
 };
 static_assert(Partitioner<PerTensorPartitioner>);
 

@@ -15,15 +15,19 @@ enum class Placement : std::uint8_t {
 
 /// @brief A stage is the choice of which state is sharded (ZeRO, section 5: P_os, P_os+g, P_os+g+p).
 struct StageRow {
-    Placement parameters;
+    Placement parameters;          ///< between uses
     Placement reduced_gradients;   ///< what a rank holds of the gradients once they are reduced
     Placement accumulation_buffer; ///< replicated: a full buffer to accumulate in, also for sums over micro-steps before a reduction
-    Placement optimizer_state;
+    Placement optimizer_state;     ///< master weights and moments
 
+    /// @brief Stage 3: units are gathered for their use.
     constexpr bool shards_parameters() const noexcept { return parameters == Placement::sharded; }
+
+    /// @brief Stages 1 to 3: each rank updates what it owns.
     constexpr bool shards_optimizer() const noexcept { return optimizer_state == Placement::sharded; }
 };
 
+/// @brief What is sharded, by number of the stage.
 inline constexpr std::array<StageRow, 4> stage_table{{
     {Placement::replicated, Placement::replicated, Placement::replicated, Placement::replicated},
     {Placement::replicated, Placement::sharded, Placement::replicated, Placement::sharded},

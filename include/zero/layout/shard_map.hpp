@@ -35,15 +35,15 @@ inline std::vector<std::size_t> replica_begins(FlatLayout const& layout, std::si
 
 /// @brief An element as the caller numbers it.
 struct ModelElement {
-    std::size_t parameter = 0;
-    std::size_t element = 0; ///< counted inside the parameter
+    std::size_t parameter = 0; ///< number of registration
+    std::size_t element = 0;   ///< counted inside the parameter
 
     friend constexpr bool operator==(ModelElement, ModelElement) = default;
 };
 
 /// @brief An element as its owner numbers it.
 struct ShardElement {
-    std::size_t rank = 0;
+    std::size_t rank = 0;   ///< the owner
     std::size_t offset = 0; ///< counted through the rank's extents of all buckets of the type in bucket order, padding included
     std::size_t type = 0;   ///< of the parameter: each has shards of its own
 
@@ -144,6 +144,7 @@ public:
 private:
     static void sort(std::vector<Place>& places) {
         std::vector<std::uint64_t> begins;
+        begins.reserve(places.size());
         for (Place const& place : places) {
             begins.push_back(place.piece.parameter_begin);
         }

@@ -12,10 +12,11 @@ namespace zero {
 /// @brief Elements that are read from other ranks, by kind of collective. Control traffic (norm, layout hash, first
 /// broadcast) is not in it.
 struct Traffic {
-    std::uint64_t reduce_scatter = 0;
-    std::uint64_t all_gather = 0;
-    std::uint64_t all_reduce = 0;
+    std::uint64_t reduce_scatter = 0; ///< of gradients
+    std::uint64_t all_gather = 0;     ///< of parameters
+    std::uint64_t all_reduce = 0;     ///< of gradients, in stage 0
 
+    /// @brief Of all kinds.
     [[nodiscard]] constexpr std::uint64_t total() const noexcept { return reduce_scatter + all_gather + all_reduce; }
     friend constexpr bool operator==(Traffic, Traffic) = default;
 };

@@ -53,6 +53,7 @@ struct WasteSearchingBucketer {
         return SizeCappedBucketer::take(items, {options.largest_bytes}, element_bytes);
     }
 
+    /// @brief The cap to try after `tried`, whose fullest bucket had so many bytes; nothing when the search is at its end.
     static std::optional<Options> next(Options const& given, Options const& tried, std::size_t fullest_bytes) {
         std::size_t const step = (given.largest_bytes - given.smallest_bytes) / 1024 + 1;
         std::size_t const room = tried.largest_bytes - given.smallest_bytes;

@@ -35,9 +35,9 @@ struct Adagrad {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        float weight_decay;
-        float epsilon;
-        float negative_learning_rate;
+        float weight_decay;           ///< as chosen
+        float epsilon;                ///< as chosen
+        float negative_learning_rate; ///< so that a fused multiply-add subtracts
     };
 
     /// @param step not used: the rule is the same in every step.

@@ -38,8 +38,8 @@ struct Adam {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        detail::AdamConstants moments;
-        float weight_decay;
+        detail::AdamConstants moments; ///< decay rates, bias corrections and step size
+        float weight_decay;            ///< added to the gradient
     };
 
     /// @param step the number of this step, counted from 1.

@@ -45,8 +45,8 @@ struct AdamW {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        detail::AdamConstants moments;
-        float decay;
+        detail::AdamConstants moments; ///< decay rates, bias corrections and step size
+        float decay;                   ///< learning rate times weight decay
     };
 
     /// @param step the number of this step, counted from 1.

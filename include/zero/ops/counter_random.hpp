@@ -32,7 +32,7 @@ ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
 }
 
 inline constexpr std::uint64_t golden64 = 0x9e3779b97f4a7c15U; ///< 2^64 divided by the golden ratio: multiples of it fall far apart
-inline constexpr std::uint32_t golden32 = 0x9e3779b9U;
+inline constexpr std::uint32_t golden32 = 0x9e3779b9U;         ///< the same of 2^32
 
 /// @brief The key of one step's random numbers.
 ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed, std::uint64_t step) noexcept {

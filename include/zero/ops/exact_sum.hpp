@@ -28,8 +28,8 @@ inline constexpr std::size_t leaf_elements = 64;
 /// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34 leaves, and as many cut ones may come on top:
 /// 2^35 * 2^28 = 2^63, and the digits stay below it. So the digits of all ranks can be added by a plain integer sum.
 struct Inspection {
-    static constexpr int digit_bits = 28;
-    static constexpr std::size_t digits = 22;
+    static constexpr int digit_bits = 28;                                          ///< of a digit; what is above is a carry that was not made yet
+    static constexpr std::size_t digits = 22;                                      ///< 20 for the grid and two for the zeros above a write
     static constexpr std::size_t count = digits + 1;                               ///< length of `sums`
     static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` when all are finite
     static constexpr std::uint64_t hidden_bit = std::uint64_t{1} << 52U;           ///< of the significand of a double
@@ -37,6 +37,7 @@ struct Inspection {
     std::int64_t sums[count] = {};        ///< the digits, lowest first, then the number of non-finite elements; added up over ranks
     std::int64_t first_non_finite = none; ///< smallest index of a non-finite element; the minimum is taken over ranks
 
+    /// @brief Back to having seen nothing.
     ZERO_HOST_DEVICE void clear() noexcept {
         for (auto& sum : sums) {
             sum = 0;
@@ -54,8 +55,8 @@ struct Inspection {
 
     /// @brief Four digits that follow one another.
     struct Digits {
-        unsigned first; ///< position of the lowest
-        std::int64_t value[4];
+        unsigned first;        ///< position of the lowest
+        std::int64_t value[4]; ///< to be added to the digits from `first` on
     };
 
     /// @brief integer * 2^(exponent - 1075) on the grid; the integer is below 2^63, the exponent at least 725, and bits below the grid are zero.
@@ -84,6 +85,7 @@ struct Inspection {
         sums[digits_to_add.first + 3] += digits_to_add.value[3];
     }
 
+    /// @brief Counts an element that is infinite or NaN. @param index of all elements in registration order
     ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {
         ++sums[digits];
         first_non_finite = index < first_non_finite ? index : first_non_finite;
@@ -97,6 +99,7 @@ struct Inspection {
         first_non_finite = other.first_non_finite < first_non_finite ? other.first_non_finite : first_non_finite;
     }
 
+    /// @brief Elements that were infinite or NaN.
     [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept { return sums[digits]; }
 
     /// @brief The sum of squares of the finite elements, when squares are what the leaves hold.

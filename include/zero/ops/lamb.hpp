@@ -87,8 +87,8 @@ struct Lamb {
     static constexpr bool whole_tensor = true; ///< the norms are those of a parameter
 
     struct Hyper {
-        detail::LambConstants constants;
-        double learning_rate;
+        detail::LambConstants constants; ///< decay rates, bias corrections and weight decay
+        double learning_rate;            ///< before it is multiplied by the trust ratio
     };
 
     /// @param step the number of this step, counted from 1.

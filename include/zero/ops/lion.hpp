@@ -38,10 +38,10 @@ struct Lion {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        float rate1;
-        float rate2;
-        float learning_rate;
-        float decay;
+        float rate1;         ///< 1 - beta1
+        float rate2;         ///< 1 - beta2
+        float learning_rate; ///< of a step, whose direction is a sign
+        float decay;         ///< learning rate times weight decay
     };
 
     /// @param step not used: the rule is the same in every step.

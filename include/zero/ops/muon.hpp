@@ -71,10 +71,10 @@ struct Muon {
     static constexpr bool whole_tensor = true; ///< a matrix is made orthogonal as a whole
 
     struct Hyper {
-        float momentum;
-        float decay;
-        double learning_rate;
-        AdamW::Hyper adamw;
+        float momentum;       ///< of a matrix
+        float decay;          ///< learning rate times weight decay, of a matrix
+        double learning_rate; ///< of a matrix, before its shape counts
+        AdamW::Hyper adamw;   ///< of all that is no matrix
     };
 
     /// @param step the number of this step, counted from 1.

@@ -22,12 +22,13 @@ namespace ops {
 /// A leaf of an l1 norm is formed like that of the sum of squares (see `Inspection`), of |x| instead of x^2: a multiple of 2^-149 below 2^134,
 /// which the same grid holds. So each norm depends neither on the order of leaves nor on the rank that holds them.
 struct NormSum {
-    Inspection leaves{};
+    Inspection leaves{}; ///< l1 and l2: the exact sum, and the count of elements that are not finite
     /// The bits of the largest |x|, negated: they are ordered as the numbers are, below those of infinity and NaN, and the minimum is taken over ranks.
     std::int64_t negative_largest = 0;
 
-    static constexpr std::uint32_t infinite_bits = 0x7f800000U;
+    static constexpr std::uint32_t infinite_bits = 0x7f800000U; ///< of positive infinity; those of a NaN's magnitude are above
 
+    /// @brief Adds one element to the largest magnitude.
     ZERO_HOST_DEVICE void add_magnitude(float x) noexcept {
         auto const bits = -static_cast<std::int64_t>(__builtin_bit_cast(std::uint32_t, x) & 0x7fffffffU);
         negative_largest = bits < negative_largest ? bits : negative_largest;

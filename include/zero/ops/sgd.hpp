@@ -35,10 +35,10 @@ struct Sgd {
     static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
-        float momentum;
-        float weight_decay;
-        float negative_learning_rate;
-        bool nesterov;
+        float momentum;               ///< as chosen
+        float weight_decay;           ///< as chosen; added to the gradient
+        float negative_learning_rate; ///< so that a fused multiply-add subtracts
+        bool nesterov;                ///< as chosen
     };
 
     /// @param step not used: the rule is the same in every step.

@@ -25,19 +25,19 @@ enum class AtMaximumScale : std::uint8_t {
 
 /// @brief Other systems' rules are in `loss_scaler_presets.hpp`.
 struct DynamicLossScalerOptions {
-    float initial_scale = 65536.0F;
-    float growth_factor = 2.0F;         ///< > 1
-    float backoff_factor = 0.5F;        ///< in (0, 1)
-    std::uint32_t growth_interval = 1000; ///< clean steps in a row before the scale grows; at least 1
-    std::uint32_t growth_delay = 0;     ///< so many more clean steps before the first growth after the start or an overflow
-    std::uint32_t hysteresis = 2;       ///< overflows until the first reduction; at least 1
-    bool consecutive_hysteresis = false;///< restore the hysteresis on every clean step instead of on growth only
-    float minimum = 1.0F;               ///< at least 2^-126, so that the inverse is finite
-    float maximum = 16777216.0F;        ///< the scale never exceeds it (2^24)
-    AtMaximumScale at_maximum = AtMaximumScale::clamp;
-    AtMinimumScale at_minimum = AtMinimumScale::hold;
-    void (*on_minimum)(void* context) = nullptr; ///< only for AtMinimumScale::call_back
-    void* context = nullptr;                     ///< handed to `on_minimum`
+    float initial_scale = 65536.0F;                    ///< from `minimum` to `maximum`
+    float growth_factor = 2.0F;                        ///< > 1
+    float backoff_factor = 0.5F;                       ///< in (0, 1)
+    std::uint32_t growth_interval = 1000;              ///< clean steps in a row before the scale grows; at least 1
+    std::uint32_t growth_delay = 0;                    ///< so many more clean steps before the first growth after the start or an overflow
+    std::uint32_t hysteresis = 2;                      ///< overflows until the first reduction; at least 1
+    bool consecutive_hysteresis = false;               ///< restore the hysteresis on every clean step instead of on growth only
+    float minimum = 1.0F;                              ///< at least 2^-126, so that the inverse is finite
+    float maximum = 16777216.0F;                       ///< the scale never exceeds it (2^24)
+    AtMaximumScale at_maximum = AtMaximumScale::clamp; ///< what growth beyond it does
+    AtMinimumScale at_minimum = AtMinimumScale::hold;  ///< what an overflow there does
+    void (*on_minimum)(void* context) = nullptr;       ///< only for AtMinimumScale::call_back
+    void* context = nullptr;                           ///< handed to `on_minimum`
 };
 
 /// @brief Grows after an interval of clean steps and shrinks on overflows; a step that overflowed is skipped.
@@ -49,9 +49,9 @@ struct DynamicLossScaler {
     using Options = DynamicLossScalerOptions;
     struct State {
         float scale = 1.0F;
-        std::uint32_t clean_steps = 0;
-        std::uint32_t hysteresis_left = 1;
-        std::uint32_t delay_left = 0; ///< clean steps that do not count yet
+        std::uint32_t clean_steps = 0;     ///< in a row, towards the next growth
+        std::uint32_t hysteresis_left = 1; ///< overflows until the next reduction
+        std::uint32_t delay_left = 0;      ///< clean steps that do not count yet
     };
     static constexpr bool skips_overflow = true;
 

@@ -16,12 +16,12 @@ namespace zero {
 /// @brief What the gradients of ranks and micro-steps are combined to.
 enum class ReductionKind : std::uint8_t {
     mean,         ///< over ranks and micro-steps
-    sum,
+    sum,          ///< of ranks and micro-steps
     weighted_mean ///< the sum divided by the weights of all ranks, which are given to `step`: tokens or samples, when ranks have not equally many
 };
 
 struct GradientReductionOptions {
-    ReductionKind kind = ReductionKind::mean;
+    ReductionKind kind = ReductionKind::mean; ///< the same on all ranks, as the other options
     std::optional<ReductionSchedule> schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
     std::optional<float> predivide{};            ///< positive; a power of two divides without rounding. Default: the one near sqrt(W) where float16 is sent, otherwise 1
 };
@@ -37,10 +37,16 @@ template <class Gradient = void, class Communication = void, class Accumulation 
 struct GradientReduction {
     using policy_category = GradientReductionCategory;
     using Options = GradientReductionOptions;
+
+    /// @brief What the backward pass writes for parameters of this type.
     template <class Parameter>
     using GradientType = std::conditional_t<std::is_void_v<Gradient>, Parameter, Gradient>;
+
+    /// @brief What is sent for parameters of this type.
     template <class Parameter>
     using CommunicationType = std::conditional_t<std::is_void_v<Communication>, GradientType<Parameter>, Communication>;
+
+    /// @brief What micro-steps are added in for parameters of this type.
     template <class Parameter>
     using AccumulationType = std::conditional_t<std::is_void_v<Accumulation>, float, Accumulation>;
 };

@@ -15,8 +15,11 @@ struct Parameters {
     using policy_category = ParametersCategory;
     using Options = ParametersOptions;
 
+    /// @brief Whether U is one of the types.
     template <class U>
     static constexpr bool contains = (std::same_as<T, U> || ...);
+
+    /// @brief Whether U is the only type.
     template <class U>
     static constexpr bool contains_only = (std::same_as<T, U> && ...);
 };

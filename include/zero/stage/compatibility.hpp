@@ -52,14 +52,14 @@ constexpr Conflict master_conflict_of_all() noexcept {
 
 /// @brief What counts when policies that are valid each by itself are put together.
 struct Composition {
-    int stage = 0;
-    bool partitioner_cuts_parameters = true;
-    bool partitioner_cuts_group = false;
-    bool partitioner_brings_other_bucketer = false;
-    bool bucketer_may_span_units = false;
-    bool optimizer_is_whole_tensor = false;
-    bool is_stored_by_block = false; ///< BlockScaledState or StochasticRounding
-    Conflict master = Conflict::none; ///< what `master_conflict_of_all` says
+    int stage = 0;                                  ///< 0 to 3
+    bool partitioner_cuts_parameters = true;        ///< a parameter may have several owners
+    bool partitioner_cuts_group = false;            ///< shards are cut from the whole group, not bucket by bucket
+    bool partitioner_brings_other_bucketer = false; ///< its `RequiredBucketer` is not the one that is given
+    bool bucketer_may_span_units = false;           ///< also in stage 3
+    bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
+    bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
+    Conflict master = Conflict::none;               ///< what `master_conflict_of_all` says
 };
 
 /// @brief Which stage, partitioner, bucketer and optimizer go together: the one place that knows.

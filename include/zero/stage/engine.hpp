@@ -51,14 +51,14 @@ class EngineRebuild;
 template <class Config>
 class Engine {
 public:
-    using ParameterType = typename Config::Parameter;
-    using GradientType = typename Config::Gradient;
-    using Communicator = typename Config::Communicator;
-    using Backend = typename Config::Backend;
-    using Queue = typename Backend::Queue;
-    using Event = typename Backend::Event;
+    using ParameterType = typename Config::Parameter;   ///< the first, where there are several
+    using GradientType = typename Config::Gradient;     ///< of parameters of that type
+    using Communicator = typename Config::Communicator; ///< the one that the policies name
+    using Backend = typename Config::Backend;           ///< that of the communicator
+    using Queue = typename Backend::Queue;              ///< what the model runs on, too
+    using Event = typename Backend::Event;              ///< a point in a queue
     using Options = StageOptions<Config>;
-    static constexpr std::size_t parameter_types = Config::types;
+    static constexpr std::size_t parameter_types = Config::types; ///< how many the model has
     /// What a parameter is registered as: of the one type, or of any when there are several.
     using Registration = std::conditional_t<parameter_types == 1, zero::Parameter<ParameterType, GradientType>, AnyParameter>;
     using EngineType = Engine; ///< what handles refer to
@@ -399,11 +399,13 @@ public:
     /// @name What it is made of
     /// @{
 
+    /// @brief The geometry. With `rebuild_buckets` another one after the first step.
     [[nodiscard]] FlatLayout const& layout() const noexcept { return _layout; }
 
     /// @brief The N of `ZeroStage<N>`.
     [[nodiscard]] int stage_number() const noexcept { return _number; }
 
+    /// @brief When gradients are reduced: the option, or the stage's default.
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
     /// @brief Bytes of every buffer of this rank; what the memory resource handed out equals it.
@@ -420,6 +422,7 @@ public:
         return plan;
     }
 
+    /// @brief Bytes per element of each state, of one parameter type.
     template <class Types = typename Config::template TypesAt<0>>
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
         return {sizeof(typename Types::Parameter),

@@ -17,7 +17,7 @@ namespace zero {
 template <class Engine>
 class Weights {
 public:
-    using Queue = typename Engine::Queue;
+    using Queue = typename Engine::Queue; ///< of the commands that read
 
     Weights(Engine& engine, std::size_t unit, Queue queue) noexcept : _engine(&engine), _unit(unit), _queue(queue) {}
     Weights(Weights&& other) noexcept : _engine(std::exchange(other._engine, nullptr)), _unit(other._unit), _queue(other._queue) {}
@@ -51,6 +51,7 @@ public:
         return _engine->template weights_of<T>(_unit, parameter);
     }
 
+    /// @brief The number that it was acquired by.
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 
     /// @brief Says that the commands enqueued so far were the last to read the unit. The destructor does it, too.
@@ -87,6 +88,7 @@ public:
         return _engine->template gradient_of<T>(_unit, parameter, _micro_step);
     }
 
+    /// @brief The number that was asked for.
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 
 private:
@@ -126,6 +128,7 @@ public:
     /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the model threw
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
+    /// @brief The point after the step in the communication queue, for queues of the caller's own.
     [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }
 
 private:
@@ -140,12 +143,15 @@ class MicroSteps {
 public:
     struct End {};
 
+    /// @brief Stands for one open micro-step; one at a time.
     class Iterator {
     public:
         Iterator(Engine& engine, std::size_t count) : _engine(&engine), _count(count) { begin(); }
 
+        /// @brief The number of the micro-step, from 0.
         [[nodiscard]] std::size_t operator*() const noexcept { return _index; }
 
+        /// @brief Ends the micro-step and begins the next, unless it was the last. @throws what `end_micro_step` throws
         Iterator& operator++() {
             _engine->end_micro_step();
             ++_index;
@@ -153,6 +159,7 @@ public:
             return *this;
         }
 
+        /// @brief Whether all were ended.
         [[nodiscard]] bool operator==(End) const noexcept { return _index == _count; }
 
     private:
@@ -169,7 +176,10 @@ public:
 
     MicroSteps(Engine& engine, std::size_t count) noexcept : _engine(&engine), _count(count) {}
 
+    /// @brief Begins the first micro-step.
     [[nodiscard]] Iterator begin() const { return {*_engine, _count}; }
+
+    /// @brief Compares equal to an iterator that ended the last.
     [[nodiscard]] End end() const noexcept { return {}; }
 
 private:

@@ -15,7 +15,9 @@ namespace zero {
 template <class T>
 class Initializer {
 public:
-    Initializer() noexcept {} // written out: g++ 12 fails on the default of an aggregate that is made in a list of arguments
+    Initializer() noexcept {} // NOLINT(modernize-use-equals-default): written out; g++ 12 fails on the default of an aggregate that is made in a list of arguments
+
+    /// @brief None.
     Initializer(std::nullptr_t) noexcept {} // NOLINT(google-explicit-constructor): as for std::function
 
     /// @param function is called as `function(std::size_t begin, std::span<T> values)`
@@ -25,6 +27,7 @@ public:
         : _function(std::make_shared<F const>(std::move(function))),
           _call([](void const* f, std::size_t begin, std::span<T> values) { (*static_cast<F const*>(f))(begin, values); }) {}
 
+    /// @brief Whether there is a function.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
     /// @brief Calls the function; there has to be one.

@@ -30,8 +30,8 @@ enum class UnusedParameters : std::uint8_t {
 /// @brief Hyper-parameters of one parameter group.
 template <class Optimizer>
 struct ParameterGroup {
-    typename Optimizer::Options optimizer{};
-    double learning_rate_factor = 1.0; ///< times the learning rate given to `step`; finite, not negative
+    typename Optimizer::Options optimizer{}; ///< of this group only
+    double learning_rate_factor = 1.0;       ///< times the learning rate given to `step`; finite, not negative
 };
 
 namespace detail {
@@ -50,14 +50,14 @@ class RebuildRequest {
 /// @brief What can be chosen at run time. One member per policy category that has options, then the engine's own.
 template <class Config>
 struct StageOptions {
-    using Backend = typename Config::Backend;
+    using Backend = typename Config::Backend; ///< that of the communicator
 
-    std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
-    NonFinite non_finite = NonFinite::skip;   ///< another than `skip` only without a loss scaler that skips overflows
-    UnusedParameters unused_parameters = UnusedParameters::zero;
-    Storage storage = Storage::owned;
-    std::span<typename Config::Parameter> adopted_block{}; ///< storage == adopted: the block that holds all parameters
-    std::size_t extra_leases = 0;                          ///< more buckets in flight than units in order of use need
+    std::optional<float> gradient_clipping{};                    ///< largest global norm; positive. Off unless given
+    NonFinite non_finite = NonFinite::skip;                      ///< another than `skip` only without a loss scaler that skips overflows
+    UnusedParameters unused_parameters = UnusedParameters::zero; ///< what a missing gradient means
+    Storage storage = Storage::owned;                            ///< whose memory parameters lie in
+    std::span<typename Config::Parameter> adopted_block{};       ///< storage == adopted: the block that holds all parameters
+    std::size_t extra_leases = 0;                                ///< more buckets in flight than units in order of use need
     /// `Stage::in_ready_order`: at the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move
     /// the state to its new owners. For models whose backward pass does not go through units in reverse order. Changes no bit of any result. That
     /// `step` waits and allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken
@@ -67,11 +67,11 @@ struct StageOptions {
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
-    [[no_unique_address]] typename Config::BucketerOptions bucketer{}; // options without a member take no room
-    [[no_unique_address]] typename Config::LossScaler::Options loss_scaler{};
-    [[no_unique_address]] typename Config::Optimizer::Options optimizer{}; ///< of every group; leave it out when `groups` lists them
-    std::vector<ParameterGroup<typename Config::Optimizer>> groups{}; ///< all of them, or none
-    GradientReductionOptions reduction{};
+    [[no_unique_address]] typename Config::BucketerOptions bucketer{};              ///< of the bucketer policy; options without a member take no room
+    [[no_unique_address]] typename Config::LossScaler::Options loss_scaler{};       ///< of the loss scaler policy
+    [[no_unique_address]] typename Config::Optimizer::Options optimizer{};          ///< of every group; leave it out when `groups` lists them
+    std::vector<ParameterGroup<typename Config::Optimizer>> groups{};               ///< all of them, or none
+    GradientReductionOptions reduction{};                                           ///< mean or sum, schedule, predivide
     [[no_unique_address]] typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
 
     typename Backend::Queue compute_queue = Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine

@@ -16,11 +16,11 @@ namespace zero {
 /// The spans are what is stored, bit for bit; `master_weight` and `state` are what it means whatever the policy. On a device they are device memory.
 template <class Config, class Types>
 struct OwnedSlice {
-    std::size_t parameter = 0;
+    std::size_t parameter = 0; ///< number of registration
     std::size_t begin = 0; ///< first element, counted inside the parameter
-    std::span<typename Types::Parameter> values;
-    std::span<typename Types::Master> master;
-    std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states;
+    std::span<typename Types::Parameter> values; ///< the parameter
+    std::span<typename Types::Master> master; ///< MasterWeights: the copy that the optimizer updates
+    std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states; ///< one span for each state of the optimizer
     std::array<std::span<float>, Config::Optimizer::states> scales; ///< BlockScaledState: of 64 states each
     std::span<std::uint16_t> remainder; ///< SplitMasterWeights: the lower bits of the master weights
     std::span<std::uint8_t> rounded_up; ///< SplitMasterWeights: eight elements to a byte, the first in the lowest bit
@@ -47,10 +47,10 @@ struct OwnedSlice {
 /// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
 template <class Config, class Types>
 struct SliceUpdate : OwnedSlice<Config, Types> {
-    std::span<typename Types::Accumulation const> gradient;
-    float factor = 1.0F;
-    double learning_rate = 0.0; ///< as given to `step`
-    std::size_t group = 0;      ///< parameter group
+    std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
+    float factor = 1.0F;                                    ///< unscales, averages and clips
+    double learning_rate = 0.0;                             ///< as given to `step`
+    std::size_t group = 0;                                  ///< parameter group
 
     /// @brief What the update writes: the master weights if there are some, otherwise the values.
     [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {

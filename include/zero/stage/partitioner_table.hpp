@@ -13,12 +13,12 @@ namespace zero {
 
 /// @brief What a partitioner goes with.
 struct PartitionerRow {
-    char const* name;
-    bool is_even;              ///< every bucket takes the native collectives
-    bool keeps_parameters;     ///< none is cut: serves optimizers that need whole parameters in every stage
-    bool chooses_bucketer;     ///< it brings its own, and no other can be given
-    bool serves_adopted_block; ///< Storage::adopted
-    std::array<bool, 4> stages;
+    char const* name;           ///< as the type is called
+    bool is_even;               ///< every bucket takes the native collectives
+    bool keeps_parameters;      ///< none is cut: serves optimizers that need whole parameters in every stage
+    bool chooses_bucketer;      ///< it brings its own, and no other can be given
+    bool serves_adopted_block;  ///< Storage::adopted
+    std::array<bool, 4> stages; ///< which stages accept it, with the default bucketer
 };
 
 namespace detail {

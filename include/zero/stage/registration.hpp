@@ -24,20 +24,21 @@ namespace zero {
 /// @tparam T type of the parameters, @tparam G type of the gradients
 template <class T, class G = T>
 struct Parameter {
-    std::string name;  ///< unique
-    T* data = nullptr; ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
-    std::size_t elements = 0;
+    std::string name;                  ///< unique
+    T* data = nullptr;                 ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
+    std::size_t elements = 0;          ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< who uses it, numbered in order of use from 0; several for a tied parameter
     std::size_t group = 0;             ///< parameter group
-    bool trainable = true;
-    std::size_t rows = 0;  ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
-    G* gradient = nullptr; ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
+    bool trainable = true;             ///< false: frozen, without gradient and optimizer state
+    std::size_t rows = 0;              ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
+    G* gradient = nullptr;             ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     Initializer<T> initialize{};
 };
 
 /// @brief A parameter of whatever type: what a model with several parameter types registers, and what every engine works on.
 struct AnyParameter {
+    /// @brief Forgets the type; numbers and pointers are kept.
     template <class T, class G>
     AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor): lists of parameters of several types
         : spec{parameter.name, parameter.elements, parameter.units, parameter.group, parameter.trainable, 0, parameter.rows}, type(dtype_of<T>()),
@@ -49,11 +50,11 @@ struct AnyParameter {
         }
     }
 
-    ParameterSpec spec;
-    DType type;
-    DType gradient_type;
-    void* data;
-    void* gradient;
+    ParameterSpec spec;                  ///< what the geometry has to know
+    DType type;                          ///< of the parameter
+    DType gradient_type;                 ///< of its gradient
+    void* data;                          ///< as in `Parameter`
+    void* gradient;                      ///< as in `Parameter`
     Initializer<std::byte> initialize{}; ///< fills memory of the type
 };
 

@@ -16,7 +16,7 @@ namespace detail {
 /// @brief The conflict between policies that are valid each by itself.
 template <int N, class... Policies>
 consteval Conflict conflict_in() {
-    using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>;
+    using Config = StageConfig<(N >= 0 && N <= 3) ? N : 0, Policies...>; // NOLINT(bugprone-branch-clone): the branches are the same for N = 0 only
     return conflict_of({.stage = N,
                         .partitioner_cuts_parameters = Config::Partitioner::cuts_parameters,
                         .partitioner_cuts_group = Config::Partitioner::cuts_group,
@@ -191,7 +191,10 @@ using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Polici
 /// | 3 | sharded | sharded | sharded |
 ///
 /// The call protocol is the same in every stage, and so are the bits of the results, for the same world size, reduction schedule and types.
-/// See detail::Engine for the members.
+///
+/// Constructed from a communicator, the list of parameters and the options. That is collective: every rank of the group does it, with the same model and
+/// options; it builds the geometry, allocates everything, takes over the values of rank 0, and waits for that. It throws InvalidArgument (nothing was
+/// sent), LayoutMismatch or CommunicatorError. The communicator outlives the stage. See detail::Engine for the members.
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;

@@ -29,7 +29,7 @@ struct Lanes {
     };
 
     Lanes() noexcept = default;
-    Lanes(float value) noexcept { // implicit: hyper-parameters stand beside packs
+    Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): hyper-parameters stand beside packs
         for (auto& x : _lane) {
             x = value;
         }

@@ -32,6 +32,7 @@ template <>
 struct Lanes<InstructionSet::avx2> {
     static constexpr std::size_t size = 8;
 
+    // NOLINTBEGIN(modernize-use-equals-default): a defaulted function would be one for the baseline
     struct Mask {
         using Number = Lanes;
         ZERO_HOST_AVX2 Mask() noexcept {}
@@ -44,12 +45,14 @@ struct Lanes<InstructionSet::avx2> {
     };
 
     ZERO_HOST_AVX2 Lanes() noexcept {}
-    ZERO_HOST_AVX2 Lanes(float value) noexcept : _value(Float8{value, value, value, value, value, value, value, value}) {}
+    ZERO_HOST_AVX2 Lanes(float value) noexcept // NOLINT(google-explicit-constructor): hyper-parameters stand beside packs
+        : _value(Float8{value, value, value, value, value, value, value, value}) {}
     ZERO_HOST_AVX2 Lanes(Lanes const& other) noexcept : _value(other._value) {}
     ZERO_HOST_AVX2 Lanes& operator=(Lanes const& other) noexcept {
         _value = other._value;
         return *this;
     }
+    // NOLINTEND(modernize-use-equals-default)
 
     ZERO_HOST_AVX2 static Lanes load(float const* from) noexcept {
         Lanes result;

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs clang-tidy with the repository's .clang-tidy; a warning is a failure. All files take some minutes; the headers alone are a test, too.
+#
+# usage: scripts/tidy.sh [file...]     default: tests/tidy/headers.cpp, which stands for all headers, and the examples
+# Settings: CLANG_TIDY (clang-tidy).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+tidy=${CLANG_TIDY:-clang-tidy}
+has "$tidy" || stop "$tidy was not found (Debian and Ubuntu: the package 'clang-tidy')"
+
+cd "$root_dir"
+files=("$@")
+if [ "${#files[@]}" -eq 0 ]; then
+    files=(tests/tidy/headers.cpp examples/*.cpp examples/guides/*.cpp)
+fi
+failed=0
+for file in "${files[@]}"; do
+    say "$file"
+    "$tidy" --quiet --warnings-as-errors='*' "$file" -- -std=c++20 -Iinclude -Iexamples -isystem /usr/include/eigen3 "-DZERO_SOURCE_DIR=\"$root_dir\"" 2>&1 \
+        | { grep -v ' warnings\? generated' || true; } || failed=$((failed + 1))
+done
+[ "$failed" -eq 0 ] || stop "clang-tidy complains about $failed of ${#files[@]} files"

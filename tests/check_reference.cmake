@@ -1,0 +1,21 @@
+# cmake -DHTML=<folder> -P check_reference.cmake
+# The pages that users look for exist and hold what they look for: a filter that swallows too much would leave nothing to warn of.
+
+function(expect page text)
+    set(file "${HTML}/${page}.html")
+    if(NOT EXISTS "${file}")
+        message(FATAL_ERROR "the reference has no page ${page}.html")
+    endif()
+    file(READ "${file}" content)
+    string(FIND "${content}" "${text}" position)
+    if(position LESS 0)
+        message(FATAL_ERROR "the page ${page}.html does not say '${text}'")
+    endif()
+endfunction()
+
+expect(classzero_1_1ZeroStage "at most one of a category")
+expect(classzero_1_1detail_1_1Engine "gradients_ready")
+expect(classzero_1_1detail_1_1Engine "Starts a step")
+expect(structzero_1_1AdamW "algorithm 2")
+expect(structzero_1_1DynamicLossScaler "Whether a step with infinite or NaN gradients changes nothing.")
+expect(classzero_1_1Checked "W, the number of ranks of the group.")

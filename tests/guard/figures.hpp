@@ -1,0 +1,131 @@
+#pragma once
+
+// Figures that do not depend on the machine, beside those that the repository holds.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+using Figures = std::map<std::string, std::int64_t>;
+
+/// @brief A table as it lies in a file: comments, a line `tolerance <percent>`, and lines `<name> <figure>`.
+struct FigureTable {
+    std::string comments;
+    std::int64_t tolerance = 0; ///< percent that a figure may lie above or below
+    Figures figures;
+
+    static FigureTable parse(std::string const& text) {
+        FigureTable table;
+        std::istringstream stream(text);
+        for (std::string line; std::getline(stream, line);) {
+            auto const space = line.rfind(' ');
+            if (line.empty() || line[0] == '#' || space == std::string::npos) {
+                table.comments += line + '\n';
+            } else if (line.substr(0, space) == "tolerance") {
+                table.tolerance = std::stoll(line.substr(space));
+            } else {
+                table.figures[line.substr(0, space)] = std::stoll(line.substr(space));
+            }
+        }
+        return table;
+    }
+
+    [[nodiscard]] std::string text() const {
+        std::string result = comments + "tolerance " + std::to_string(tolerance) + '\n';
+        for (auto const& [name, figure] : figures) {
+            result += name + ' ' + std::to_string(figure) + '\n';
+        }
+        return result;
+    }
+};
+
+/// @brief One line for each figure that is out of bounds, that the table lacks, or that was not measured though `is_measurable` says so.
+inline std::vector<std::string> complaints(FigureTable const& table, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+    std::vector<std::string> result;
+    for (auto const& [name, figure] : measured) {
+        auto const found = table.figures.find(name);
+        if (found == table.figures.end()) {
+            result.push_back(name + ": " + std::to_string(figure) + ", and the table has no such line");
+            continue;
+        }
+        std::int64_t const limit = found->second;
+        std::string const beside = name + ": " + std::to_string(figure) + " where the table has " + std::to_string(limit);
+        if ((figure - limit) * 100 > table.tolerance * limit) {
+            result.push_back(beside + ", more than " + std::to_string(table.tolerance) + " percent above: it became dearer");
+        } else if ((limit - figure) * 100 > table.tolerance * limit) {
+            result.push_back(beside + ", more than " + std::to_string(table.tolerance) + " percent below: it became cheaper, and shall stay so");
+        }
+    }
+    for (auto const& [name, figure] : table.figures) {
+        if (measured.count(name) == 0 && is_measurable(name)) {
+            result.push_back(name + ": the table has " + std::to_string(figure) + ", but it was not measured");
+        }
+    }
+    return result;
+}
+
+inline std::vector<std::string> complaints(FigureTable const& table, Figures const& measured) {
+    return complaints(table, measured, [](std::string const&) { return true; });
+}
+
+/// @brief Whether the figures shall be written into the tables instead of being compared with them.
+inline bool is_update() {
+    char const* const wish = std::getenv("ZERO_GUARD_UPDATE");
+    return wish != nullptr && *wish != '\0';
+}
+
+/// @brief The path of a table. One that depends on the compiler is named after it and its major version.
+inline std::string table_path(std::string const& name) {
+    return ZERO_SOURCE_DIR "/tests/guard/tables/" + name + ".txt";
+}
+inline std::string compiler_name() {
+#if defined(__clang__)
+    return "clang_" + std::to_string(__clang_major__);
+#else
+    return "gcc_" + std::to_string(__GNUC__);
+#endif
+}
+
+/// @brief Reads a table; empty figures when the file is missing.
+inline FigureTable read_table(std::string const& path) {
+    std::ifstream file(path);
+    return FigureTable::parse({std::istreambuf_iterator<char>(file), {}});
+}
+
+/// @brief Compares the figures with the table, or replaces the table's by them. @return the complaints, one a line
+inline std::string check_figures(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+    FigureTable table = read_table(path);
+    std::string result;
+    if (is_update()) {
+        for (auto const& [name, figure] : Figures(table.figures)) {
+            if (is_measurable(name)) {
+                table.figures.erase(name);
+            }
+        }
+        for (auto const& [name, figure] : measured) {
+            table.figures[name] = figure;
+        }
+        if (!(std::ofstream(path) << table.text())) {
+            result = "cannot write " + path + '\n';
+        }
+        return result;
+    }
+    for (auto const& complaint : complaints(table, measured, is_measurable)) {
+        result += complaint + '\n';
+    }
+    return result.empty() ? result : result + "If this is meant, run the test with ZERO_GUARD_UPDATE=1 in the environment and commit " + path + '\n';
+}
+
+inline std::string check_figures(std::string const& path, Figures const& measured) {
+    return check_figures(path, measured, [](std::string const&) { return true; });
+}
+
+} // namespace zero::test

@@ -1,0 +1,25 @@
+# What the executable of this folder has to know: the compiler, and the program whose instructions are counted, with what counts them. Included by ../CMakeLists.txt.
+
+find_program(ZERO_VALGRIND valgrind)
+find_path(ZERO_VALGRIND_HEADERS valgrind/callgrind.h)
+mark_as_advanced(ZERO_VALGRIND ZERO_VALGRIND_HEADERS)
+target_compile_definitions(${target} PRIVATE "ZERO_COMPILER=\"${CMAKE_CXX_COMPILER}\"")
+
+# The figures are those of plain -O2: flags of the user's, for instance for an instruction set, change them.
+set(valgrind "")
+set(program "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$" AND CMAKE_CXX_FLAGS STREQUAL "")
+    set(program "$<TARGET_FILE:zero_counted>")
+    if(ZERO_VALGRIND AND ZERO_VALGRIND_HEADERS)
+        set(valgrind "${ZERO_VALGRIND}")
+        add_executable(zero_counted guard/counted.cpp guard/hot_loops.cpp guard/steps.cpp)
+        zero_own_target(zero_counted)
+        target_include_directories(zero_counted SYSTEM PRIVATE "${ZERO_VALGRIND_HEADERS}")
+        target_compile_options(zero_counted PRIVATE -O2)
+        add_dependencies(${target} zero_counted)
+    else()
+        set(program "not built")
+        message(STATUS "zero: the instructions of hot loops and steps are not counted, because valgrind was not found (Debian and Ubuntu: the package 'valgrind')")
+    endif()
+endif()
+target_compile_definitions(${target} PRIVATE "ZERO_VALGRIND=\"${valgrind}\"" "ZERO_COUNTED=\"${program}\"")

@@ -1,0 +1,6 @@
+// What clang-tidy reads: every header of the umbrella, and one engine in whole, because the analyzer follows only what is instantiated.
+
+#include <zero/zero.hpp>
+
+using Composition = zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner, zero::DynamicLossScaler, zero::SplitMasterWeights>::Composition;
+template class zero::detail::Engine<Composition::Engine>;
