@@ -44,5 +44,5 @@ Summary train(Settings const& settings, Text const& text) {
 } // namespace
 
 int main(int argc, char** argv) {
-    return run_program(argc, argv, "train_gpt", "Trains a small byte-level GPT on ranks of this process, under any ZeRO stage.", [](Settings const&) { return true; }, train);
+    return run_program(argc, argv, "train_gpt", "Trains a small byte-level GPT on ranks of this process, under any ZeRO stage.", [](Settings&) { return true; }, train);
 }

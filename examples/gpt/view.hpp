@@ -17,9 +17,9 @@ struct View {
     Real* row(std::size_t index) const noexcept { return data + index * stride; }
     View slice_rows(std::size_t first, std::size_t count) const noexcept { return {row(first), count, columns, stride}; }
     View slice_columns(std::size_t first, std::size_t count) const noexcept { return {data + first, rows, count, stride}; }
-    operator View<Real const>() const noexcept // NOLINT: like a pointer, a view becomes a read-only view by itself
-        requires(!std::is_const_v<Real>)
-    {
+    template <class Same> // a template, because nvcc warns of a conversion of a read-only view to itself
+        requires(std::is_same_v<Same, Real> && !std::is_const_v<Real>)
+    operator View<Same const>() const noexcept { // NOLINT: like a pointer, a view becomes a read-only view by itself
         return {data, rows, columns, stride};
     }
 };
