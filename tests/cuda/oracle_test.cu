@@ -28,11 +28,11 @@ TEST_CASE("Master weights in parts and scaled states on a device: random configu
     run_row<24, DeviceLoopback>(part);
 }
 
-TEST_CASE("Bfloat16 with AdamW on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
     }
-    run_row<3, DeviceLoopback>(part);
+    run_row<21, DeviceLoopback>(part);
 }
 
 TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]") {
