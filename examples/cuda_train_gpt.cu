@@ -1,6 +1,6 @@
 // train_gpt on CUDA: the same model, command line and tables. Ranks are threads on one device (`--world`), or, where a launcher such as torchrun starts one
-// process per device, processes over NCCL. Built for float32; -DGPT_TYPES=float,zero::bfloat16,zero::float16 adds the other types of --dtype. Kernels are in
-// gpt/cuda/kernels.cuh, their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is shared with the host's.
+// process per device, processes over NCCL. Built for float32; -DGPT_ALL_TYPES adds the other types of --dtype. Kernels are in gpt/cuda/kernels.cuh,
+// their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is shared with the host's.
 
 #include "gpt/cuda/communicator.cuh"
 #include "gpt/cuda/cuda_device.cuh"
@@ -74,15 +74,15 @@ Summary train_stage(Settings const& settings, Text const& text, std::optional<Cu
     return summary;
 }
 
-// Each type adds eight engines, and nvcc takes half a minute for those.
-#ifndef GPT_TYPES
-#define GPT_TYPES float
-#endif
-
 Summary train(Settings const& settings, Text const& text, std::optional<CudaCommunicator>& process) {
-    return with_chosen_types<GPT_TYPES>(settings, [&]<int N, class P, class Partitioner>() {
+    auto const body = [&]<int N, class P, class Partitioner>() {
         return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer, Partitioner, CudaCommunicator>>(settings, text, process);
-    });
+    };
+#ifdef GPT_ALL_TYPES // each type is eight engines, and nvcc takes half a minute for those
+    return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);
+#else
+    return with_chosen_types<float>(settings, body);
+#endif
 }
 
 bool has_device() {
