@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks, each beside its twin that moves the same bytes, and prints one table. Installs what is missing (Debian, Ubuntu; as root or
+# Builds and runs the benchmarks, each beside its twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
 # through sudo). Works from any folder. Leave the machine alone meanwhile: about ten minutes on two cores; 16 GB of memory for the largest sizes.
 #
 # usage: scripts/bench.sh [option...]
@@ -8,9 +8,9 @@
 #   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches; what was measured before stays in the table
 #   --repetitions N   how often each is measured; the table shows medians
 #   --table           measures nothing: the table of what was measured before
-#   --docs            also writes the table into docs/benchmarks.md and the plot to docs/benchmarks.svg
+#   --docs            also writes the tables into docs/benchmarks.md and the plots beside it
 #   --help            this text
-# Options may be combined. Results: build/bench/results/*.json and ratios.svg.
+# Options may be combined. Results and plots: build/bench/results/.
 #
 # Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs of the build), ZERO_BUILD_ROOT (folder of the builds, build/).
 set -euo pipefail
@@ -92,10 +92,23 @@ fi
 
 shopt -s nullglob
 files=("$results"/*.json)
+scaling_files=("$results"/stage_scaling_bench*.json)
 [ "${#files[@]}" -gt 0 ] || stop "nothing was measured yet (or the filter matches nothing)"
-python3 "$root_dir/scripts/bench_table.py" "${files[@]}"
-python3 "$root_dir/scripts/bench_table.py" "${files[@]}" --svg "$results/ratios.svg" >/dev/null || say "no plot"
-if [ -n "$is_docs" ]; then
-    python3 "$root_dir/scripts/bench_table.py" "${files[@]}" --svg "$root_dir/docs/benchmarks.svg" --page "$root_dir/docs/benchmarks.md"
-    say "written: docs/benchmarks.md, docs/benchmarks.svg"
+
+# make SCRIPT PLOT ARGUMENT...: a table on the terminal, the plot beside the results, and with --docs both in the documentation.
+make() {
+    local script=$root_dir/scripts/$1 plot=$2
+    shift 2
+    python3 -B "$script" "$@"
+    python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too little was measured"
+    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" 2>/dev/null
+}
+
+make bench_table.py benchmarks.svg "${files[@]}"
+if [ "${#scaling_files[@]}" -gt 0 ]; then
+    "$build_root/bench/bench/stage_scaling_table" >"$results/scaling_plan.txt"
+    printf '\nOne rank of W, the others simulated:\n\n'
+    make bench_scaling.py scaling.svg "$results/scaling_plan.txt" "${scaling_files[@]}"
 fi
+say "plots: $results/*.svg"
+[ -z "$is_docs" ] || say "written: docs/benchmarks.md and its plots"

@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -106,6 +107,23 @@ inline void move_sum(float* out, float const* const* from, std::size_t world, st
             }
             put<streams>(out + i, first);
             put<streams>(out + i + 4, second);
+        }
+    });
+}
+
+/// Reads gradient, master weight and states, writes the latter and a parameter of 16 bits. n is a multiple of 8.
+template <std::size_t states>
+void move_update(float const* gradient, float* master, std::array<float*, states> const& state, void* parameter, std::size_t n) {
+    with_stores((14 + 8 * states) * n, [&]<bool streams>() {
+        for (std::size_t i = 0; i < n; i += 8) {
+            for (std::size_t j = i; j < i + 8; j += 4) {
+                auto const word = load(gradient + j);
+                store(master + j, load(master + j) ^ word);
+                for (float* const one : state) {
+                    store(one + j, load(one + j) ^ word);
+                }
+            }
+            put<streams>(static_cast<std::uint16_t*>(parameter) + i, load(master + i) ^ load(master + i + 4));
         }
     });
 }

@@ -111,22 +111,7 @@ void twin(benchmark::State& state) {
     std::size_t const n = bench::share(state);
     Data<states> data(n);
     for (auto _ : state) {
-        float* const gradient = data.gradient.data();
-        float* const master = data.master.data();
-        auto const moments = data.state;
-        bfloat16* const parameter = data.parameter.data();
-        bench::with_stores(n * bytes_per_element(states), [&]<bool streams>() {
-            for (std::size_t i = 0; i < n; i += 8) {
-                for (std::size_t j = i; j < i + 8; j += 4) {
-                    auto const word = bench::load(gradient + j);
-                    bench::store(master + j, bench::load(master + j) ^ word);
-                    for (float* const moment : moments) {
-                        bench::store(moment + j, bench::load(moment + j) ^ word);
-                    }
-                }
-                bench::put<streams>(parameter + i, bench::load(master + i) ^ bench::load(master + i + 4)); // 8 elements of 16 bits
-            }
-        });
+        bench::move_update(data.gradient.data(), data.master.data(), data.state, data.parameter.data(), n);
         benchmark::ClobberMemory();
     }
     count(state, n, states);

@@ -34,6 +34,7 @@ namespace {
 using namespace zero;
 
 constexpr std::size_t world = 2;
+constexpr std::size_t extra_leases = 24; // more than there are buckets
 
 struct Case {
     bool is_clipped = false;
@@ -101,7 +102,7 @@ void full_step(benchmark::State& state, Case const& what) {
         if (what.is_clipped) {
             options.gradient_clipping = 1.0F;
         }
-        options.extra_leases = 64; // more than there are buckets
+        options.extra_leases = extra_leases;
         Engine engine(communicator, parameters, options);
         auto const gather = [&](std::size_t unit) {
             if (what.is_gathered) {
@@ -127,7 +128,7 @@ void full_step(benchmark::State& state, Case const& what) {
             engine.end_micro_step();
             (void)engine.step(1e-4).report();
         };
-        for (std::size_t touched = 0; touched <= 64; touched += engine.layout().trainable_buckets()) {
+        for (std::size_t touched = 0; touched <= extra_leases; touched += engine.layout().trainable_buckets()) {
             step(true);
         }
         measure(state, communicator, [&] { step(false); });
