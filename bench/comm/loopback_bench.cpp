@@ -36,7 +36,11 @@ void measure(benchmark::State& state, std::size_t world, Iterate const& iterate)
     std::vector<std::thread> peers;
     for (std::size_t rank = 1; rank < world; ++rank) {
         peers.emplace_back([&, rank] {
-            for (meeting.arrive_and_wait(); is_going; meeting.arrive_and_wait()) {
+            while (true) {
+                meeting.arrive_and_wait();
+                if (!is_going) {
+                    return;
+                }
                 run(rank);
             }
         });

@@ -78,7 +78,11 @@ void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterat
         agree();
         return;
     }
-    for (agree(); is_going != 0; agree()) {
+    while (true) {
+        agree();
+        if (is_going == 0) {
+            return;
+        }
         iterate();
         agree();
     }
