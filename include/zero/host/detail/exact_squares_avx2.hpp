@@ -21,8 +21,8 @@ namespace zero::host::detail {
 /// zero, all squares and their sums are multiples of that unit, and a double holds those below 2^53 units: sums that stay below never round.
 ///
 /// Elements become doubles by moving bits: exponent and significand go where a double has them, the two bits above the exponent are set (the sign
-/// was one of them), and that is |x| * 2^-128. Only zeros and subnormal numbers come out wrong. A zero looks like 2^-127, and the square of that is lost beside each square of
-/// an element from 2^-87 on, since a double has 53 bits; smaller ones are left to the caller.
+/// was one of them), and that is |x| * 2^-128. Only zeros and subnormal numbers come out wrong. A zero looks like 2^-127, and the square of that is
+/// lost beside each square of an element from 2^-87 on, since a double has 53 bits; smaller ones are left to the caller.
 class ExactSquares {
 public:
     static constexpr std::size_t elements = 512;
