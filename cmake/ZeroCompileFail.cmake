@@ -1,6 +1,6 @@
 # zero_add_compile_fail_test(<file> [NAME <text>] [COMPLAINT <regular expression>])
 #
-# Registers one CTest per compiler found (the configured one, g++, clang++) that runs tests/compile_fail/run_case.cmake on the file. With COMPLAINT the runner
+# Registers one CTest per compiler found (the configured one, g++, clang++, and nvcc where CUDA is built) that runs tests/compile_fail/run_case.cmake on the file. With COMPLAINT the runner
 # itself must fail and print that text: these cases test the runner.
 
 set(ZERO_COMPILE_FAIL_COMPILERS "")
@@ -9,7 +9,11 @@ find_program(ZERO_CLANGXX clang++)
 function(zero_find_compile_fail_compilers)
     set(seen "")
     set(result "")
-    foreach(compiler IN ITEMS "${ZERO_GXX}" "${ZERO_CLANGXX}" "${CMAKE_CXX_COMPILER}")
+    set(nvcc "")
+    if(ZERO_HAS_CUDA)
+        set(nvcc "${CMAKE_CUDA_COMPILER}")
+    endif()
+    foreach(compiler IN ITEMS "${ZERO_GXX}" "${ZERO_CLANGXX}" "${CMAKE_CXX_COMPILER}" "${nvcc}")
         if(compiler)
             file(REAL_PATH "${compiler}" real)
             if(NOT real IN_LIST seen)
@@ -30,7 +34,7 @@ function(zero_add_compile_fail_test file)
     foreach(compiler IN LISTS ZERO_COMPILE_FAIL_COMPILERS)
         cmake_path(GET compiler FILENAME compiler_name)
         set(test "compile_fail: ${arg_NAME} (${compiler_name})")
-        add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" "-DCOMPILER=${compiler}" "-DFILE=${file}" "-DROOT=${PROJECT_SOURCE_DIR}"
+        add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" "-DCOMPILER=${compiler}" "-DHOST=${CMAKE_CXX_COMPILER}" "-DFILE=${file}" "-DROOT=${PROJECT_SOURCE_DIR}"
             -P "${PROJECT_SOURCE_DIR}/tests/compile_fail/run_case.cmake")
         set_tests_properties("${test}" PROPERTIES LABELS compile_fail TIMEOUT 120)
         if(arg_COMPLAINT)

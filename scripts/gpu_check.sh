@@ -4,6 +4,8 @@
 # usage: scripts/gpu_check.sh [option...]
 #   --catch2 DIR      folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
 #   --benchmark DIR   folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
+#   --eigen DIR       folder that holds Eigen/Core (for the comparison with the host's training); default: where the compiler looks
+#   --cli11 DIR       folder that holds CLI/CLI.hpp (for the training example); default: where the compiler looks
 #   --nccl DIR        folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
 #   --arch ARCH       for nvcc -arch; default: native
 #   --build DIR       where to build; default: build/gpu
@@ -14,6 +16,8 @@ set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 catch2=
 benchmark=
+eigen=
+cli11=
 nccl=
 arch=native
 build=$root/build/gpu
@@ -22,6 +26,8 @@ while [ "$#" -gt 0 ]; do
     case $1 in
         --catch2) catch2=$2; shift ;;
         --benchmark) benchmark=$2; shift ;;
+        --eigen) eigen=$2; shift ;;
+        --cli11) cli11=$2; shift ;;
         --nccl) nccl=$2; shift ;;
         --arch) arch=$2; shift ;;
         --build) build=$2; shift ;;
@@ -53,6 +59,22 @@ device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev
 row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
 row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 
+if [ -z "$nccl" ]; then
+    for candidate in "$toolkit" /usr $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia.nccl"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
+        [ ! -f "$candidate/include/nccl.h" ] || { nccl=$candidate; break; }
+    done
+fi
+row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
+
+# has_include HEADER FOLDER...: does the host's compiler find it?
+has_include() {
+    local header=$1 folder folders=()
+    shift
+    for folder in "$@"; do [ -z "$folder" ] || folders+=(-isystem "$folder"); done
+    printf '#include <%s>\n' "$header" | "$cxx" -std=c++20 "${folders[@]}" -x c++ -E - >/dev/null 2>&1
+}
+[ -n "$eigen" ] || eigen=/usr/include/eigen3
+
 # Builds what stands behind '--' with a limited number of compilers at once.
 jobs=${ZERO_JOBS:-$(nproc 2>/dev/null || echo 2)}
 compile() { # OUT COMMAND...
@@ -78,6 +100,33 @@ compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm
     -o "$build/libsecond.so"
 wait
 compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=$build"
+
+# What needs NCCL: its header and library from one folder.
+nccl_flags=()
+if [ -n "$nccl" ]; then
+    nccl_folder=$(dirname "$(ls "$nccl"/lib64/libnccl.so* "$nccl"/lib/libnccl.so* "$nccl"/lib/*/libnccl.so* 2>/dev/null | head -n 1)")
+    nccl_library=$(ls "$nccl_folder"/libnccl.so "$nccl_folder"/libnccl.so.2 2>/dev/null | head -n 1)
+    nccl_flags=(-isystem "$nccl/include" "$nccl_library" "-Xlinker=-rpath=$nccl_folder")
+    compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_library" "-Wl,-rpath=$nccl_folder" \
+        -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
+fi
+
+# The training example with all types of parameters, and the host's.
+examples=()
+if has_include CLI/CLI.hpp "$cli11"; then
+    program=(-std=c++20 -O2 "-DZERO_SOURCE_DIR=\"$root\"" -I "$root/include")
+    [ -z "$cli11" ] || program+=(-isystem "$cli11")
+    "$cxx" "${program[@]}" -c "$root/examples/gpt/program.cpp" -o "$build/program.o" || exit 1
+    nccl_example=()
+    [ -z "$nccl" ] || nccl_example=(-DGPT_HAS_NCCL "${nccl_flags[@]}")
+    examples+=(cuda_train_gpt)
+    compile cuda_train_gpt "$nvcc" "${flags[@]}" -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
+        -o "$build/cuda_train_gpt"
+    if has_include Eigen/Core "$eigen"; then
+        examples+=(train_gpt)
+        compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -o "$build/train_gpt"
+    fi
+fi
 wait
 tests+=(two_libraries)
 
@@ -96,14 +145,52 @@ run() {
     fi
 }
 
+# built NAME: was it built? Otherwise a row says so.
+built() {
+    local status seconds
+    read -r status seconds <"$build/log/$1.built"
+    [ "$status" -eq 0 ] || row "build of $1" FAILED "$seconds" "see $build/log/$1.build"
+    [ "$status" -eq 0 ]
+}
+
 for name in "${tests[@]}"; do
-    read -r status seconds <"$build/log/$name.built"
-    if [ "$status" -ne 0 ]; then
-        row "build of $name" FAILED "$seconds" "see $build/log/$name.build"
-    else
-        run "test $name (built in $seconds s)" "$name.run" "$build/$name"
+    if built "$name"; then
+        run "test $name" "$name.run" "$build/$name"
     fi
 done
+
+if [ -z "$nccl" ]; then
+    row "test linked_nccl" missing "" "NCCL is not installed"
+elif built linked_nccl; then
+    run "test linked_nccl" linked_nccl.run "$build/linked_nccl"
+fi
+
+# The last number of a line of a training's output.
+validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$1"; }
+if [ "${#examples[@]}" -eq 0 ]; then
+    row "example cuda_train_gpt" missing "" "CLI11 is not installed"
+elif built cuda_train_gpt; then
+    for dtype in float32 bfloat16 float16; do
+        run "cuda_train_gpt --verify, $dtype" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --dtype "$dtype"
+    done
+    if [ "${#examples[@]}" -eq 1 ]; then
+        row "cuda_train_gpt beside train_gpt" missing "" "Eigen is not installed"
+    elif built train_gpt; then
+        run "cuda_train_gpt, 300 steps" example.run "$build/cuda_train_gpt" --world 2 --steps 300
+        if [ -n "$device" ]; then
+            run "train_gpt, 300 steps" host_example.run "$build/train_gpt" --world 2 --steps 300
+            row "validation losses of the two" "$(awk -v a="$(validation_loss "$build/log/example.run")" -v b="$(validation_loss "$build/log/host_example.run")" \
+                'BEGIN { d = a - b; print (a > 0 && b > 0 && d < 0.05 && d > -0.05 ? "passed" : "FAILED") }')" "" \
+                "$(validation_loss "$build/log/example.run") and $(validation_loss "$build/log/host_example.run")"
+        fi
+    fi
+    devices=$(nvidia-smi -L 2>/dev/null | wc -l)
+    if [ -z "$nccl" ] || [ "$devices" -lt 2 ] || ! command -v torchrun >/dev/null; then
+        row "cuda_train_gpt over NCCL" missing "" "needs NCCL, torchrun and two devices; there are $devices"
+    else
+        run "cuda_train_gpt over NCCL" nccl_example.run torchrun --nproc-per-node 2 --no-python "$build/cuda_train_gpt" --steps 50
+    fi
+fi
 
 sanitizer=$(command -v compute-sanitizer || ls "$toolkit/bin/compute-sanitizer" 2>/dev/null)
 if ! $sanitizes; then
@@ -118,14 +205,6 @@ else
         done
     done
 fi
-
-if [ -z "$nccl" ]; then
-    for candidate in "$toolkit" /usr $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia.nccl"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
-        [ ! -f "$candidate/include/nccl.h" ] || { nccl=$candidate; break; }
-    done
-fi
-row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
-row "example cuda_train_gpt" missing "" "not written yet"
 
 benchmark_flags=()
 [ -z "$benchmark" ] || benchmark_flags=(-I "$benchmark/include" -L "$benchmark/lib")

@@ -4,6 +4,7 @@
 #include <zero/ops/adamw.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 // The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin that moves the same bytes and does nothing else.
@@ -155,14 +156,22 @@ void update(benchmark::State& state) {
     bench::time_on_device(state, 30 * n, [&](cudaStream_t stream) { Device::update<AdamW>(stream, table.all(), groups.data(), decisions.data()); });
 }
 
-BENCHMARK_TEMPLATE(copy_twin, bfloat16)->Name("copy/twin/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(flatten, bfloat16, true)->Name("flatten/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(flatten, bfloat16, false)->Name("unflatten/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(norm_twin, float)->Name("norm/twin/float32")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(norm_twin, bfloat16)->Name("norm/twin/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(copy_twin, float)->Name("update/twin/copy_of_float32")->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(update)->Name("update/adamw/30_bytes")->UseManualTime()->Unit(benchmark::kMillisecond);
+void add(char const* name, void (*function)(benchmark::State&)) {
+    benchmark::RegisterBenchmark(name, function)->Arg(static_cast<std::int64_t>(elements_of(gpt2_xl())))->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
+[[maybe_unused]] bool const is_registered = [] {
+    add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
+    add("flatten/cuda_bfloat16/zero", flatten<bfloat16, true>);
+    add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
+    add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, false>);
+    add("norm/cuda_float32/twin", norm_twin<float>);
+    add("norm/cuda_float32/zero", norm<float>);
+    add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>);
+    add("norm/cuda_bfloat16/zero", norm<bfloat16>);
+    add("update/cuda_two_states/twin", copy_twin<float>); // fewer bytes, so compared by bytes per second
+    add("update/cuda_two_states/adamw", update);
+    return true;
+}();
 
 } // namespace

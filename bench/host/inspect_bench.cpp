@@ -1,4 +1,4 @@
-#include "memory_twin.hpp"
+#include "host/memory_twin.hpp"
 
 #include "zero/host/kernels.hpp"
 
@@ -10,25 +10,20 @@ namespace {
 using namespace zero;
 
 template <class T>
-void count(benchmark::State& state, std::size_t n) {
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * sizeof(T)));
-}
-
-template <class T>
-void inspect(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+void norm(benchmark::State& state) {
+    std::size_t const n = bench::share(state);
     bench::Array<T> const values(n, from_float<T>(0.01F));
     for (auto _ : state) {
         ops::Inspection result;
         host::inspect(values.data(), n, 0, result);
         benchmark::DoNotOptimize(result);
     }
-    count<T>(state, n);
+    bench::count_bytes(state, static_cast<double>(n * sizeof(T)));
 }
 
 template <class T>
 void twin(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     bench::Array<T> const values(n, from_float<T>(0.01F));
     constexpr std::size_t word = 16 / sizeof(T);
     for (auto _ : state) {
@@ -41,12 +36,18 @@ void twin(benchmark::State& state) {
         benchmark::DoNotOptimize(first);
         benchmark::DoNotOptimize(second);
     }
-    count<T>(state, n);
+    bench::count_bytes(state, static_cast<double>(n * sizeof(T)));
 }
 
-BENCHMARK_TEMPLATE(twin, float)->Name("inspect/twin/float32")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(inspect, float)->Name("inspect/float32")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(twin, bfloat16)->Name("inspect/twin/bfloat16")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(inspect, bfloat16)->Name("inspect/bfloat16")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+[[maybe_unused]] bool const keeps_memory = bench::keep_memory();
+
+BENCHMARK_TEMPLATE(twin, float)->Name("norm/float32/twin")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32/zero")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(twin, bfloat16)->Name("norm/bfloat16/twin")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16/zero")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(twin, float)->Name("norm/float32/twin")->Apply(bench::all_cores);
+BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32/zero")->Apply(bench::all_cores);
+BENCHMARK_TEMPLATE(twin, bfloat16)->Name("norm/bfloat16/twin")->Apply(bench::all_cores);
+BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16/zero")->Apply(bench::all_cores);
 
 } // namespace

@@ -1,12 +1,15 @@
-#include "memory_twin.hpp"
+#include "host/memory_twin.hpp"
 
 #include "zero/host/kernels.hpp"
 
 #include <benchmark/benchmark.h>
 
+#include <memory>
+#include <string>
 #include <vector>
 
-// The sum over W ranks in rank order: W reads and one write per element, beside a loop that moves the same bytes.
+// The sum over W ranks in rank order: W reads and one write per element, beside a loop that moves the same bytes. One thread; with one per rank it is
+// the reduce-scatter of comm/loopback_bench.cpp.
 namespace {
 
 using namespace zero;
@@ -23,51 +26,38 @@ struct Peers {
     bench::Array<float> out;
 };
 
-void count(benchmark::State& state) {
-    state.SetBytesProcessed(state.iterations() * state.range(1) * (state.range(0) + 1) * static_cast<std::int64_t>(sizeof(float)));
+void count(benchmark::State& state, std::size_t world) {
+    bench::count_bytes(state, static_cast<double>((world + 1) * sizeof(float)) * static_cast<double>(state.range(0)));
 }
 
-void sum_ranks(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(1));
-    Peers const peers(static_cast<std::size_t>(state.range(0)), n);
-    for (auto _ : state) {
-        host::sum_ranks(peers.out.data(), peers.pointers.data(), static_cast<int>(state.range(0)), n);
-        benchmark::ClobberMemory();
-    }
-    count(state);
-}
-
-void twin(benchmark::State& state) {
-    auto const world = static_cast<std::size_t>(state.range(0));
-    auto const n = static_cast<std::size_t>(state.range(1));
+void sum_ranks(benchmark::State& state, std::size_t world) {
+    auto const n = static_cast<std::size_t>(state.range(0));
     Peers const peers(world, n);
-    float* const out = peers.out.data();
-    float const* const* const from = peers.pointers.data();
     for (auto _ : state) {
-        for (std::size_t i = 0; i < n; i += 8) {
-            auto first = bench::load(from[0] + i);
-            auto second = bench::load(from[0] + i + 4);
-            for (std::size_t rank = 1; rank < world; ++rank) {
-                first ^= bench::load(from[rank] + i);
-                second ^= bench::load(from[rank] + i + 4);
-            }
-            bench::store(out + i, first);
-            bench::store(out + i + 4, second);
-        }
+        host::sum_ranks(peers.out.data(), peers.pointers.data(), static_cast<int>(world), n);
         benchmark::ClobberMemory();
     }
-    count(state);
+    count(state, world);
 }
 
-BENCHMARK(twin)
-    ->Name("sum_ranks/twin")
-    ->ArgNames({"world", "elements"})
-    ->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK(sum_ranks)
-    ->Name("sum_ranks")
-    ->ArgNames({"world", "elements"})
-    ->ArgsProduct({{2, 4}, {1 << 18, bench::gpt2_elements}})
-    ->Unit(benchmark::kMillisecond);
+void twin(benchmark::State& state, std::size_t world) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    Peers const peers(world, n);
+    for (auto _ : state) {
+        bench::move_sum(peers.out.data(), peers.pointers.data(), world, 0, n);
+        benchmark::ClobberMemory();
+    }
+    count(state, world);
+}
+
+[[maybe_unused]] bool const is_registered = [] {
+    bench::keep_memory();
+    for (std::size_t const world : {std::size_t{2}, std::size_t{4}}) {
+        std::string const name = "sum_ranks/W" + std::to_string(world);
+        bench::sizes(benchmark::RegisterBenchmark((name + "/twin").c_str(), twin, world));
+        bench::sizes(benchmark::RegisterBenchmark((name + "/zero").c_str(), sum_ranks, world));
+    }
+    return true;
+}();
 
 } // namespace

@@ -1,4 +1,4 @@
-#include "memory_twin.hpp"
+#include "host/memory_twin.hpp"
 
 #include "zero/host/kernels.hpp"
 #include "zero/ops/adagrad.hpp"
@@ -37,12 +37,12 @@ struct Data {
 };
 
 void count(benchmark::State& state, std::size_t n, std::size_t states) {
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * bytes_per_element(states)));
+    bench::count_bytes(state, static_cast<double>(n * bytes_per_element(states)));
 }
 
 template <class Optimizer>
 void update(benchmark::State& state, host::InstructionSet set) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     Data<Optimizer::states> data(n);
     auto const before = host::instruction_set();
     if (!host::use_instruction_set(set)) {
@@ -60,7 +60,7 @@ void update(benchmark::State& state, host::InstructionSet set) {
 }
 
 void split_adamw(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     bench::Array<float> gradient(n, 0.01F);
     bench::Array<float> first(n, 0.0F);
     bench::Array<float> second(n, 0.0F);
@@ -73,11 +73,11 @@ void split_adamw(benchmark::State& state) {
                             StatePointers<2, float>{{first.data(), second.data()}}, n, 0.5F, AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * static_cast<double>(n) * 28.25));
+    bench::count_bytes(state, static_cast<double>(n) * 28.25);
 }
 
 void scaled_adamw(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     Data<0> data(n);
     bench::Array<float16> moments(2 * n);
     bench::Array<float> scales(2 * (n / 64 + 1), 1.0F);
@@ -90,11 +90,11 @@ void scaled_adamw(benchmark::State& state) {
                             AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * static_cast<double>(n) * 22.25));
+    bench::count_bytes(state, static_cast<double>(n) * 22.25);
 }
 
 void stochastic_adamw(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     Data<2> data(n);
     std::uint64_t step = 0;
     for (auto _ : state) {
@@ -103,54 +103,51 @@ void stochastic_adamw(benchmark::State& state) {
                             StatePointers<2, float>{data.state}, n, 0.5F, AdamW::hyper({}, 1e-3, step));
         benchmark::ClobberMemory();
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * n * 24));
+    bench::count_bytes(state, static_cast<double>(n) * 24);
 }
 
 template <std::size_t states>
 void twin(benchmark::State& state) {
-    auto const n = static_cast<std::size_t>(state.range(0));
+    std::size_t const n = bench::share(state);
     Data<states> data(n);
     for (auto _ : state) {
-        float* const gradient = data.gradient.data();
-        float* const master = data.master.data();
-        auto const moments = data.state;
-        bfloat16* const parameter = data.parameter.data();
-        for (std::size_t i = 0; i < n; i += 8) {
-            for (std::size_t j = i; j < i + 8; j += 4) {
-                auto const word = bench::load(gradient + j);
-                bench::store(master + j, bench::load(master + j) ^ word);
-                for (float* const moment : moments) {
-                    bench::store(moment + j, bench::load(moment + j) ^ word);
-                }
-            }
-            bench::store(parameter + i, bench::load(master + i) ^ bench::load(master + i + 4)); // 8 elements of 16 bits
-        }
+        bench::move_update(data.gradient.data(), data.master.data(), data.state, data.parameter.data(), n);
         benchmark::ClobberMemory();
     }
     count(state, n, states);
 }
 
-template <class Optimizer>
-void add(std::string const& name) {
-    for (auto const set : {host::InstructionSet::avx2, host::InstructionSet::baseline}) {
-        benchmark::RegisterBenchmark(("update/" + name + "/" + host::name_of(set)).c_str(), update<Optimizer>, set)
-            ->Arg(bench::gpt2_elements)
-            ->Unit(benchmark::kMillisecond);
-    }
+using Function = void (*)(benchmark::State&, host::InstructionSet);
+
+/// Out of the caches, and small enough for many repetitions.
+constexpr std::int64_t middle = 1 << 23;
+
+auto* add(std::string const& name, Function function, host::InstructionSet set = host::instruction_set()) {
+    return benchmark::RegisterBenchmark(name.c_str(), function, set)->Unit(benchmark::kMillisecond)->UseRealTime();
 }
 
-BENCHMARK(twin<2>)->Name("update/twin of two states")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK(split_adamw)->Name("update/adamw/split/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK(scaled_adamw)->Name("update/adamw/scaled_states/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK(stochastic_adamw)->Name("update/adamw/stochastic/best")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
-BENCHMARK(twin<1>)->Name("update/twin of one state")->Arg(bench::gpt2_elements)->Unit(benchmark::kMillisecond);
+template <class Optimizer>
+void add_both(std::string const& name) {
+    add(name, update<Optimizer>)->Arg(middle);
+    add(name + "_baseline", update<Optimizer>, host::InstructionSet::baseline)->Arg(middle);
+}
+
+BENCHMARK(twin<2>)->Name("update/two_states/twin")->Apply(bench::sizes);
+BENCHMARK(twin<2>)->Name("update/two_states/twin")->Apply(bench::all_cores);
+BENCHMARK(twin<1>)->Name("update/one_state/twin")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(split_adamw)->Name("update/two_states/adamw_split_master")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(scaled_adamw)->Name("update/two_states/adamw_scaled_states")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(stochastic_adamw)->Name("update/two_states/adamw_stochastic")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 [[maybe_unused]] bool const is_registered = [] {
-    add<AdamW>("adamw");
-    add<Adam>("adam");
-    add<Lion>("lion");
-    add<Adagrad>("adagrad");
-    add<Sgd>("sgd");
+    bench::keep_memory();
+    bench::sizes(add("update/two_states/adamw", update<AdamW>));
+    bench::all_cores(add("update/two_states/adamw", update<AdamW>));
+    add("update/two_states/adamw_baseline", update<AdamW>, host::InstructionSet::baseline)->Arg(middle);
+    add_both<Adam>("update/two_states/adam");
+    add_both<Lion>("update/one_state/lion");
+    add_both<Adagrad>("update/one_state/adagrad");
+    add_both<Sgd>("update/one_state/sgd");
     return true;
 }();
 

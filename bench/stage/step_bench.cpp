@@ -1,11 +1,18 @@
-// The whole step on the shapes of GPT-2 124M, two ranks, bf16 parameters, fp32 gradients and states, beside a twin that moves the same
-// bytes in the same passes with the least arithmetic: per rank and shard one pass that reads both ranks' gradients and writes the sum, one that reads
-// it with three states and writes these and the parameter, one that copies the other rank's parameters.
+// The whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer elements each), two ranks, bf16 parameters, fp32 gradients and states,
+// beside a twin that moves the same bytes in the same passes with the least arithmetic. Per rank and shard:
+//
+//   step/plain      one pass that reads both ranks' gradients and writes the sum, one that reads it with three states and writes these and the
+//                   parameter, one that copies the other rank's parameters
+//   step/clipped    the same, and one more that reads the sum, for its norm
+//   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a lease twice, for the forward and the backward pass
+//   step/gathered_clipped   that, and the norm
 //
 // The gradients are written beforehand and stay in leases of their own for every bucket, so that the engine reads them from memory, as
 // the twin does, and not from a few leases that a cache could hold.
 
-#include "../../tests/support/shapes.hpp"
+#include "host/memory_twin.hpp"
+
+#include "support/shapes.hpp"
 
 #include <zero/comm/run_ranks.hpp>
 #include <zero/stage/with_stage.hpp>
@@ -18,15 +25,40 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace {
 
 using namespace zero;
 
-constexpr int world = 2;
-constexpr std::size_t elements = test::gpt2_elements;
-constexpr double bytes_per_element = 12.0 / world + 30.0 / world + 4.0 * (world - 1) / world; // of one rank
+constexpr std::size_t world = 2;
+constexpr std::size_t extra_leases = 24; // more than there are buckets
+
+struct Case {
+    bool is_clipped = false;
+    bool is_gathered = false;
+
+    /// That all ranks together read and write for one element.
+    [[nodiscard]] double bytes_per_element() const {
+        double const reduce = 4.0 * (world + 1);
+        double const update = 30.0;
+        double const read = is_clipped ? 4.0 : 0.0;
+        double const gather = 2.0 * 2.0 * (is_gathered ? 2.0 * world : static_cast<double>(world - 1)); // into leases: all of it; at the end: what others own
+        return reduce + read + update + gather;
+    }
+};
+
+/// The tensors of GPT-2 with about so many elements.
+std::vector<ParameterSpec> model_of(benchmark::State const& state) {
+    double const scale = static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);
+    auto model = test::gpt2_124m();
+    for (auto& spec : model) {
+        spec.elements = std::max<std::size_t>(64, static_cast<std::size_t>(scale * static_cast<double>(spec.elements)) / 64 * 64);
+    }
+    return model;
+}
 
 /// Runs `iterate` on both ranks as often as the benchmark asks; rank 0 keeps the time.
 template <class Iterate>
@@ -44,35 +76,51 @@ void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterat
         }
         is_going = 0;
         agree();
-        state.SetBytesProcessed(
-            static_cast<std::int64_t>(static_cast<double>(state.iterations()) * world * bytes_per_element * static_cast<double>(elements)));
         return;
     }
-    for (agree(); is_going != 0; agree()) {
+    while (true) {
+        agree();
+        if (is_going == 0) {
+            return;
+        }
         iterate();
         agree();
     }
 }
 
+void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec> const& model) {
+    bench::count_bytes(state, what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
+}
+
 template <int N>
-void full_step(benchmark::State& state, bool is_clipped) {
+void full_step(benchmark::State& state, Case const& what) {
     using Engine = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, float, float>>;
-    run_ranks(world, [&](LoopbackCommunicator& communicator) {
+    auto const model = model_of(state);
+    run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         std::vector<Parameter<bfloat16, float>> parameters;
-        for (auto const& spec : test::gpt2_124m()) {
+        for (auto const& spec : model) {
             parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
         }
         typename Engine::Options options;
         options.non_finite = NonFinite::step;
-        if (is_clipped) {
+        if (what.is_clipped) {
             options.gradient_clipping = 1.0F;
         }
-        options.extra_leases = 64; // more than there are buckets
+        options.extra_leases = extra_leases;
         Engine engine(communicator, parameters, options);
+        auto const gather = [&](std::size_t unit) {
+            if (what.is_gathered) {
+                (void)engine.acquire(unit);
+            }
+        };
         auto const step = [&](bool writes) {
             engine.begin_step();
             engine.begin_micro_step(true);
+            for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
+                gather(unit);
+            }
             for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                gather(unit);
                 auto const gradients = engine.gradients(unit, {}, false);
                 for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
                     if (writes) {
@@ -84,69 +132,133 @@ void full_step(benchmark::State& state, bool is_clipped) {
             engine.end_micro_step();
             (void)engine.step(1e-4).report();
         };
-        for (std::size_t touched = 0; touched <= 64; touched += engine.layout().trainable_buckets()) {
+        for (std::size_t touched = 0; touched <= extra_leases; touched += engine.layout().trainable_buckets()) {
             step(true);
         }
         measure(state, communicator, [&] { step(false); });
     });
+    count(state, what, model);
 }
 
-void step_of(benchmark::State& state, int stage, bool is_clipped) {
-    with_stage(stage, [&]<int N>() { full_step<N>(state, is_clipped); });
+void step_of(benchmark::State& state, int stage, Case const& what) {
+    with_stage(stage, [&]<int N>() { full_step<N>(state, what); });
 }
 
 /// The arrays of one rank of the twin.
 struct TwinRank {
-    std::vector<float> gradient, sum, master, first, second;
-    std::vector<std::uint16_t> parameter;
+    explicit TwinRank(std::size_t elements, std::size_t lease_elements)
+        : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F), first(elements / world), second(elements / world),
+          parameter(elements), leases{bench::Array<std::uint16_t>(lease_elements), bench::Array<std::uint16_t>(lease_elements)} {}
 
-    TwinRank()
-        : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F), first(elements / world),
-          second(elements / world), parameter(elements) {}
+    bench::Array<float> gradient, sum, master, first, second;
+    bench::Array<std::uint16_t> parameter; ///< plain: all; gathered: the first half is the shard
+    bench::Array<std::uint16_t> leases[2];
 };
 
-void reduce(float* __restrict out, float const* __restrict a, float const* __restrict b, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-        out[i] = a[i] + b[i];
+void reduce(float* out, float const* a, float const* b, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += 8) {
+        bench::store(out + i, bench::load(a + i) ^ bench::load(b + i));
+        bench::store(out + i + 4, bench::load(a + i + 4) ^ bench::load(b + i + 4));
     }
 }
 
-void update(float const* __restrict gradient, float* __restrict master, float* __restrict first, float* __restrict second,
-            std::uint16_t* __restrict parameter, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-        first[i] += gradient[i];
-        second[i] += gradient[i];
-        master[i] += gradient[i];
-        parameter[i] = static_cast<std::uint16_t>(static_cast<std::uint32_t>(static_cast<std::int32_t>(master[i])));
+void read(float const* values, std::size_t n) {
+    bench::Word4 first = {};
+    bench::Word4 second = {};
+    for (std::size_t i = 0; i < n; i += 8) {
+        first += bench::load(values + i);
+        second += bench::load(values + i + 4);
+    }
+    benchmark::DoNotOptimize(first);
+    benchmark::DoNotOptimize(second);
+}
+
+void update(float const* gradient, float* master, float* first, float* second, std::uint16_t* parameter, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += 8) {
+        for (std::size_t j = i; j < i + 8; j += 4) {
+            auto const word = bench::load(gradient + j);
+            bench::store(first + j, bench::load(first + j) ^ word);
+            bench::store(second + j, bench::load(second + j) ^ word);
+            bench::store(master + j, bench::load(master + j) ^ word);
+        }
+        bench::store(parameter + i, bench::load(master + i) ^ bench::load(master + i + 4));
     }
 }
 
-void twin(benchmark::State& state) {
-    static_assert(elements % world == 0);
-    constexpr std::size_t shard = elements / world;
-    std::vector<TwinRank> ranks(world);
-    run_ranks(world, [&](LoopbackCommunicator& communicator) {
+/// Elements of each unit, a tied parameter in each of its units.
+std::vector<std::size_t> unit_elements(std::vector<ParameterSpec> const& model) {
+    std::vector<std::size_t> result(test::gpt2_units);
+    for (auto const& spec : model) {
+        for (std::size_t const unit : spec.units) {
+            result[unit] += spec.elements;
+        }
+    }
+    return result;
+}
+
+void twin(benchmark::State& state, Case const& what) {
+    auto const model = model_of(state);
+    auto const units = unit_elements(model);
+    std::size_t const elements = test::elements_of(model);
+    std::size_t const shard = elements / world;
+    std::vector<std::unique_ptr<TwinRank>> ranks(world);
+    run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         auto const queue = HostBackend::default_compute_queue();
-        TwinRank& own = ranks[rank];
-        std::size_t const begin = rank * shard;
+        ranks[rank] = std::make_unique<TwinRank>(elements, *std::max_element(units.begin(), units.end()));
         std::int64_t met = 0;
+        auto const meet = [&] { communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue); };
+        meet();
+        TwinRank& own = *ranks[rank];
+        std::size_t const begin = rank * shard;
+        std::size_t const other = (1 - rank) * shard;
+        auto const gather = [&](std::size_t unit) {
+            std::size_t const half = units[unit] / world;
+            for (std::size_t peer = 0; peer < world; ++peer) { // from where in the peer's shard is the same to the memory
+                std::memcpy(own.leases[unit % 2].data() + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
+            }
+        };
         measure(state, communicator, [&] {
-            reduce(own.sum.data(), ranks[0].gradient.data() + begin, ranks[1].gradient.data() + begin, shard);
-            update(own.sum.data(), own.master.data(), own.first.data(), own.second.data(), own.parameter.data() + begin, shard);
-            communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue);
-            std::size_t const other = (1 - rank) * shard;
-            std::memcpy(own.parameter.data() + other, ranks[1 - rank].parameter.data() + other, shard * sizeof(std::uint16_t));
+            for (std::size_t pass = 0; what.is_gathered && pass < 2; ++pass) {
+                for (std::size_t unit = 0; unit < units.size(); ++unit) {
+                    gather(pass == 0 ? unit : units.size() - 1 - unit);
+                }
+            }
+            reduce(own.sum.data(), ranks[0]->gradient.data() + begin, ranks[1]->gradient.data() + begin, shard);
+            if (what.is_clipped) {
+                read(own.sum.data(), shard);
+            }
+            update(own.sum.data(), own.master.data(), own.first.data(), own.second.data(), own.parameter.data() + (what.is_gathered ? 0 : begin), shard);
+            meet();
+            if (!what.is_gathered) {
+                std::memcpy(own.parameter.data() + other, ranks[1 - rank]->parameter.data() + other, shard * sizeof(std::uint16_t));
+            }
         });
+        meet(); // before the memory that the other rank reads goes
     });
+    count(state, what, model);
 }
 
-constexpr auto unit = benchmark::kMillisecond;
-BENCHMARK(twin)->UseManualTime()->Unit(unit);
-BENCHMARK_CAPTURE(step_of, stage_1, 1, false)->UseManualTime()->Unit(unit);
-BENCHMARK_CAPTURE(step_of, stage_1_clipped, 1, true)->UseManualTime()->Unit(unit);
-BENCHMARK_CAPTURE(step_of, stage_2, 2, false)->UseManualTime()->Unit(unit);
-BENCHMARK_CAPTURE(step_of, stage_2_clipped, 2, true)->UseManualTime()->Unit(unit);
-BENCHMARK_CAPTURE(step_of, stage_3, 3, false)->UseManualTime()->Unit(unit);
+template <class Function, class... Arguments>
+void add(std::string const& name, Function* function, Arguments const&... arguments) {
+    for (std::int64_t const size : {std::int64_t{1} << 20, std::int64_t{1} << 23, static_cast<std::int64_t>(bench::gpt2_elements)}) {
+        benchmark::RegisterBenchmark(name.c_str(), function, arguments...)->Arg(size)->UseManualTime()->Unit(benchmark::kMillisecond);
+    }
+}
+
+[[maybe_unused]] bool const is_registered = [] {
+    for (bool const is_clipped : {false, true}) {
+        std::string const replicated = is_clipped ? "step/clipped/" : "step/plain/";
+        Case const plain{.is_clipped = is_clipped, .is_gathered = false};
+        add(replicated + "twin", twin, plain);
+        add(replicated + "stage_1", step_of, 1, plain);
+        add(replicated + "stage_2", step_of, 2, plain);
+        std::string const sharded = is_clipped ? "step/gathered_clipped/" : "step/gathered/";
+        Case const gathered{.is_clipped = is_clipped, .is_gathered = true};
+        add(sharded + "twin", twin, gathered);
+        add(sharded + "stage_3", step_of, 3, gathered);
+    }
+    return true;
+}();
 
 } // namespace

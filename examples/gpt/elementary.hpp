@@ -100,12 +100,6 @@ inline Float4 exponential(Float4 value) noexcept {
 
 inline double exponential(double value) noexcept { return std::exp(value); }
 
-/// @brief 1 / (1 + e^-value)
-template <class Number>
-Number sigmoid(Number value) noexcept {
-    return 1 / (1 + exponential(-value));
-}
-
 /// @brief Turns `count` scores (at least 1) into probabilities in place and returns log(sum of e^score), the normaliser.
 template <class Real>
 double softmax(Real* values, std::size_t count) noexcept {
@@ -117,28 +111,6 @@ double softmax(Real* values, std::size_t count) noexcept {
         values[index] *= inverse_sum;
     }
     return static_cast<double>(maximum) + std::log(static_cast<double>(sum));
-}
-
-// GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u).
-// `Number` is a pack of `Real`.
-namespace detail {
-template <class Real>
-inline constexpr Real gelu_linear = static_cast<Real>(1.5957691216057307117597842397375); // 2 sqrt(2 / pi)
-template <class Real>
-inline constexpr Real gelu_cubic = static_cast<Real>(0.044715) * gelu_linear<Real>;
-} // namespace detail
-
-template <class Real, class Number>
-Number gelu(Number x) noexcept {
-    return x * sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * (x * x)));
-}
-
-template <class Real, class Number>
-Number gelu_derivative(Number x) noexcept {
-    Number const square = x * x;
-    Number const gate = sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * square));
-    Number const inner = detail::gelu_linear<Real> + 3 * detail::gelu_cubic<Real> * square;
-    return gate + x * gate * (1 - gate) * inner;
 }
 
 } // namespace gpt

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer.hpp"
+#include "summary.hpp"
 
 #include <cstddef>
 #include <cstdio>

@@ -53,6 +53,40 @@ inline std::string read_files(std::span<std::string const> paths) {
     return bytes;
 }
 
+/// @brief Where the samples of a batch begin in a text; a pure function, so whoever works on a part of a batch takes that part, on the host or on a device.
+class SamplePositions {
+public:
+    /// @brief Random samples number `first_sample`, `first_sample + 1`, ... of a micro-step.
+    ///
+    /// A sample is a function of (seed, step, micro-step, its number in the whole batch): the union of the parts is the same however the batch is divided.
+    static constexpr SamplePositions drawn(std::size_t text_size, std::size_t context, std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step, std::size_t first_sample) noexcept {
+        return {true, text_size - context, seed, step, micro_step, first_sample};
+    }
+
+    /// @brief Samples spread evenly over the text, the same in every call: to measure a loss.
+    ///
+    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap when there are more than fit.
+    static constexpr SamplePositions spread(std::size_t text_size, std::size_t context, std::size_t samples, std::size_t index, std::size_t batches) noexcept {
+        std::size_t const count = batches * samples - 1;
+        return {false, text_size - context - 1, count == 0 ? 1 : count, 0, 0, index * samples};
+    }
+
+    constexpr std::size_t operator()(std::size_t sample) const noexcept {
+        return _is_random ? random_below(_range, {_seed_or_count, _step, _micro_step, _first + sample}) : _range * (_first + sample) / _seed_or_count;
+    }
+
+private:
+    constexpr SamplePositions(bool is_random, std::size_t range, std::uint64_t seed_or_count, std::uint64_t step, std::uint64_t micro_step, std::size_t first) noexcept
+        : _range(range), _seed_or_count(seed_or_count), _step(step), _micro_step(micro_step), _first(first), _is_random(is_random) {}
+
+    std::size_t _range;
+    std::uint64_t _seed_or_count;
+    std::uint64_t _step;
+    std::uint64_t _micro_step;
+    std::size_t _first;
+    bool _is_random;
+};
+
 /// @brief Inputs and targets of a batch: each target is the byte that follows its input.
 class Batch {
 public:
@@ -62,33 +96,12 @@ public:
     std::span<std::uint8_t const> tokens() const noexcept { return _tokens; }
     std::span<std::uint8_t const> targets() const noexcept { return _targets; }
 
-    /// @brief Sets one sample to the text that begins at `position`; `position + context` must be inside the text.
-    void set(std::size_t sample, std::span<std::uint8_t const> text, std::size_t position) {
-        auto const from = text.subspan(position, _context + 1);
-        auto const offset = static_cast<std::ptrdiff_t>(sample * _context);
-        std::copy(from.begin(), from.end() - 1, _tokens.begin() + offset);
-        std::copy(from.begin() + 1, from.end(), _targets.begin() + offset);
-    }
-
-    /// @brief Fills the batch with random samples number `first_sample`, `first_sample + 1`, ... of a micro-step.
-    ///
-    /// A sample is a function of (seed, step, micro-step, its number in the whole batch): whoever works on a part of the batch
-    /// draws that part, and the union of the parts is the same however the batch is divided.
-    void draw(std::span<std::uint8_t const> text, std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step,
-              std::size_t first_sample) {
+    void fill(std::span<std::uint8_t const> text, SamplePositions const& positions) {
         for (std::size_t sample = 0; sample < samples(); ++sample) {
-            set(sample, text, random_below(text.size() - _context, {seed, step, micro_step, first_sample + sample}));
-        }
-    }
-
-    /// @brief Fills the batch with samples spread evenly over the text, the same in every call: to measure a loss.
-    ///
-    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap when there are more than fit.
-    void spread(std::span<std::uint8_t const> text, std::size_t index, std::size_t batches) {
-        std::size_t const last_position = text.size() - _context - 1;
-        std::size_t const count = std::max<std::size_t>(batches * samples() - 1, 1);
-        for (std::size_t sample = 0; sample < samples(); ++sample) {
-            set(sample, text, last_position * (index * samples() + sample) / count);
+            auto const from = text.subspan(positions(sample), _context + 1);
+            auto const offset = static_cast<std::ptrdiff_t>(sample * _context);
+            std::copy(from.begin(), from.end() - 1, _tokens.begin() + offset);
+            std::copy(from.begin() + 1, from.end(), _targets.begin() + offset);
         }
     }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "matrix.hpp"
 #include "storage.hpp"
 
 #include <cstddef>
@@ -15,22 +14,23 @@ namespace gpt {
 /// @brief The weights of one unit in the type the model computes in, and room for their gradients.
 ///
 /// A trainer may hold weights in two bytes, or hand out memory that is gone when the unit is released, so the model copies a
-/// unit when it is used. All blocks share one object: only one block is at work at a time.
-template <class Real>
+/// unit when it is used. So the bits of its products do not depend on where a trainer keeps a weight either. All blocks share one object: only one block
+/// is at work at a time.
+template <class Device>
 class UnitTensors {
 public:
-    UnitTensors() = default;
+    using Real = typename Device::Real;
 
     /// @param elements the element count of each parameter, in the order of the places used below
-    explicit UnitTensors(std::vector<std::size_t> elements) : _elements(std::move(elements)) {
-        constexpr std::size_t granule = Buffer<Real>::alignment / sizeof(Real);
+    UnitTensors(Device& device, std::vector<std::size_t> elements) : _device(&device), _elements(std::move(elements)) {
+        constexpr std::size_t granule = Device::Buffer::alignment / sizeof(Real);
         std::size_t total = 0;
         for (std::size_t const count : _elements) {
             _offsets.push_back(total);
             total += (count + granule - 1) / granule * granule;
         }
-        _weights = Buffer<Real>(total);
-        _gradients = Buffer<Real>(total);
+        _weights = device.buffer(total);
+        _gradients = device.buffer(total);
     }
 
     Real const* weight(std::size_t place) const noexcept { return _weights.data() + _offsets[place]; }
@@ -43,7 +43,7 @@ public:
         for (std::size_t place = 0; place < _elements.size(); ++place) {
             auto const values = const_span_of(weights, parameters[place]);
             check(values.size(), place, parameters[place]);
-            load(values, _weights.data() + _offsets[place]);
+            _device->load(values, _weights.data() + _offsets[place]);
         }
     }
 
@@ -54,7 +54,7 @@ public:
         for (std::size_t place = 0; place < _elements.size(); ++place) {
             auto const values = span_of(gradients, parameters[place]);
             check(values.size(), place, parameters[place]);
-            add_to(values, _gradients.data() + _offsets[place]);
+            _device->add_to(values, _gradients.data() + _offsets[place]);
         }
     }
 
@@ -66,10 +66,11 @@ private:
         }
     }
 
+    Device* _device;
     std::vector<std::size_t> _elements;
     std::vector<std::size_t> _offsets;
-    Buffer<Real> _weights;
-    Buffer<Real> _gradients;
+    typename Device::Buffer _weights;
+    typename Device::Buffer _gradients;
 };
 
 } // namespace gpt

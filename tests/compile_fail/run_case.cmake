@@ -1,4 +1,6 @@
-# cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> -P run_case.cmake
+# cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> [-DHOST=<host compiler of nvcc>] -P run_case.cmake
+#
+# nvcc takes the case as CUDA code, as far as PTX.
 #
 # A case begins with a block of comments:
 #   // expect: <text>        the compiler refuses the file and prints this text; several lines are allowed, and the first error contains the first text
@@ -33,8 +35,12 @@ endwhile()
 
 # English messages, plain quotes, no colours.
 set(ENV{LC_ALL} C)
+set(check_only -fsyntax-only -fno-diagnostics-color)
+if(COMPILER MATCHES "nvcc$")
+    set(check_only -x cu -arch=sm_80 --expt-relaxed-constexpr -ccbin "${HOST}" -ptx -o /dev/null)
+endif()
 execute_process(
-    COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -fno-diagnostics-color "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"
+    COMMAND "${COMPILER}" -std=c++20 ${check_only} "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"
     RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error_output)
 string(APPEND output "${error_output}")
 

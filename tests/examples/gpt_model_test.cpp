@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include <gpt/model.hpp>
+#include <gpt/host_model.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -49,7 +49,9 @@ double loss_of(gpt::Model<Real>& model, Weights const& weights, Example const& e
     for (std::size_t layer = 0; layer < tiny.layers; ++layer) {
         model.block_forward(layer, weights);
     }
-    return model.head_forward(weights, example.targets);
+    model.device().clear_loss();
+    model.head_forward(weights, example.targets);
+    return model.device().loss();
 }
 
 template <class Real, class Weights, class Gradients>
@@ -58,12 +60,13 @@ double add_gradients(gpt::Model<Real>& model, Weights const& weights, Gradients&
     for (std::size_t layer = 0; layer < tiny.layers; ++layer) {
         model.block_forward(layer, weights);
     }
-    double const loss = model.head_forward_backward(weights, gradients, example.targets, loss_scale);
+    model.device().clear_loss();
+    model.head_forward_backward(weights, gradients, example.targets, loss_scale);
     for (std::size_t layer = tiny.layers; layer-- > 0;) {
         model.block_backward(layer, weights, gradients);
     }
     model.embedding_backward(gradients, example.tokens);
-    return loss;
+    return model.device().loss();
 }
 
 Values zeros_like(Values const& values) {
@@ -201,7 +204,8 @@ TEST_CASE("weights in two bytes are computed with exactly, and their gradients a
 TEST_CASE("attention does not look ahead", "[gpt]") {
     constexpr std::size_t context = 6;
     constexpr std::size_t width = 8;
-    gpt::Attention<float> attention(1, context, 2, width / 2);
+    gpt::AttentionShape const shape{.batch = 1, .context = context, .heads = 2, .head_width = width / 2};
+    gpt::Matrix<float> probabilities(shape.probability_rows(), context);
     gpt::Matrix<float> qkv(context, 3 * width);
     gpt::Matrix<float> before(context, width);
     gpt::Matrix<float> after(context, width);
@@ -210,12 +214,12 @@ TEST_CASE("attention does not look ahead", "[gpt]") {
             qkv.row(row)[column] = static_cast<float>(gpt::random_normal({7, row, column}));
         }
     }
-    attention.forward(qkv, before.view());
+    gpt::HostAttention<float>::forward(shape, qkv, probabilities.view(), before.view());
     constexpr std::size_t changed = 4;
     for (std::size_t column = 0; column < 3 * width; ++column) {
         qkv.row(changed)[column] += 1.0F;
     }
-    attention.forward(qkv, after.view());
+    gpt::HostAttention<float>::forward(shape, qkv, probabilities.view(), after.view());
     for (std::size_t row = 0; row < context; ++row) {
         bool const is_equal = std::equal(before.row(row), before.row(row) + width, after.row(row));
         CHECK(is_equal == (row < changed));

@@ -44,21 +44,21 @@ TEST_CASE("a sample depends on seed, step, micro-step and its number, not on who
     auto const text = counting_bytes(200);
     gpt::Batch whole(4, 16);
     gpt::Batch part(2, 16);
-    whole.draw(text, 1, 2, 3, 0);
+    whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, 0));
     for (std::size_t first : {0U, 2U}) {
-        part.draw(text, 1, 2, 3, first);
+        part.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, first));
         CHECK(std::equal(part.tokens().begin(), part.tokens().end(), whole.tokens().begin() + static_cast<std::ptrdiff_t>(first * 16)));
         CHECK(std::equal(part.targets().begin(), part.targets().end(), whole.targets().begin() + static_cast<std::ptrdiff_t>(first * 16)));
     }
     std::vector<std::uint8_t> const kept(whole.tokens().begin(), whole.tokens().end());
     auto const is_same = [&] { return std::equal(kept.begin(), kept.end(), whole.tokens().begin()); };
-    whole.draw(text, 1, 2, 3, 0);
+    whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, 0));
     CHECK(is_same());
-    whole.draw(text, 2, 2, 3, 0);
+    whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 2, 2, 3, 0));
     CHECK_FALSE(is_same());
-    whole.draw(text, 1, 3, 3, 0);
+    whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 3, 3, 0));
     CHECK_FALSE(is_same());
-    whole.draw(text, 1, 2, 4, 0);
+    whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 4, 0));
     CHECK_FALSE(is_same());
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("targets are the bytes that follow, and every position of the text is 
     std::vector<int> starts(20, 0);
     std::size_t wrong = 0;
     for (std::uint64_t step = 0; step < 50; ++step) {
-        batch.draw(text, 0, step, 0, 0);
+        batch.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 0, step, 0, 0));
         for (std::size_t index = 0; index < batch.tokens().size(); ++index) {
             wrong += batch.targets()[index] == batch.tokens()[index] + 1 ? 0 : 1;
         }
@@ -85,9 +85,9 @@ TEST_CASE("targets are the bytes that follow, and every position of the text is 
 TEST_CASE("evaluation samples are spread from the first to the last place", "[gpt]") {
     auto const text = counting_bytes(101);
     gpt::Batch batch(2, 4);
-    batch.spread(text, 0, 2);
+    batch.fill(text, gpt::SamplePositions::spread(text.size(), 4, 2, 0, 2));
     CHECK(batch.tokens()[0] == 0);
-    batch.spread(text, 1, 2);
+    batch.fill(text, gpt::SamplePositions::spread(text.size(), 4, 2, 1, 2));
     CHECK(batch.targets()[7] == 100);
 }
 

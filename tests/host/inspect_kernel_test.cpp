@@ -1,3 +1,4 @@
+#include "host/inspection.hpp"
 #include "host/kernel_inputs.hpp"
 
 #include "zero/host/kernels.hpp"
@@ -17,36 +18,6 @@ using namespace zero;
 using namespace zero::test;
 using ops::Inspection;
 using ops::leaf_elements;
-
-/// Equal as integers, whatever carries are still to be made between the digits: the difference is exactly zero.
-bool same(Inspection const& a, Inspection const& b) {
-    Inspection difference = a;
-    for (std::size_t i = 0; i < Inspection::count; ++i) {
-        difference.sums[i] -= b.sums[i];
-    }
-    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0 && a.first_non_finite == b.first_non_finite
-           && a.sum_of_squares() == b.sum_of_squares();
-}
-
-/// The definition: leaves of 64, eight lanes, one fixed tree.
-template <class T>
-Inspection by_definition(T const* values, std::size_t n, std::int64_t first_index) {
-    Inspection result;
-    for (std::size_t begin = 0; begin < n; begin += leaf_elements) {
-        double lane[8] = {};
-        for (std::size_t i = begin; i < n && i < begin + leaf_elements; ++i) {
-            auto const x = static_cast<double>(to_float(values[i]));
-            if (std::isfinite(x)) {
-                double const square = x * x; // exact
-                lane[(i - begin) % 8] += square;
-            } else {
-                result.add_non_finite(first_index + static_cast<std::int64_t>(i));
-            }
-        }
-        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
-    }
-    return result;
-}
 
 TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction set, length and alignment",
                    "[host][kernel][norm]", float, bfloat16, float16) {

@@ -2,6 +2,7 @@
 
 #include "../backend/backend.hpp"
 #include "../backend/tables.hpp"
+#include "../core/throw_error.hpp"
 #include "../ops/norm.hpp"
 #include "detail/copy_kernels.cuh"
 #include "detail/element_kernels.cuh"
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <type_traits>
 
 #pragma nv_diagnostic push
@@ -37,8 +37,8 @@ struct Backend : RuntimeBackend {
         kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, 3.0F, is_exact.data());
         synchronize(record(queue));
         if (load(is_exact.data()) == 0) {
-            throw InvalidArgument("zero: this code was compiled by nvcc with -use_fast_math, -ftz=true, -prec-div=false or -prec-sqrt=false, which change results; "
-                                  "compile without them.");
+            zero::detail::throw_error<InvalidArgument>({"zero: this code was compiled by nvcc with -use_fast_math, -ftz=true, -prec-div=false or -prec-sqrt=false, which change results; "
+                                                       "compile without them."});
         }
     }
 
@@ -157,7 +157,7 @@ private:
     template <class T, int most>
     ZERO_CUDA_HIDDEN static kernels::Peers<T, most> peers_of(T const* const* peers, int world) {
         if (world > most) {
-            throw InvalidArgument("zero: a group of " + std::to_string(world) + " ranks on one device; at most " + std::to_string(most) + " are possible.");
+            zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world, " ranks on one device; at most ", most, " are possible."});
         }
         kernels::Peers<T, most> result{};
         std::copy_n(peers, world, result.memory);

@@ -2,6 +2,7 @@
 
 #include "../core/error.hpp"
 #include "../core/source_location.hpp"
+#include "../core/text.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -20,8 +21,7 @@ namespace cuda {
 namespace detail {
 
 [[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what, SourceLocation const& where) {
-    std::string text = std::string("zero: ") + what + " failed: " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code) + " (" + where.file + ':'
-                     + std::to_string(where.line) + ")";
+    std::string text = zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
     if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported || code == cudaErrorStreamCaptureIsolation) {
         throw OutOfOrder(text + "; while a graph is captured nothing of a step can be waited for or read on the host.", where, static_cast<int>(code));
     }

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "../core/memory_resource.hpp"
+#include "../core/text.hpp"
 #include "nccl_communicator.hpp"
 
 #include <cstddef>
 #include <mutex>
-#include <string>
 #include <vector>
 
 namespace zero::cuda {
@@ -27,7 +27,7 @@ public:
         }
         NcclLibrary& nccl = *_session->interfaces().nccl;
         void* memory = nullptr;
-        detail::require_success(nccl, nccl.memory_allocate(memory, bytes), "ncclMemAlloc of " + std::to_string(bytes) + " bytes for " + name_of(kind));
+        detail::require_success(nccl, nccl.memory_allocate(memory, bytes), zero::detail::text({"ncclMemAlloc of ", bytes, " bytes for ", name_of(kind)}));
         try {
             keep(memory, bytes);
         } catch (...) {

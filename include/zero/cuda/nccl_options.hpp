@@ -1,10 +1,9 @@
 #pragma once
 
-#include "../core/error.hpp"
+#include "../core/throw_error.hpp"
 #include "nccl_library.hpp"
 
 #include <chrono>
-#include <string>
 
 namespace zero::cuda {
 
@@ -28,11 +27,11 @@ namespace detail {
 /// @throws InvalidArgument naming the option
 inline void check_options(NcclOptions const& options) {
     if (options.time_out.count() <= 0) {
-        throw InvalidArgument("zero: a time-out of " + std::to_string(options.time_out.count()) + " ms; NcclOptions::time_out has to be positive.");
+        zero::detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; NcclOptions::time_out has to be positive."});
     }
     if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
-        throw InvalidArgument("zero: NcclOptions::finish_time_out and watch_interval must not be negative (" + std::to_string(options.finish_time_out.count())
-                              + " ms, " + std::to_string(options.watch_interval.count()) + " ms).");
+        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::finish_time_out and watch_interval must not be negative (", options.finish_time_out.count(), " ms, ",
+                                                   options.watch_interval.count(), " ms)."});
     }
 }
 

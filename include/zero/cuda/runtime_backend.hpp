@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/fence.hpp"
+#include "../core/throw_error.hpp"
 #include "error.hpp"
 #include "event.hpp"
 #include "memory.hpp"
@@ -39,7 +40,7 @@ struct RuntimeBackend {
     /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream
     static void rethrow_failure(Queue queue) {
         if (queue == unset_stream()) {
-            throw InvalidArgument("zero: no compute queue was given; set the option compute_queue to the stream that the model runs on.");
+            zero::detail::throw_error<InvalidArgument>({"zero: no compute queue was given; set the option compute_queue to the stream that the model runs on."});
         }
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         cudaError_t const code = cudaStreamIsCapturing(queue, &status); // legal during a capture, and reports failures of earlier work

@@ -1,15 +1,14 @@
 #pragma once
 
-#include "../comm/communicator.hpp"
-#include "../core/buffer.hpp"
 #include "../core/list.hpp"
+#include "../core/memory_resource.hpp"
 #include "../core/minmax.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
-#include "drain.hpp"
+#include "named_options.hpp"
+#include "small_values.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,28 +17,6 @@
 #include <vector>
 
 namespace zero::detail {
-
-/// @brief Gathers the values of every rank, equally many, on the host. Collective, waits.
-template <class Communicator>
-std::vector<std::uint64_t> gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
-                                          std::vector<std::uint64_t> const& values, char const* what) {
-    using Backend = typename Communicator::Backend;
-    auto const world = static_cast<std::size_t>(communicator.size());
-    auto const rank = static_cast<std::size_t>(communicator.rank());
-    std::vector<std::size_t> cuts;
-    for (std::size_t peer = 0; peer <= world; ++peer) {
-        cuts.push_back(peer * values.size());
-    }
-    std::vector<std::uint64_t> gathered(world * values.size());
-    Buffer<std::uint64_t> all(memory, gathered.size(), BufferKind::control);
-    Drain<Backend> const drain(queue); // commands that were enqueued use both, also when the collective throws
-    std::uint64_t* const own = all.data() + cuts[rank];
-    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
-    communicator.all_gather(own, all.data(), cuts, queue, CollectiveTag{what, 0});
-    Backend::copy_bytes(queue, gathered.data(), all.data(), all.size_bytes());
-    Backend::synchronize(Backend::record(queue));
-    return gathered;
-}
 
 inline std::string describe(FlatLayout const& layout, std::size_t index) {
     if (index >= layout.parameters().size()) {
@@ -54,12 +31,6 @@ inline std::string describe(FlatLayout const& layout, std::size_t index) {
     return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements", rows, ", units ", units.substr(0, 40), ", group ", spec.group,
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
-
-/// @brief A hash of what ranks have to choose alike, and what to call it.
-struct NamedOption {
-    char const* name;
-    std::uint64_t hash;
-};
 
 /// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those that make the buckets.
 inline std::string name_differences(List<NamedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {

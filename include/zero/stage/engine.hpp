@@ -2,24 +2,24 @@
 
 #include "../core/dtype.hpp"
 #include "../core/function_ref.hpp"
-#include "../core/hash.hpp"
 #include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../policy/options_hash.hpp"
 #include "agreement.hpp"
 #include "config.hpp"
 #include "drain.hpp"
 #include "gradient_norms.hpp"
 #include "gradient_reducer.hpp"
 #include "handles.hpp"
+#include "named_options.hpp"
 #include "optimizer_shard.hpp"
 #include "options.hpp"
 #include "order_record.hpp"
 #include "parameter_store.hpp"
 #include "part_context.hpp"
 #include "protocol.hpp"
+#include "small_values.hpp"
 #include "step_decision.hpp"
 #include "type_list.hpp"
 #include "whole_parameters.hpp"
@@ -83,7 +83,7 @@ public:
             if constexpr (requires { Backend::require_arithmetic(_queue); }) {
                 Backend::require_arithmetic(_queue);
             }
-            require_agreement(_layout, named_options(), communicator, _queue, *_memory);
+            require_agreement(_layout, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -456,28 +456,6 @@ private:
     static void with_types(std::size_t type, Visitor&& visit) {
         typename Config::TypeSetTuple sets;
         visit_at(sets, type, visit);
-    }
-
-    /// What must agree besides the geometry.
-    [[gnu::cold]] [[nodiscard]] List<NamedOption> named_options() const {
-        auto const hash_of = [](auto value) { return Hash().add(value).value(); };
-        Hash groups;
-        for (auto const& group : _options.groups) {
-            groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
-        }
-        return {{"stage", hash_of(_number)},
-                {"reduction", Hash().add(_schedule).add(_options.reduction.kind).add(double{predivide()}).value()},
-                {"storage", hash_of(_options.storage)},
-                {"prefetch", hash_of(_options.prefetch)},
-                {"extra_leases", hash_of(_options.extra_leases)},
-                {"rebuild_buckets", Hash().add(_options.rebuild_buckets != nullptr).add(_options.leases_until_rebuild).value()},
-                {"unused_parameters", hash_of(_options.unused_parameters)},
-                {"non_finite", hash_of(_options.non_finite)},
-                {"gradient_clipping", hash_of(double{_options.gradient_clipping.value_or(0.0F)})},
-                {"loss_scaler", hash_of_options<typename Config::LossScaler>(_options.loss_scaler)},
-                {"master_weights", hash_of_options<typename Config::MasterWeights>(_options.master_weights)},
-                {"optimizer", hash_of_options<typename Config::Optimizer>(_options.optimizer)},
-                {"groups", groups.value()}};
     }
 
     /// The part of a step that comes before any update. Collective.

@@ -2,6 +2,7 @@
 
 #include "agreement.hpp"
 #include "engine.hpp"
+#include "small_values.hpp"
 #include "state_mover.hpp"
 
 #include <cstddef>
@@ -18,10 +19,12 @@ public:
     explicit EngineRebuild(Engine<Config>& engine) noexcept : _engine(&engine) {}
 
     [[gnu::cold]] void run() {
-        auto const order = broadcast_on_host(_engine->_order.complete(), *_engine->_communicator, _engine->_queue, *_engine->_memory, "ready order");
+        auto const& own_order = _engine->_order.complete();
+        auto const shared = broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory, {own_order.begin(), own_order.end()}, "ready order");
+        std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = _engine->_make_layout(_engine->_layout.world(), parameters, _engine->_options, order);
-        require_agreement(next, _engine->named_options(), *_engine->_communicator, _engine->_queue, *_engine->_memory);
+        require_agreement(next, named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options), *_engine->_communicator, _engine->_queue, *_engine->_memory);
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();
         Backend::synchronize(Backend::record(_engine->_compute)); // it reads what is about to be freed

@@ -183,19 +183,4 @@ private:
     MemoryResource* _memory;
 };
 
-/// @brief What rank 0 has. Collective, waits.
-template <class Communicator>
-std::vector<std::size_t> broadcast_on_host(std::vector<std::size_t> const& values, Communicator& communicator,
-                                           typename Communicator::Backend::Queue queue, MemoryResource& memory, char const* what) {
-    using Backend = typename Communicator::Backend;
-    std::vector<std::int64_t> shared(values.begin(), values.end());
-    Buffer<std::int64_t> buffer(memory, shared.size(), BufferKind::control);
-    Drain<Backend> const drain(queue);
-    Backend::copy_bytes(queue, buffer.data(), shared.data(), buffer.size_bytes());
-    communicator.broadcast(buffer.data(), shared.size(), 0, queue, CollectiveTag{what, 0});
-    Backend::copy_bytes(queue, shared.data(), buffer.data(), buffer.size_bytes());
-    Backend::synchronize(Backend::record(queue));
-    return {shared.begin(), shared.end()};
-}
-
 } // namespace zero::detail

@@ -136,6 +136,11 @@ inline cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
+    zero::test::emulated::enqueue(stream, [=] { function(data); });
+    return cudaSuccess;
+}
+
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     ++zero::test::emulated::events_made;
     *event = new CUevent_st;
@@ -180,6 +185,7 @@ inline cudaError_t cudaFree(void* memory) {
     ::operator delete(memory, std::align_val_t{256});
     return cudaSuccess;
 }
+inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }
 inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) { return cudaMalloc(memory, bytes); }
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     cudaStreamSynchronize(stream);

@@ -2,6 +2,8 @@
 
 // The threads of a thread block as fibers of one host thread: they take turns, and change where a block or a warp waits for its other threads.
 
+#include <csetjmp>
+
 #include <ucontext.h>
 
 #include <cstddef>
@@ -23,26 +25,49 @@ inline thread_local dim3 gridDim;
 
 namespace zero::test::emulated {
 
+/// The fibers of a host thread. They are started once, by a system call each, live on, and change by jumps, which need none.
+struct Fibers {
+    static constexpr unsigned most = 1024;
+    static constexpr std::size_t stack_bytes = 64 * 1024;
+
+    std::jmp_buf host;
+    std::jmp_buf places[most];
+    bool is_started[most]{};
+    std::unique_ptr<char[]> stacks{new char[most * stack_bytes]};
+
+    static Fibers& of_this_thread() {
+        static thread_local std::unique_ptr<Fibers> const fibers = std::make_unique<Fibers>();
+        return *fibers;
+    }
+
+    [[noreturn, gnu::noinline]] void resume(unsigned thread, void (*start)()) {
+        threadIdx.x = thread;
+        if (is_started[thread]) {
+            _longjmp(places[thread], 1);
+        }
+        is_started[thread] = true;
+        ucontext_t context;
+        getcontext(&context);
+        context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
+        context.uc_stack.ss_size = stack_bytes;
+        context.uc_link = nullptr;
+        makecontext(&context, start, 0);
+        setcontext(&context);
+        std::abort();
+    }
+};
+
 class Block {
 public:
     static thread_local inline Block* current = nullptr;
 
     template <class Body>
     static void run(unsigned threads, Body const& body) {
-        static thread_local std::unique_ptr<char[]> stacks(new char[most_threads * stack_bytes]);
         Block block(threads);
         block._call = [](void const* of) { (*static_cast<Body const*>(of))(); };
         block._body = &body;
         current = &block;
-        for (unsigned thread = 0; thread < threads; ++thread) {
-            ucontext_t& context = block._fibers[thread];
-            getcontext(&context);
-            context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
-            context.uc_stack.ss_size = stack_bytes;
-            context.uc_link = nullptr;
-            makecontext(&context, &Block::start, 0);
-        }
-        block.switch_to(0);
+        block.switch_to_first();
         current = nullptr;
     }
 
@@ -53,15 +78,12 @@ public:
     std::uint64_t& slot(unsigned thread) { return _slots[thread]; }
 
 private:
-    static constexpr unsigned most_threads = 1024;
-    static constexpr std::size_t stack_bytes = 64 * 1024;
-
     struct Barrier {
         unsigned arrived = 0;
         unsigned generation = 0;
     };
 
-    explicit Block(unsigned threads) : _threads(threads), _fibers(threads), _is_done(threads, false), _slots(threads), _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
+    explicit Block(unsigned threads) : _threads(threads), _is_done(threads, false), _slots(threads), _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
 
     /// A whole warp, or one of its four groups of eight.
     static unsigned mask_index(unsigned mask) {
@@ -76,12 +98,16 @@ private:
         return 4;
     }
 
+    /// What a fiber does, block after block.
     static void start() {
-        Block& block = *current;
-        block._call(block._body);
-        block._is_done[threadIdx.x] = true;
-        ++block._done;
-        block.leave();
+        for (;;) {
+            current->_call(current->_body);
+            current->_is_done[threadIdx.x] = true;
+            ++current->_done;
+            if (_setjmp(Fibers::of_this_thread().places[threadIdx.x]) == 0) {
+                current->leave();
+            }
+        }
     }
 
     void wait(Barrier& barrier, unsigned count) {
@@ -92,15 +118,17 @@ private:
             return;
         }
         while (barrier.generation == generation) {
-            unsigned const self = threadIdx.x;
-            ucontext_t& from = _fibers[self];
-            unsigned const next = following(self);
-            if (next == self) {
+            yield();
+        }
+    }
+
+    [[gnu::noinline]] void yield() {
+        if (_setjmp(Fibers::of_this_thread().places[threadIdx.x]) == 0) {
+            unsigned const next = following(threadIdx.x);
+            if (next == threadIdx.x) {
                 std::abort(); // some thread of the barrier never comes
             }
-            threadIdx.x = next;
-            swapcontext(&from, &_fibers[next]);
-            threadIdx.x = self;
+            Fibers::of_this_thread().resume(next, &Block::start);
         }
     }
 
@@ -112,28 +140,25 @@ private:
         return thread;
     }
 
-    void switch_to(unsigned thread) {
-        threadIdx.x = thread;
-        swapcontext(&_main, &_fibers[thread]);
+    [[gnu::noinline]] void switch_to_first() {
+        if (_setjmp(Fibers::of_this_thread().host) == 0) {
+            Fibers::of_this_thread().resume(0, &Block::start);
+        }
     }
 
-    void leave() {
+    [[noreturn]] void leave() {
         if (_done == _threads) {
-            setcontext(&_main);
+            _longjmp(Fibers::of_this_thread().host, 1);
         }
-        unsigned const next = following(threadIdx.x);
-        threadIdx.x = next;
-        setcontext(&_fibers[next]);
+        Fibers::of_this_thread().resume(following(threadIdx.x), &Block::start);
     }
 
     unsigned _threads;
     unsigned _done = 0;
-    std::vector<ucontext_t> _fibers;
     std::vector<char> _is_done;
     std::vector<std::uint64_t> _slots;
     Barrier _all;
     std::vector<std::vector<Barrier>> _warps;
-    ucontext_t _main{};
     void (*_call)(void const*) = nullptr;
     void const* _body = nullptr;
 };

@@ -92,12 +92,12 @@ void run_stage(Run const& run) {
     }
 }
 
-template <int N, std::size_t R>
+template <int N, std::size_t R, class Communicator>
 void run_if_legal(Configuration const& c, History const& history, std::size_t& runs) {
     if constexpr (is_stage<N, R>) {
         if (is_legal(N, c)) {
             Failures failures;
-            run_stage<stage_t<N, R>>({&c, &history, N, &failures});
+            run_stage<stage_t<N, R, Communicator>>({&c, &history, N, &failures});
             ++runs;
             if (failures.count() != 0) {
                 FAIL_CHECK(describe(c) << "\nstage " << N << ": " << failures.text() << "\nrun it alone: ZERO_ORACLE_SEED=" << c.seed << " ZERO_ORACLE_ONLY=" << c.index
@@ -108,9 +108,11 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
 }
 
 /// All configurations of one row of the table, through all stages.
-template <std::size_t R>
-void run_row() {
-    Plan const plan = Plan::from_environment();
+/// @param part of the planned configurations, in percent
+template <std::size_t R, class Communicator = LoopbackCommunicator>
+void run_row(std::size_t part = 100) {
+    Plan plan = Plan::from_environment();
+    plan.configurations = plan.configurations * part / 100;
     std::size_t configurations = 0;
     std::size_t runs = 0;
     std::size_t expected = 0;
@@ -119,10 +121,10 @@ void run_row() {
         if (plan.includes(index)) {
             Configuration const c = make_configuration(plan.seed, index);
             History const history = compute_history(c);
-            run_if_legal<0, R>(c, history, runs);
-            run_if_legal<1, R>(c, history, runs);
-            run_if_legal<2, R>(c, history, runs);
-            run_if_legal<3, R>(c, history, runs);
+            run_if_legal<0, R, Communicator>(c, history, runs);
+            run_if_legal<1, R, Communicator>(c, history, runs);
+            run_if_legal<2, R, Communicator>(c, history, runs);
+            run_if_legal<3, R, Communicator>(c, history, runs);
             expected += 3 + (is_legal(3, c) ? 1 : 0);
             ++configurations;
         }

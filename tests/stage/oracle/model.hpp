@@ -39,7 +39,8 @@ struct Run {
     double learning_rate_error = 1.0; ///< a control: times the learning rate
 };
 
-template <class T, class G>
+/// @tparam Vector of memory that the host and the engine's backend can use
+template <class T, class G, template <class> class Vector>
 class Model {
 public:
     Model(Run const& run, std::size_t rank) : _run(&run), _rank(rank), _is_written(run.configuration->shapes.size()) {
@@ -51,7 +52,7 @@ public:
             bool const is_float = c.shapes[parameter].is_float;
             std::size_t const elements = is_float ? 0 : c.shapes[parameter].elements;
             std::size_t const floats = is_float ? c.shapes[parameter].elements : 0;
-            std::vector<T> values(elements);
+            Vector<T> values(elements);
             for (std::size_t i = 0; i < elements; ++i) {
                 values[i] = from_float<T>(initial_value(c, rank, parameter, i));
             }
@@ -69,7 +70,7 @@ public:
     }
 
     [[nodiscard]] Configuration const& configuration() const noexcept { return *_run->configuration; }
-    [[nodiscard]] std::span<T> block() noexcept { return _block; }
+    [[nodiscard]] std::span<T> block() noexcept { return {_block.data(), _block.size()}; }
 
     /// @tparam V the parameter's type
     template <class V = T>
@@ -89,9 +90,9 @@ public:
     template <class V = T>
     [[nodiscard]] auto gradient(std::size_t parameter) noexcept {
         if constexpr (!std::is_same_v<V, T>) {
-            return std::span<float>(_float_gradients[parameter]);
+            return std::span<float>(_float_gradients[parameter].data(), _float_gradients[parameter].size());
         } else {
-            return std::span<G>(_gradients[parameter]);
+            return std::span<G>(_gradients[parameter].data(), _gradients[parameter].size());
         }
     }
 
@@ -176,11 +177,11 @@ private:
 
     Run const* _run;
     std::size_t _rank;
-    std::vector<T> _block;
-    std::vector<std::vector<T>> _tensors;
-    std::vector<std::vector<G>> _gradients;
-    std::vector<std::vector<float>> _floats; ///< of parameters of the second type
-    std::vector<std::vector<float>> _float_gradients;
+    Vector<T> _block;
+    std::vector<Vector<T>> _tensors;
+    std::vector<Vector<G>> _gradients;
+    std::vector<Vector<float>> _floats; ///< of parameters of the second type
+    std::vector<Vector<float>> _float_gradients;
     std::vector<bool> _is_written;
 };
 

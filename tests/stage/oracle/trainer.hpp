@@ -19,13 +19,32 @@
 
 namespace zero::test::oracle {
 
-inline std::unique_ptr<host::Queue> make_queue(Compute kind, std::uint64_t seed, unsigned longest_delay) {
-    switch (kind) {
-    case Compute::threaded: return std::make_unique<host::ThreadedQueue>();
-    case Compute::delaying: return std::make_unique<host::DelayingQueue>(seed, longest_delay);
-    default: return std::make_unique<host::InlineQueue>();
+/// What the trainer needs of a backend beside the engine: queues for the commands of its model, and memory that they can use.
+template <class Backend>
+struct Side {
+    using OwnedQueue = std::unique_ptr<host::Queue>;
+    template <class T>
+    using Vector = std::vector<T>;
+
+    static OwnedQueue make_queue(Compute kind, std::uint64_t seed, unsigned longest_delay) {
+        switch (kind) {
+        case Compute::threaded: return std::make_unique<host::ThreadedQueue>();
+        case Compute::delaying: return std::make_unique<host::DelayingQueue>(seed, longest_delay);
+        default: return std::make_unique<host::InlineQueue>();
+        }
     }
-}
+    static host::Queue* handle(OwnedQueue const& queue) noexcept { return queue.get(); }
+    static void synchronize(host::Queue* queue) { queue->synchronize(); }
+    static void make_wait(host::Queue* queue, host::Event const& event) { queue->wait(event); }
+    static host::Event record(host::Queue* queue) { return queue->record(); }
+    /// Enqueues a command of the model.
+    template <class Command>
+    static void run(host::Queue* queue, Command const& command) {
+        Backend::run(queue, command);
+    }
+    /// Where the engine's memory comes from; null: from the default.
+    static MemoryResource* memory() noexcept { return nullptr; }
+};
 
 template <class Stage>
 class Trainer {
@@ -37,11 +56,14 @@ public:
     using Handle = decltype(std::declval<Stage&>().acquire(std::size_t{}));
     using Ticket = decltype(std::declval<Stage&>().step(0.1));
     static constexpr int stage = Stage::stage;
+    using Here = Side<Backend>;
+    using Queue = typename Backend::Queue;
+    using OwnedQueue = typename Here::OwnedQueue;
 
     Trainer(Communicator& communicator, Run const& run)
         : _c(*run.configuration), _run(&run), _rank(static_cast<std::size_t>(communicator.rank())), _model(run, _rank), _compute(queue(_c.compute, 1)),
-          _communication(communication_queue()), _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : nullptr), _owned(_c.shapes.size()),
-          _engine(communicator, registrations(), options()), _quiet{_compute.get(), _evaluation.get()} {
+          _communication(communication_queue()), _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : OwnedQueue()), _owned(_c.shapes.size()),
+          _engine(communicator, registrations(), options()), _quiet{Here::handle(_compute), Here::handle(_evaluation), _c.evaluates_elsewhere} {
         if (_c.memory == Memory::owned) {
             _model.forget_initial_values();
         }
@@ -91,30 +113,31 @@ public:
 
 private:
     struct Quiet {
-        host::Queue* compute;
-        host::Queue* evaluation;
-        Quiet(host::Queue* first, host::Queue* second) : compute(first), evaluation(second) {}
+        Queue compute;
+        Queue evaluation;
+        bool has_evaluation;
+        Quiet(Queue first, Queue second, bool has_second) : compute(first), evaluation(second), has_evaluation(has_second) {}
         Quiet(Quiet const&) = delete;
         Quiet& operator=(Quiet const&) = delete;
         ~Quiet() {
-            compute->synchronize();
-            if (evaluation != nullptr) {
-                evaluation->synchronize();
+            Here::synchronize(compute);
+            if (has_evaluation) {
+                Here::synchronize(evaluation);
             }
         }
     };
 
-    std::unique_ptr<host::Queue> queue(Compute kind, std::uint64_t use) const {
+    OwnedQueue queue(Compute kind, std::uint64_t use) const {
         bool const delays = !_c.delayed_rank || *_c.delayed_rank == _rank;
-        return make_queue(kind, keyed(_c.seed, _c.index, use, _rank), delays ? _c.longest_delay : 0);
+        return Here::make_queue(kind, keyed(_c.seed, _c.index, use, _rank), delays ? _c.longest_delay : 0);
     }
 
-    std::unique_ptr<host::Queue> communication_queue() const {
+    OwnedQueue communication_queue() const {
         switch (_c.communication) {
         case oracle::Communication::inline_queue: return queue(Compute::inline_queue, 2);
         case oracle::Communication::threaded: return queue(Compute::threaded, 2);
         case oracle::Communication::delaying: return queue(Compute::delaying, 2);
-        default: return nullptr;
+        default: return OwnedQueue();
         }
     }
 
@@ -209,9 +232,12 @@ private:
         o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
         o.reduction.schedule = _c.schedule == Schedule::boundary ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
         o.reduction.predivide = _c.predivide;
-        o.compute_queue = _compute.get();
+        o.compute_queue = Here::handle(_compute);
         if (_communication != nullptr) {
-            o.communication_queue = _communication.get();
+            o.communication_queue = Here::handle(_communication);
+        }
+        if (auto* const memory = Here::memory()) {
+            o.memory = memory;
         }
         return o;
     }
@@ -240,7 +266,7 @@ private:
             evaluate(step);
         }
         auto const ticket = _engine.step(learning_rate_of(_c, step) * _run->learning_rate_error);
-        Backend::run(_compute.get(), [model = &_model, step, scale] { model->check_scale(step, scale); });
+        Here::run(Here::handle(_compute), [model = &_model, step, scale] { model->check_scale(step, scale); });
         return ticket;
     }
 
@@ -272,7 +298,7 @@ private:
             return;
         }
         auto weights = _engine.acquire(unit);
-        check(weights, step, unit, when, _compute.get());
+        check(weights, step, unit, when, Here::handle(_compute));
         if (_c.holds_handles) {
             if (_held) {
                 *_held = std::move(weights);
@@ -282,16 +308,16 @@ private:
         }
     }
 
-    void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when, host::Queue* reader) {
+    void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when, Queue reader) {
         for (std::size_t const parameter : parameters_of(unit)) {
             with_types(parameter, [&]<class V, class>() {
-                Backend::run(reader, [model = &_model, values = weights.template get<V>(parameter).data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
+                Here::run(reader, [model = &_model, values = weights.template get<V>(parameter).data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
             });
         }
     }
 
     void evaluate(std::size_t step) {
-        host::Queue* const reader = _evaluation != nullptr ? _evaluation.get() : _compute.get();
+        Queue const reader = Here::handle(_evaluation != nullptr ? _evaluation : _compute);
         for (std::size_t unit = 0; unit < _c.units; ++unit) {
             if (_c.never_acquired != unit) {
                 auto const weights = _engine.acquire(unit, reader);
@@ -329,7 +355,7 @@ private:
 
     template <class W>
     void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, W* out, bool adds, float const* scale) {
-        Backend::run(_compute.get(), [=, model = &_model] { model->backward(step, micro_step, parameter, unit, out, adds, scale); });
+        Here::run(Here::handle(_compute), [=, model = &_model] { model->backward(step, micro_step, parameter, unit, out, adds, scale); });
     }
 
     /// The transient memory is overwritten as soon as the engine says it may be.
@@ -340,11 +366,11 @@ private:
         auto const is_free = _engine.template hand_over<typename decltype(transient)::value_type>(unit, parameter, transient);
         auto const overwrite = [model = &_model, data = transient.data(), elements = transient.size()] { model->overwrite(data, elements); };
         if (_evaluation != nullptr) {
-            _evaluation->wait(is_free);
-            Backend::run(_evaluation.get(), overwrite);
-            _compute->wait(_evaluation->record());
+            Here::make_wait(Here::handle(_evaluation), is_free);
+            Here::run(Here::handle(_evaluation), overwrite);
+            Here::make_wait(Here::handle(_compute), Here::record(Here::handle(_evaluation)));
         } else {
-            Backend::run(_compute.get(), overwrite);
+            Here::run(Here::handle(_compute), overwrite);
         }
     }
 
@@ -465,10 +491,10 @@ private:
     Configuration const& _c;
     Run const* _run;
     std::size_t _rank;
-    Model<T, G> _model;
-    std::unique_ptr<host::Queue> _compute;
-    std::unique_ptr<host::Queue> _communication;
-    std::unique_ptr<host::Queue> _evaluation;
+    Model<T, G, Here::template Vector> _model;
+    OwnedQueue _compute;
+    OwnedQueue _communication;
+    OwnedQueue _evaluation;
     std::vector<std::vector<unsigned>> _owned;
     Stage _engine;
     std::optional<Handle> _held;

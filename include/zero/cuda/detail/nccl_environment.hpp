@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/throw_error.hpp"
 #include "../nccl_error.hpp"
 #include "../nccl_library.hpp"
 
@@ -38,10 +39,10 @@ private:
     std::string _previous;
 };
 
-[[noreturn]] inline void throw_bad_variable(char const* name, std::string const& found, std::string const& needed) {
-    throw LauncherError(std::string("zero: the environment variable ") + name + ' ' + found + "; it has to be " + needed
-                        + ". torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; under another launcher set them for each process, or start from a "
-                          "unique id (NcclCommunicator::from_unique_id).");
+[[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found, std::string_view needed) {
+    zero::detail::throw_error<LauncherError>({"zero: the environment variable ", name, ' ', found, "; it has to be ", needed,
+                                             ". torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; under another launcher set them for each process, or start "
+                                             "from a unique id (NcclCommunicator::from_unique_id)."});
 }
 
 inline std::string required_variable(NcclSystem& system, char const* name, char const* needed) {

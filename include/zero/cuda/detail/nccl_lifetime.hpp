@@ -150,8 +150,8 @@ protected:
         NcclResult error = NcclResult::success;
         require(_nccl->get_async_error(_handle, error), {"ncclCommGetAsyncError", nullptr});
         if (error != NcclResult::success && error != NcclResult::in_progress) {
-            throw NcclError("zero: NCCL reported an asynchronous error on rank " + std::to_string(_rank) + " of " + std::to_string(_world) + ", noticed at '"
-                                + std::string(what) + "': " + describe(*_nccl, error, _handle) + ". A peer or the network failed; make a new communicator.",
+            throw NcclError(zero::detail::text({"zero: NCCL reported an asynchronous error on rank ", _rank, " of ", _world, ", noticed at '", what, "': ",
+                                                 describe(*_nccl, error, _handle), ". A peer or the network failed; make a new communicator."}),
                             SourceLocation::current(), static_cast<int>(error));
         }
         if (!_flights.empty()) {
@@ -203,12 +203,12 @@ private:
         if (doing.call != nullptr) {
             text += (text.empty() ? "the " : " in the ") + zero::detail::describe(*doing.call);
         }
-        return text + " on rank " + std::to_string(_rank) + " of " + std::to_string(_world);
+        return zero::detail::text({text, " on rank ", _rank, " of ", _world});
     }
 
     void give_up(char const* what) noexcept {
         try {
-            _cause->set("rank " + std::to_string(_rank) + ": " + what, NcclAbortCause::Kind::failure, _system->now());
+            _cause->set(zero::detail::text({"rank ", _rank, ": ", what}), NcclAbortCause::Kind::failure, _system->now());
         } catch (std::exception const&) { // no memory for the text
             _cause->set(what, NcclAbortCause::Kind::failure, _system->now());
         }
@@ -217,7 +217,7 @@ private:
 
     void leave() noexcept {
         try {
-            _cause->set("rank " + std::to_string(_rank) + " left the group (its communicator was destroyed)", NcclAbortCause::Kind::left, _system->now());
+            _cause->set(zero::detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}), NcclAbortCause::Kind::left, _system->now());
         } catch (std::exception const&) { // no memory for the text
             _cause->set("a rank left the group", NcclAbortCause::Kind::left, _system->now());
         }
@@ -265,16 +265,16 @@ private:
             std::rethrow_exception(std::exchange(_failure, nullptr));
         }
         if (_call_timed_out.exchange(false)) {
-            throw TimedOut("zero: " + _cause->text());
+            zero::detail::throw_error<TimedOut>({"zero: ", _cause->text()});
         }
-        throw Aborted("zero: the group was aborted: " + _cause->text());
+        zero::detail::throw_error<Aborted>({"zero: the group was aborted: ", _cause->text()});
     }
 
     void throw_if_waiting_too_long(Duration since, Doing const& doing) {
         Duration const now = _system->now();
         if (now - since >= _options.time_out) {
-            throw TimedOut("zero: waited " + std::to_string(_options.time_out.count()) + " ms for " + describe_here(doing)
-                           + "; every rank has to call the same collectives, or raise NcclOptions::time_out.");
+            zero::detail::throw_error<TimedOut>({"zero: waited ", _options.time_out.count(), " ms for ", describe_here(doing),
+                                                "; every rank has to call the same collectives, or raise NcclOptions::time_out."});
         }
         if (_cause->ends_waiting(now, since)) {
             throw_cause();

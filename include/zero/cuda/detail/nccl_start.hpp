@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/throw_error.hpp"
 #include "nccl_environment.hpp"
 #include "nccl_session.hpp"
 
@@ -23,7 +24,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
-        throw InvalidArgument("zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, or use from_unique_id.");
+        zero::detail::throw_error<InvalidArgument>({"zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, or use from_unique_id."});
     }
     int rank = 0;
     int world = 0;
@@ -39,7 +40,7 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
 
 inline void check_rank(int rank, int world) {
     if (world < 1 || rank < 0 || rank >= world) {
-        throw InvalidArgument("zero: rank " + std::to_string(rank) + " of a group of " + std::to_string(world) + "; ranks go from 0 to world - 1, and world is at least 1.");
+        zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank, " of a group of ", world, "; ranks go from 0 to world - 1, and world is at least 1."});
     }
 }
 
@@ -51,7 +52,7 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     NcclHandle handle = nullptr;
     NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
     auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, std::make_shared<NcclAbortCause>());
-    require_success(*interfaces.nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world) + where);
+    require_success(*interfaces.nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
     session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
     return session;
 }
@@ -60,10 +61,11 @@ inline void select_device(NcclSystem& system, int local_rank) {
     int devices = 0;
     require_success(system, system.device_count(devices), "cudaGetDeviceCount");
     if (local_rank >= devices) {
-        throw LauncherError("zero: the environment variable LOCAL_RANK is " + std::to_string(local_rank) + ", but this process sees " + std::to_string(devices)
-                            + " CUDA devices; start at most as many processes on a machine. If the launcher shows each process its own device alone, set LOCAL_RANK to 0.");
+        zero::detail::throw_error<LauncherError>({"zero: the environment variable LOCAL_RANK is ", local_rank, ", but this process sees ", devices,
+                                                    " CUDA devices; start at most as many processes on a machine. If the launcher shows each process its own device alone, set "
+                                                    "LOCAL_RANK to 0."});
     }
-    require_success(system, system.set_device(local_rank), "cudaSetDevice(" + std::to_string(local_rank) + ")");
+    require_success(system, system.set_device(local_rank), zero::detail::text({"cudaSetDevice(", local_rank, ")"}));
 }
 
 inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces, NcclOptions const& options) {
@@ -94,17 +96,17 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
     int count = 0;
     require_success(system, system.device_count(count), "cudaGetDeviceCount");
     if (devices.empty()) {
-        throw InvalidArgument("zero: a group of no devices; name at least one.");
+        zero::detail::throw_error<InvalidArgument>({"zero: a group of no devices; name at least one."});
     }
     for (std::size_t rank = 0; rank < devices.size(); ++rank) {
         int const device = devices[rank];
         if (device < 0 || device >= count) {
-            throw InvalidArgument("zero: rank " + std::to_string(rank) + " is to use CUDA device " + std::to_string(device) + ", but there are " + std::to_string(count) + '.');
+            zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank, " is to use CUDA device ", device, ", but there are ", count, '.'});
         }
         auto const* const end = devices.data() + rank;
         if (std::find(devices.data(), end, device) != end) {
-            throw InvalidArgument("zero: CUDA device " + std::to_string(device)
-                                  + " is named for several ranks; NCCL wants a device per rank. Use Loopback<cuda::Backend> for several ranks on one device.");
+            zero::detail::throw_error<InvalidArgument>({"zero: CUDA device ", device,
+                                                          " is named for several ranks; NCCL wants a device per rank. Use Loopback<cuda::Backend> for several ranks on one device."});
         }
     }
 }
@@ -131,17 +133,17 @@ inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface inter
     require_success(*nccl, group.start(), "ncclGroupStart");
     for (int rank = 0; rank < world; ++rank) {
         int const device = devices[static_cast<std::size_t>(rank)];
-        require_success(*system, system->set_device(device), "cudaSetDevice(" + std::to_string(device) + ")");
+        require_success(*system, system->set_device(device), zero::detail::text({"cudaSetDevice(", device, ")"}));
         NcclHandle handle = nullptr;
         NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
         sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, cause));
-        require_success(*nccl, result, "ncclCommInitRankConfig on rank " + std::to_string(rank) + " of " + std::to_string(world));
+        require_success(*nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));
     }
     NcclResult const result = group.end();
     if (result != NcclResult::success && result != NcclResult::in_progress) {
         abort_all(&sessions);
     }
-    require_success(*nccl, result, "the start of " + std::to_string(world) + " ranks of NCCL");
+    require_success(*nccl, result, zero::detail::text({"the start of ", world, " ranks of NCCL"}));
     for (auto const& session : sessions) {
         require_success(*system, system->set_device(devices[static_cast<std::size_t>(session->rank())]), "cudaSetDevice");
         session->open("the start of NCCL in one process");

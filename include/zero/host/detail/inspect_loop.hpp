@@ -34,7 +34,7 @@ struct InspectLoop {
         } else {
             LeafBins bins;
             for (std::size_t begin = 0; begin < whole; begin += chunk) {
-                add_groups<F>(begin, whole - begin < chunk ? whole : begin + chunk, bins);
+                add_chunk<F>(begin, whole - begin < chunk ? whole : begin + chunk, bins);
                 bins.flush(*result);
             }
         }
@@ -46,6 +46,21 @@ struct InspectLoop {
     }
 
 private:
+    template <class F>
+    [[gnu::always_inline]] void add_chunk(std::size_t begin, std::size_t end, LeafBins& bins) const noexcept {
+        if constexpr (requires { F::exact_squares(values); }) {
+            for (; end - begin >= F::exact_elements; begin += F::exact_elements) {
+                double const sum = F::exact_squares(values + begin);
+                if (sum == sum) { // then all leaves of the definition are exact, too, and so this is their sum
+                    bins.add_leaf(sum);
+                } else {
+                    add_groups<F>(begin, begin + F::exact_elements, bins);
+                }
+            }
+        }
+        add_groups<F>(begin, end, bins);
+    }
+
     template <class F, class Sums>
     [[gnu::always_inline]] void add_groups(std::size_t begin, std::size_t end, Sums& exact) const noexcept {
         for (std::size_t i = begin; i < end; i += group) {

@@ -4,6 +4,9 @@
 
 #if ZERO_HOST_HAS_AVX2
 
+#include "exact_squares_avx2.hpp"
+#include "vectors_avx2.hpp"
+
 #include <cstdint>
 
 namespace zero::host::detail {
@@ -16,17 +19,6 @@ namespace zero::host::detail {
 // - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction where that is on a fast path.
 // - Nothing here may be used before `is_supported(InstructionSet::avx2)` said yes.
 #define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
-
-using Float8 = float __attribute__((vector_size(32)));
-using Int8 = std::int32_t __attribute__((vector_size(32)));
-using Bits8 = std::uint32_t __attribute__((vector_size(32)));
-using Half8 = std::uint16_t __attribute__((vector_size(16)));
-using Short8 = std::int16_t __attribute__((vector_size(16)));
-using Bits4 = std::uint32_t __attribute__((vector_size(16)));
-using Long2 = std::uint64_t __attribute__((vector_size(16)));
-using LongLong2 = long long __attribute__((vector_size(16)));
-using Float4 = float __attribute__((vector_size(16)));
-using Double4 = double __attribute__((vector_size(32)));
 
 template <>
 struct Lanes<InstructionSet::avx2> {
@@ -270,6 +262,13 @@ struct Lanes<InstructionSet::avx2> {
         __builtin_memcpy(sums, &all, sizeof all);
     }
 
+    static constexpr std::size_t exact_elements = ExactSquares::elements;
+
+    /// The sum of squares of `exact_elements` elements if no sum in it rounded, in whichever order; a NaN if that is not certain.
+    ZERO_HOST_AVX2 static double exact_squares(bfloat16 const* from) noexcept {
+        return ExactSquares::sum(from);
+    }
+
     /// Calls a functor of the user's. Clang flattens one level only: without this it would leave a longer functor out of line.
     template <class Functor, class... Arguments>
     ZERO_HOST_AVX2 __attribute__((flatten)) static void call(Functor const& functor, Arguments&... arguments) noexcept {
@@ -309,6 +308,12 @@ private:
         template <StorageType T>
         ZERO_HOST_AVX2 explicit Squares(T const* values) noexcept {
             static_assert(ops::leaf_elements == 8 * size);
+            prefetch_after(values);
+            prefetch_after(values + ops::leaf_elements / 2);
+            if constexpr (sizeof(T) == 4) {
+                prefetch_after(values + ops::leaf_elements / 4);
+                prefetch_after(values + ops::leaf_elements / 4 * 3);
+            }
             Double4 low = {};
             Double4 high = {};
             add(values, low, high); // written out, since GCC does not unroll loops at -O2

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "parameters.hpp"
+
+#include <zero/comm/traffic_count.hpp>
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/traffic.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace gpt {
+
+/// @brief What one rank of a training can tell in the end.
+struct RankSummary {
+    zero::MemoryPlan plan;
+    std::array<std::size_t, zero::buffer_kinds> allocated{};
+    zero::TrafficCount traffic;       ///< of the training steps alone, as the transport counted it
+    zero::Traffic formula;            ///< elements by the formulas
+    double validation_loss_sum = 0.0;
+    std::size_t validation_batches = 0;
+};
+
+/// @brief The result of a training.
+struct Summary {
+    std::uint64_t hash = 0;           ///< over the bits of all final parameters
+    double validation_loss = 0.0;     ///< nats a byte
+    std::size_t parameters = 0;
+    std::vector<RankSummary> ranks;
+
+    /// @brief What follows from the model and from what the ranks measured.
+    void conclude(std::vector<Parameter> const& model) {
+        double sum = 0.0;
+        std::size_t batches = 0;
+        for (auto const& own : ranks) {
+            sum += own.validation_loss_sum;
+            batches += own.validation_batches;
+        }
+        validation_loss = sum / static_cast<double>(batches);
+        for (auto const& parameter : model) {
+            parameters += parameter.elements;
+        }
+    }
+};
+
+template <class T>
+std::uint64_t hash_bits(std::uint64_t hash, std::span<T> values) noexcept {
+    for (auto const& value : values) {
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &value, sizeof(value));
+        hash = (hash ^ bits) * 0x100000001b3U;
+        hash ^= hash >> 29U;
+    }
+    return hash;
+}
+
+} // namespace gpt

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "../instruction_set.hpp"
+
+#if ZERO_HOST_HAS_AVX2
+
+#include <cstdint>
+
+namespace zero::host::detail {
+
+// The vector types of the loops for AVX2; see lanes_avx2.hpp for what they may be used for.
+using Float8 = float __attribute__((vector_size(32)));
+using Int8 = std::int32_t __attribute__((vector_size(32)));
+using Bits8 = std::uint32_t __attribute__((vector_size(32)));
+using Half16 = std::uint16_t __attribute__((vector_size(32)));
+using Short16 = std::int16_t __attribute__((vector_size(32)));
+using Half8 = std::uint16_t __attribute__((vector_size(16)));
+using Short8 = std::int16_t __attribute__((vector_size(16)));
+using Bits4 = std::uint32_t __attribute__((vector_size(16)));
+using Long2 = std::uint64_t __attribute__((vector_size(16)));
+using LongLong2 = long long __attribute__((vector_size(16)));
+using Float4 = float __attribute__((vector_size(16)));
+using Double4 = double __attribute__((vector_size(32)));
+
+/// Bytes between what is added up and what is fetched for it. Sums of squares keep the processor so busy that it does not look far enough ahead
+/// by itself; measured, one pass over 500 MB of floats is 1.1 times as fast. Beyond the end of an array nothing is read, a prefetch has no faults.
+inline constexpr std::uintptr_t prefetch_bytes = 2048;
+
+/// Fetches the cache line that lies `prefetch_bytes` behind an address.
+[[gnu::always_inline]] inline void prefetch_after(void const* address) noexcept {
+    __builtin_prefetch(reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes));
+}
+
+} // namespace zero::host::detail
+
+#endif

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Builds and runs the benchmarks, each beside its twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
+# through sudo). Works from any folder. Leave the machine alone meanwhile: about ten minutes on two cores; 16 GB of memory for the largest sizes.
+#
+# usage: scripts/bench.sh [option...]
+#   (none)            all benchmarks, 7 repetitions in random order
+#   --quick           3 repetitions, and no size above 10 million elements
+#   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches; what was measured before stays in the table
+#   --repetitions N   how often each is measured; the table shows medians
+#   --table           measures nothing: the table of what was measured before
+#   --docs            also writes the tables into docs/benchmarks.md and the plots beside it
+#   --help            this text
+# Options may be combined. Results and plots: build/bench/results/.
+#
+# Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs of the build), ZERO_BUILD_ROOT (folder of the builds, build/).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+refuse() { printf 'error: %s\n\n' "$1" >&2; usage >&2; exit 2; }
+
+repetitions=
+filter=
+is_quick=
+is_table=
+is_docs=
+while [ "$#" -gt 0 ]; do
+    case $1 in
+        --quick) is_quick=1 ;;
+        --filter | --repetitions)
+            [ "$#" -gt 1 ] || refuse "$1 needs a value"
+            if [ "$1" = --filter ]; then filter=$2; else repetitions=$2; fi
+            shift
+            ;;
+        --table) is_table=1 ;;
+        --docs) is_docs=1 ;;
+        --help) usage; exit 0 ;;
+        *) refuse "unknown option '$1'" ;;
+    esac
+    shift
+done
+if [ -z "$repetitions" ]; then
+    repetitions=7
+    [ -z "$is_quick" ] || repetitions=3
+fi
+[[ $repetitions =~ ^[1-9][0-9]*$ ]] || refuse "--repetitions $repetitions: a number above 0"
+has python3 || stop "the table is made by python3 (its standard library is enough), which was not found. Debian, Ubuntu: apt-get install python3-minimal"
+
+results=$build_root/bench/results
+smallest_time=0.05 # seconds of one repetition; long ones run once
+
+build() {
+    local cuda=OFF
+    if has nvidia-smi && nvidia-smi -L >/dev/null 2>&1; then cuda=AUTO; else say "no GPU: the benchmarks of the CUDA backend are left out"; fi
+    say "building in $build_root/bench with $(jobs) jobs"
+    configure bench release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_CUDA=$cuda" -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_EXAMPLES=OFF || stop "CMake could not configure the build"
+    build_target all || stop "the build failed"
+}
+
+# Names without commas and equals signs, as Google Benchmark wants its context.
+processor() { sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr -d ',='; }
+compiler_name() { printf '%s %s' "$(basename "$(compiler)")" "$("$(compiler)" -dumpfullversion -dumpversion)" | tr -d ',='; }
+
+# chosen PROGRAM: a regular expression that is exactly the chosen benchmarks of the program; nothing if there are none.
+chosen() {
+    "$1" --benchmark_list_tests --benchmark_filter="${filter:-.}" 2>/dev/null | { if [ -n "$is_quick" ]; then grep -Ev '/[0-9]{8,}(/|$)'; else cat; fi || true; } \
+        | sed 's/.*/^&$/' | paste -sd '|'
+}
+
+# run PROGRAM: each filter has a file of its own, so that it adds to what was measured before.
+run() {
+    local name names file
+    name=$(basename "$1")
+    names=$(chosen "$1")
+    [ -n "$names" ] || return 0
+    file=$results/$name.json
+    [ -z "$filter" ] || file=$results/$name.$(printf '%s' "$filter" | tr -c 'A-Za-z0-9_' '-').json
+    say "$name"
+    run_quietly "$1" --benchmark_filter="$names" --benchmark_repetitions="$repetitions" --benchmark_enable_random_interleaving=true \
+        --benchmark_min_time="$smallest_time" --benchmark_context="cpu=$(processor),compiler=$(compiler_name)" \
+        --benchmark_out="$file.part" --benchmark_out_format=json || stop "$name failed (its output is above)"
+    mv "$file.part" "$file"
+}
+
+if [ -z "$is_table" ]; then
+    install_missing g++ cmake ninja-build libbenchmark-dev
+    build
+    mkdir -p "$results"
+    if [ -z "$filter" ]; then rm -f "$results"/*.json; fi
+    while IFS= read -r program; do run "$program"; done < <(find "$build_root/bench/bench" -maxdepth 1 -type f -name '*_bench' -perm -u+x | sort)
+fi
+
+shopt -s nullglob
+files=("$results"/*.json)
+scaling_files=("$results"/stage_scaling_bench*.json)
+[ "${#files[@]}" -gt 0 ] || stop "nothing was measured yet (or the filter matches nothing)"
+
+# make SCRIPT PLOT ARGUMENT...: a table on the terminal, the plot beside the results, and with --docs both in the documentation.
+make() {
+    local script=$root_dir/scripts/$1 plot=$2
+    shift 2
+    python3 -B "$script" "$@"
+    python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too little was measured"
+    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" 2>/dev/null
+}
+
+make bench_table.py benchmarks.svg "${files[@]}"
+if [ "${#scaling_files[@]}" -gt 0 ]; then
+    "$build_root/bench/bench/stage_scaling_table" >"$results/scaling_plan.txt"
+    printf '\nOne rank of W, the others simulated:\n\n'
+    make bench_scaling.py scaling.svg "$results/scaling_plan.txt" "${scaling_files[@]}"
+fi
+say "plots: $results/*.svg"
+[ -z "$is_docs" ] || say "written: docs/benchmarks.md and its plots"

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Makes one table, and a plot, of results of Google Benchmark in JSON; scripts/bench.sh calls it. Python's standard library only.
+
+usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE.md]
+
+A benchmark is called operation/case/who/elements, and each is compared with the "twin" of the same operation, case, number of elements and threads: the ratio
+is that of the medians of the throughput. With --svg the ratios are drawn over the number of elements. With --page the table replaces what stands in the page
+between the lines <!-- table --> and <!-- end of table -->; without both it is printed.
+"""
+
+import json
+import re
+import statistics
+import sys
+
+from bench_plot import Axis, Panel, page, short
+
+GPT2 = 124_439_808
+OPERATIONS = ["flatten", "unflatten", "norm", "update", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
+              "tensor_update", "matrix_product"]
+MARKS = ("<!-- table -->", "<!-- end of table -->")
+
+
+def goal_of(row):
+    """The least ratio that is asked of the host backend at the size of GPT-2 124M, and of the smallest collective; None: nothing is."""
+    if row.operation == "reduce_scatter_of_1_KB":
+        return 1.0
+    if row.elements != GPT2:
+        return None
+    if row.operation == "update":
+        return 0.9 if row.who == "adamw" else None
+    if row.operation == "step":
+        return 0.85 if "clipped" in row.case else 0.95
+    return {"flatten": 0.9, "unflatten": 0.9, "norm": 0.8, "reduce_scatter": 0.85, "all_gather": 0.85}.get(row.operation)
+
+
+def words(name):
+    return re.sub(r"\bW(\d+)", r"W = \1", name.replace("_", " "))
+
+
+class Row:
+    """One benchmark: its repetitions."""
+
+    def __init__(self, name):
+        parts = name.split("/")
+        threads = [part for part in parts if part.startswith("threads:")]
+        parts = [part for part in parts if part not in ("real_time", "manual_time", "process_time") and part not in threads]
+        if len(parts) != 4 or not parts[3].isdigit():
+            raise ValueError(f"'{name}': a benchmark has to be called operation/case/who/elements")
+        self.operation, self.case, self.who = parts[:3]
+        self.elements = int(parts[3])
+        self.threads = int(threads[0].split(":")[1]) if threads else 1
+        self.seconds = []
+        self.bytes = []
+        self.items = []
+        self.counters = {}
+
+    def add(self, run):
+        unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[run["time_unit"]]
+        self.seconds.append(run["real_time"] * unit * self.threads)  # what is given is divided by the number of threads
+        for values, key in ((self.bytes, "bytes_per_second"), (self.items, "items_per_second")):
+            if key in run:
+                values.append(run[key])
+        self.counters = run
+
+    def pair(self):
+        return self.operation, self.case, self.elements, self.threads
+
+    def order(self):
+        known = OPERATIONS.index(self.operation) if self.operation in OPERATIONS else len(OPERATIONS)
+        return known, self.operation, self.case, self.who, self.threads, self.elements
+
+    def title(self):
+        who = "" if self.who == "zero" else " " + self.who
+        threads = "" if self.threads == 1 else f", {self.threads} threads"
+        return words(f"{self.operation} {self.case}{who}{threads}")
+
+    def ratio(self, twin):
+        """How many times as fast as the twin: by bytes, since those may differ; or by items, or by time, where no bytes are counted."""
+        for own, other in ((self.bytes, twin.bytes), (self.items, twin.items)):
+            if own and other:
+                return statistics.median(own) / statistics.median(other)
+        return statistics.median(twin.seconds) / statistics.median(self.seconds)
+
+    def spread(self):
+        """The middle half of the repetitions, as a part of their median."""
+        if len(self.seconds) < 2:
+            return 0.0
+        quarters = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return (quarters[2] - quarters[0]) / quarters[1]
+
+    def speed(self):
+        if self.bytes:
+            return f"{statistics.median(self.bytes) * 1e-9:.1f}"
+        if self.items:
+            return f"{statistics.median(self.items) * 1e-9:.1f} G"
+        return "-"
+
+
+def read(files):
+    """Rows by name, the latest run of each, and what is known of the machine."""
+    results = []
+    for file in files:
+        with open(file, encoding="utf-8") as stream:
+            results.append(json.load(stream))
+    rows = {}
+    contexts = []
+    for result in sorted(results, key=lambda one: one["context"].get("date", "")):
+        contexts.append(result["context"])
+        fresh = {}
+        for run in result["benchmarks"]:
+            if run.get("run_type", "iteration") != "iteration":
+                continue
+            name = run.get("run_name", run["name"])
+            if run.get("error_occurred"):
+                print(f"left out: {name}: {run.get('error_message', 'failed')}", file=sys.stderr)
+                continue
+            if name not in fresh:
+                fresh[name] = Row(name)
+            fresh[name].add(run)
+        rows.update(fresh)
+    return list(rows.values()), contexts
+
+
+def compare(rows):
+    """(row, its twin) in the order of the table. A benchmark without a twin is an error: the ratio is the point."""
+    twins = {row.pair(): row for row in rows if row.who == "twin"}
+    pairs = []
+    for row in sorted(rows, key=Row.order):
+        if row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows that
+            continue
+        if row.pair() not in twins:
+            raise ValueError(f"no twin was measured for '{row.operation}/{row.case}/{row.who}' with {row.elements} elements and {row.threads} threads")
+        pairs.append((row, twins[row.pair()]))
+    return pairs
+
+
+def time_text(seconds):
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def goal_text(row, ratio):
+    goal = goal_of(row)
+    if goal is None:
+        return ""
+    return f"{goal:.2f}, {'met' if ratio >= goal else 'missed'}"
+
+
+def table(pairs):
+    head = ["what", "elements", "time", "GB/s", "twin GB/s", "ratio", "spread", "goal"]
+    lines = [head]
+    for row, twin in pairs:
+        ratio = row.ratio(twin)
+        spread = max(row.spread(), twin.spread())
+        lines.append([row.title(), f"{row.elements}", time_text(statistics.median(row.seconds)), row.speed(), twin.speed(), f"{ratio:.2f}", f"{spread:.0%}",
+                      goal_text(row, ratio)])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    def text(line):
+        cells = [cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths))]
+        return "| " + " | ".join(cells) + " |"
+    rule = "|" + "|".join("-" * (width + 2) if column == 0 else "-" * (width + 1) + ":" for column, width in enumerate(widths)) + "|"
+    return "\n".join([text(head), rule] + [text(line) for line in lines[1:]]) + "\n"
+
+
+def machine(contexts):
+    """One line for each machine, compiler and day."""
+    lines = []
+    for context in contexts:
+        line = (f"{context.get('cpu', 'unknown processor')}, {context.get('num_cpus', '?')} cores, {context.get('compiler', 'unknown compiler')}, "
+                f"{context.get('date', 'unknown date')[:10]}")
+        if line not in lines:
+            lines.append(line)
+    return "Measured on " + "; ".join(lines) + ".\n"
+
+
+# The plot: one panel for an operation, a line for each case.
+
+PANELS = [("flatten and unflatten", ("flatten", "unflatten")), ("norm", ("norm",)), ("update", ("update",)), ("reduce-scatter", ("reduce_scatter",)),
+          ("all-gather", ("all_gather",)), ("step, 2 ranks", ("step",))]
+def series_of(pairs, operations):
+    """Name -> [(elements, ratio, goal)], of one thread; only what was measured at more than one size."""
+    series = {}
+    for row, twin in pairs:
+        if row.operation in operations and row.threads == 1:
+            name = f"{row.case} {row.who}" if len(operations) == 1 else f"{row.operation} {row.case}"
+            series.setdefault(words(name.removesuffix(" zero")), []).append((row.elements, row.ratio(twin), goal_of(row)))
+    return {name: sorted(points) for name, points in series.items() if len(points) > 1}
+
+
+def panel_of(title, series):
+    sizes = sorted({elements for points in series.values() for elements, _, _ in points})
+    quarters = [(step * 0.25, f"{step * 0.25:.1f}" if step % 2 == 0 else "") for step in range(7)]
+    panel = Panel(title, Axis("elements", sizes[0], sizes[-1], [(size, short(size)) for size in sizes], True), Axis("speed / speed of the twin", 0.0, 1.5, quarters))
+    panel.level(1.0, "strong")
+    for goal in sorted({goal for points in series.values() for _, _, goal in points if goal is not None}):
+        panel.level(goal, "goal", 0.5)
+    for name, points in series.items():
+        panel.line(name, [(elements, ratio) for elements, ratio, _ in points])
+        panel.dots(name, [(elements, ratio) for elements, ratio, _ in points])
+    return panel
+
+
+def plot(pairs):
+    panels = [(title, series_of(pairs, operations)) for title, operations in PANELS]
+    panels = [panel_of(title, series) for title, series in panels if series]
+    if not panels:
+        raise ValueError("nothing to draw: no operation was measured at more than one size")
+    return page("Speed of the host backend against twins that move the same bytes", panels, 3,
+                "Solid grey: the twin. Dashed grey: the goal at 124M elements. Triangles: above the frame. One thread; collectives and steps one thread per rank.")
+
+
+def replace_between(marks, text_of_page, text):
+    begin, end = text_of_page.find(marks[0]), text_of_page.find(marks[1])
+    if begin < 0 or end < begin:
+        raise ValueError(f"the page lacks the lines {marks[0]} and {marks[1]}")
+    return text_of_page[:begin + len(marks[0])] + "\n" + text + text_of_page[end:]
+
+
+def write(file, text):
+    with open(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def arguments_of(arguments):
+    """Files, and options with their values; a value is None where there has to be one, or for an option that does not exist."""
+    files, options = [], {}
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in ("--svg", "--page"):
+            options[argument] = next(rest, None)
+        elif argument.startswith("-"):
+            options[argument] = None
+        else:
+            files.append(argument)
+    return files, options
+
+
+def publish(options, plot_text, marks, text):
+    if "--svg" in options:
+        write(options["--svg"], plot_text())
+    if "--page" in options:
+        with open(options["--page"], encoding="utf-8") as stream:
+            old = stream.read()
+        write(options["--page"], replace_between(marks, old, text))
+    elif "--svg" not in options:
+        print(text, end="")
+
+
+def main(arguments):
+    files, options = arguments_of(arguments)
+    if not files or None in options.values():
+        print(__doc__, file=sys.stderr)
+        return 2
+    rows, contexts = read(files)
+    pairs = compare(rows)
+    publish(options, lambda: plot(pairs), MARKS, machine(contexts) + "\n" + table(pairs))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (ValueError, KeyError, OSError) as error:
+        print(f"bench_table.py: {error}", file=sys.stderr)
+        sys.exit(1)

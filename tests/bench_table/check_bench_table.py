@@ -1,0 +1,86 @@
+"""Does scripts/bench_table.py make the right table of given results? usage: check_bench_table.py SOURCE_DIR"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+ROOT = sys.argv.pop(1)
+HERE = os.path.join(ROOT, "tests", "bench_table")
+RESULTS = ["later.json", "first.json"]  # in any order: the later run of a benchmark counts
+
+
+def run(files, *options, script="bench_table.py"):
+    paths = [os.path.join(HERE, file) for file in files]
+    return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "scripts", script), *paths, *options], capture_output=True, text=True, check=False)
+
+
+def content(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+class BenchTable(unittest.TestCase):
+    def test_medians_ratios_and_goals(self):
+        outcome = run(RESULTS)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertEqual(outcome.stdout, content(os.path.join(HERE, "expected.md")))
+        self.assertIn("this machine lacks the instruction set", outcome.stderr)
+
+    def test_values_worked_out_by_hand(self):
+        rows = {line.split("|")[1].strip() + " " + line.split("|")[2].strip(): [cell.strip() for cell in line.split("|")[3:-1]]
+                for line in run(RESULTS).stdout.splitlines() if line.startswith("|")}
+        # Medians of 3.0, 3.3, 2.9 and 5, 4, 1 GB/s; the twin's times 100, 125, 500: quarters at 112.5 and 312.5.
+        self.assertEqual(rows["norm float32 124439808"], ["166 ms", "3.0", "4.0", "0.75", "160%", "0.80, missed"])
+        self.assertEqual(rows["norm float32, 2 threads 124439808"], ["50 ms", "8.0", "10.0", "0.80", "0%", "0.80, met"])
+        self.assertEqual(rows["reduce scatter of 1 KB W = 2 256"][3], "1.50")  # 30 us and 20 us
+        self.assertEqual(rows["update two states adamw 1024"][3], "0.80")   # of the later run; the earlier has 0.20
+
+    def test_what_has_no_twin_or_no_proper_name_is_an_error(self):
+        self.assertIn("no twin was measured for 'norm/float32/zero' with 64 elements", run(["alone.json"]).stderr)
+        self.assertIn("operation/case/who/elements", run(["misnamed.json"]).stderr)
+        self.assertEqual([run(["alone.json"]).returncode, run(["misnamed.json"]).returncode, run([]).returncode], [1, 1, 2])
+
+    def test_the_table_replaces_that_of_the_page_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            with open(page, "w", encoding="utf-8") as stream:
+                stream.write("before\n<!-- table -->\nold\n<!-- end of table -->\nafter\n")
+            self.assertEqual(run(RESULTS, "--page", page).returncode, 0)
+            table = content(os.path.join(HERE, "expected.md"))
+            self.assertEqual(content(page), f"before\n<!-- table -->\n{table}<!-- end of table -->\nafter\n")
+            with open(page, "w", encoding="utf-8") as stream:
+                stream.write("no place for a table\n")
+            self.assertEqual(run(RESULTS, "--page", page).returncode, 1)
+            self.assertEqual(content(page), "no place for a table\n")
+
+    def test_the_plot_shows_the_ratios(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plot = os.path.join(folder, "plot.svg")
+            self.assertEqual(run(RESULTS, "--svg", plot).returncode, 0)
+            lines = [one.get("points") for one in xml.etree.ElementTree.parse(plot).iter() if one.tag.endswith("polyline")]
+            # From 0.5 at the smallest size to 0.75 at the largest; the axis ends at 1.5, 190 units above its foot at 224.
+            self.assertEqual(lines, ["62.0,160.7 312.0,129.0"])
+
+    def test_how_cost_grows(self):
+        outcome = run(["plan.txt", "scaling.json"], script="bench_scaling.py")
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertEqual([[cell.strip() for cell in line.split("|")[1:-1]] for line in outcome.stdout.splitlines()[2:]],
+                         [["1", "5 ms", "0.80", "0.02 GB"], ["2", "3 ms", "0.83", "0.012 GB"], ["4", "2 ms", "0.75", "0.008 GB"]])
+        with tempfile.TemporaryDirectory() as folder:
+            plot = os.path.join(folder, "plot.svg")
+            self.assertEqual(run(["plan.txt", "scaling.json"], "--svg", plot, script="bench_scaling.py").returncode, 0)
+            lines = [one.get("points") for one in xml.etree.ElementTree.parse(plot).iter() if one.tag.endswith("polyline")]
+            # 5, 3 and 2 ns lie on 1 + 4 / W: from 1 to 5 of 6.
+            self.assertIn("62.0,192.3 312.0,65.7", lines)
+
+    def test_memory_that_is_not_what_was_planned_is_an_error(self):
+        outcome = run(["plan.txt", "scaling_off_plan.json"], script="bench_scaling.py")
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("20000000 bytes were allocated, 1 planned", outcome.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

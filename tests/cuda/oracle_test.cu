@@ -1,0 +1,55 @@
+#include "cuda/device.hpp"
+#include "cuda/oracle_side.cuh"
+
+// Random configurations of the engine on a device, ranks as threads, against the oracle of the host's tests; as there ZERO_ORACLE_... change them.
+
+using namespace zero;
+using namespace zero::test;
+using namespace zero::test::oracle;
+
+namespace {
+
+using DeviceLoopback = Loopback<cuda::Backend>;
+constexpr std::size_t part = 60; // percent of the host's
+
+} // namespace
+
+TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+    if (skips_without_device()) {
+        return;
+    }
+    run_row<10, DeviceLoopback>(part);
+}
+
+TEST_CASE("Master weights in parts and scaled states on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+    if (skips_without_device()) {
+        return;
+    }
+    run_row<24, DeviceLoopback>(part);
+}
+
+TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+    if (skips_without_device()) {
+        return;
+    }
+    run_row<21, DeviceLoopback>(part);
+}
+
+TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Configuration c;
+    for (std::size_t index = 24; c.units != 3 || !c.injections.empty(); index += generated_rows) {
+        c = make_configuration(20240229, index);
+    }
+    c.lists_groups = false; // no factor of 0
+    c.changes.clear();
+    History const history = compute_history(c);
+    Failures right;
+    run_stage<stage_t<2, 24, DeviceLoopback>>({&c, &history, 2, &right});
+    CHECK(right.count() == 0);
+    Failures wrong;
+    run_stage<stage_t<2, 24, DeviceLoopback>>({&c, &history, 2, &wrong, 1.01});
+    CHECK(wrong.count() != 0);
+}
