@@ -100,28 +100,30 @@ inline FigureTable read_table(std::string const& path) {
     return FigureTable::parse({std::istreambuf_iterator<char>(file), {}});
 }
 
-/// @brief Compares the figures with the table, or replaces the table's by them. @return the complaints, one a line
-inline std::string check_figures(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
-    FigureTable table = read_table(path);
+/// @brief The complaints, one a line, and what to do when the new figures are meant.
+inline std::string verdict(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
     std::string result;
-    if (is_update()) {
-        for (auto const& [name, figure] : Figures(table.figures)) {
-            if (is_measurable(name)) {
-                table.figures.erase(name);
-            }
-        }
-        for (auto const& [name, figure] : measured) {
-            table.figures[name] = figure;
-        }
-        if (!(std::ofstream(path) << table.text())) {
-            result = "cannot write " + path + '\n';
-        }
-        return result;
-    }
-    for (auto const& complaint : complaints(table, measured, is_measurable)) {
+    for (auto const& complaint : complaints(read_table(path), measured, is_measurable)) {
         result += complaint + '\n';
     }
     return result.empty() ? result : result + "If this is meant, run the test with ZERO_GUARD_UPDATE=1 in the environment and commit " + path + '\n';
+}
+
+/// @brief Compares the figures with the table, or replaces the table's by them. @return the verdict; empty: all is well
+inline std::string check_figures(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+    if (!is_update()) {
+        return verdict(path, measured, is_measurable);
+    }
+    FigureTable table = read_table(path);
+    for (auto const& [name, figure] : Figures(table.figures)) {
+        if (is_measurable(name)) {
+            table.figures.erase(name);
+        }
+    }
+    for (auto const& [name, figure] : measured) {
+        table.figures[name] = figure;
+    }
+    return std::ofstream(path) << table.text() ? "" : "cannot write " + path + '\n';
 }
 
 inline std::string check_figures(std::string const& path, Figures const& measured) {

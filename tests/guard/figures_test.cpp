@@ -49,8 +49,8 @@ TEST_CASE("What the table lacks fails, as does what was not measured unless this
     CHECK(complaints(table(), {{"update/avx2", 4000}}, [](std::string const& name) { return name != "cast/avx2"; }).empty());
 }
 
-TEST_CASE("A check against a file names each figure and says how to write them down") {
-    auto const said = check_figures(table_path("sizes"), {{"no such thing", 1}}, [](std::string const&) { return false; });
+TEST_CASE("A verdict on a file names each figure and says how to write them down") {
+    auto const said = verdict(table_path("sizes"), {{"no such thing", 1}}, [](std::string const&) { return false; });
     CHECK_THAT(said, contains_text("no such thing: 1, and the table has no such line\nIf this is meant, run the test with ZERO_GUARD_UPDATE=1"));
     CHECK_THAT(said, contains_text("tests/guard/tables/sizes.txt"));
 }

@@ -28,7 +28,8 @@ inline constexpr std::uintptr_t prefetch_bytes = 2048;
 
 /// Fetches the cache line that lies `prefetch_bytes` behind an address.
 [[gnu::always_inline]] inline void prefetch_after(void const* address) noexcept {
-    __builtin_prefetch(reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes));
+    auto const behind = reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes; // no pointer may point behind an array, a number may
+    __builtin_prefetch(reinterpret_cast<void const*>(behind));                      // NOLINT(performance-no-int-to-ptr): nothing is read there
 }
 
 } // namespace zero::host::detail
