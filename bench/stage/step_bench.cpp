@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -146,13 +147,13 @@ void step_of(benchmark::State& state, int stage, Case const& what) {
 
 /// The arrays of one rank of the twin.
 struct TwinRank {
-    explicit TwinRank(std::size_t elements, std::size_t lease_elements)
+    explicit TwinRank(std::size_t elements, std::size_t all_leases)
         : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F), first(elements / world), second(elements / world),
-          parameter(elements), leases{bench::Array<std::uint16_t>(lease_elements), bench::Array<std::uint16_t>(lease_elements)} {}
+          parameter(elements), leases(all_leases) {}
 
     bench::Array<float> gradient, sum, master, first, second;
     bench::Array<std::uint16_t> parameter; ///< plain: all; gathered: the first half is the shard
-    bench::Array<std::uint16_t> leases[2];
+    bench::Array<std::uint16_t> leases;    ///< gathered: one for each unit, since the engine has as many
 };
 
 void reduce(float* out, float const* a, float const* b, std::size_t n) {
@@ -205,7 +206,7 @@ void twin(benchmark::State& state, Case const& what) {
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         auto const queue = HostBackend::default_compute_queue();
-        ranks[rank] = std::make_unique<TwinRank>(elements, *std::max_element(units.begin(), units.end()));
+        ranks[rank] = std::make_unique<TwinRank>(elements, what.is_gathered ? std::accumulate(units.begin(), units.end(), std::size_t{0}) : 0);
         std::int64_t met = 0;
         auto const meet = [&] { communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue); };
         meet();
@@ -214,8 +215,9 @@ void twin(benchmark::State& state, Case const& what) {
         std::size_t const other = (1 - rank) * shard;
         auto const gather = [&](std::size_t unit) {
             std::size_t const half = units[unit] / world;
+            std::uint16_t* const lease = own.leases.data() + std::accumulate(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(unit), std::size_t{0});
             for (std::size_t peer = 0; peer < world; ++peer) { // from where in the peer's shard is the same to the memory
-                std::memcpy(own.leases[unit % 2].data() + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
+                std::memcpy(lease + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
             }
         };
         measure(state, communicator, [&] {
