@@ -7,8 +7,8 @@
 //   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a lease twice, for the forward and the backward pass
 //   step/gathered_clipped   that, and the norm
 //
-// The gradients are written beforehand and stay in leases of their own for every bucket, so that the engine reads them from memory, as
-// the twin does, and not from a few leases that a cache could hold.
+// The gradients are written beforehand and stay there: each bucket has a lease of its own, so that the engine reads them from memory, as the twin does, and
+// not from a few leases that a cache could hold. All memory is touched before.
 
 #include "host/memory_twin.hpp"
 
@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,6 @@ namespace {
 using namespace zero;
 
 constexpr std::size_t world = 2;
-constexpr std::size_t extra_leases = 24; // more than there are buckets
 
 struct Case {
     bool is_clipped = false;
@@ -92,10 +92,34 @@ void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec>
     bench::count_bytes(state, what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
 }
 
+/// The heap; leases of parameters, which take turns, are touched before the first step.
+class TouchedMemory final : public MemoryResource {
+public:
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
+        void* const memory = _heap.allocate(bytes, kind);
+        if (kind == BufferKind::parameter_leases) {
+            std::memset(memory, 1, bytes);
+        }
+        return memory;
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override { _heap.deallocate(memory, bytes, kind); }
+
+private:
+    HostMemoryResource _heap;
+};
+
+/// With so many there are at least as many leases as buckets. If not more, each bucket gets the same one in every step, since the one that was closed first is taken.
+std::size_t extra_leases(std::vector<ParameterSpec> const& model, int stage) {
+    LayoutOptions const options{.world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
+    auto const layout = stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, options) : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, options);
+    return layout.trainable_buckets() - std::min(layout.trainable_buckets(), most_open_buckets(layout, stage != 3) + 1);
+}
+
 template <int N>
 void full_step(benchmark::State& state, Case const& what) {
     using Engine = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, float, float>>;
     auto const model = model_of(state);
+    TouchedMemory memory;
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         std::vector<Parameter<bfloat16, float>> parameters;
         for (auto const& spec : model) {
@@ -106,8 +130,11 @@ void full_step(benchmark::State& state, Case const& what) {
         if (what.is_clipped) {
             options.gradient_clipping = 1.0F;
         }
-        options.extra_leases = extra_leases;
+        options.extra_leases = extra_leases(model, N);
+        options.memory = &memory;
         Engine engine(communicator, parameters, options);
+        std::size_t const buckets = engine.layout().trainable_buckets();
+        std::size_t const leases = engine.memory_plan()[BufferKind::gradient_leases].bytes() / (sizeof(float) * largest_bucket(engine.layout(), buckets, 0));
         auto const gather = [&](std::size_t unit) {
             if (what.is_gathered) {
                 (void)engine.acquire(unit);
@@ -132,7 +159,7 @@ void full_step(benchmark::State& state, Case const& what) {
             engine.end_micro_step();
             (void)engine.step(1e-4).report();
         };
-        for (std::size_t touched = 0; touched <= extra_leases; touched += engine.layout().trainable_buckets()) {
+        for (std::size_t round = 0; round < (leases == buckets ? 1 : leases); ++round) { // a small model may need more: then every bucket was in every lease
             step(true);
         }
         measure(state, communicator, [&] { step(false); });
@@ -146,13 +173,13 @@ void step_of(benchmark::State& state, int stage, Case const& what) {
 
 /// The arrays of one rank of the twin.
 struct TwinRank {
-    explicit TwinRank(std::size_t elements, std::size_t lease_elements)
+    explicit TwinRank(std::size_t elements, std::size_t all_leases)
         : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F), first(elements / world), second(elements / world),
-          parameter(elements), leases{bench::Array<std::uint16_t>(lease_elements), bench::Array<std::uint16_t>(lease_elements)} {}
+          parameter(elements), leases(all_leases) {}
 
     bench::Array<float> gradient, sum, master, first, second;
     bench::Array<std::uint16_t> parameter; ///< plain: all; gathered: the first half is the shard
-    bench::Array<std::uint16_t> leases[2];
+    bench::Array<std::uint16_t> leases;    ///< gathered: one for each unit, as the engine has
 };
 
 void reduce(float* out, float const* a, float const* b, std::size_t n) {
@@ -205,7 +232,7 @@ void twin(benchmark::State& state, Case const& what) {
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         auto const queue = HostBackend::default_compute_queue();
-        ranks[rank] = std::make_unique<TwinRank>(elements, *std::max_element(units.begin(), units.end()));
+        ranks[rank] = std::make_unique<TwinRank>(elements, what.is_gathered ? std::accumulate(units.begin(), units.end(), std::size_t{0}) : 0);
         std::int64_t met = 0;
         auto const meet = [&] { communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue); };
         meet();
@@ -214,8 +241,9 @@ void twin(benchmark::State& state, Case const& what) {
         std::size_t const other = (1 - rank) * shard;
         auto const gather = [&](std::size_t unit) {
             std::size_t const half = units[unit] / world;
+            std::uint16_t* const lease = own.leases.data() + std::accumulate(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(unit), std::size_t{0});
             for (std::size_t peer = 0; peer < world; ++peer) { // from where in the peer's shard is the same to the memory
-                std::memcpy(own.leases[unit % 2].data() + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
+                std::memcpy(lease + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
             }
         };
         measure(state, communicator, [&] {
