@@ -224,6 +224,12 @@ for file in "$root"/bench/cuda/*_bench.cu; do
     grep -E '_median' "$build/log/$name.run"
 done
 
+if ! python3 -c 'import torch' >/dev/null 2>&1; then
+    row "peer torch_adamw" missing "" "PyTorch is not installed"
+else
+    run "peer torch_adamw" torch_adamw.run python3 "$root/bench/peers/torch_adamw.py" --device cuda --model gpt2-xl
+fi
+
 printf '\n%-44s %-8s %6s  %s\n' what result s note
 printf '%s\n' "${rows[@]}"
 printf '%d failures\n' "$failures"
