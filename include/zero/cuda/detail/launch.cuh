@@ -33,7 +33,7 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
 }
 
 /// @brief Blocks for a range of which each gets a chunk.
-inline constexpr std::size_t chunks_of(std::size_t elements) noexcept { return (elements + chunk_elements - 1) / chunk_elements; }
+ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept { return (elements + chunk_elements - 1) / chunk_elements; }
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels
