@@ -2,6 +2,7 @@
 // (one_of_many.hpp), beside a twin that moves the same bytes in the same passes. The counters are bytes of memory: as allocated, and as planned.
 
 #include "host/memory_twin.hpp"
+#include "stage/backward_pass.hpp"
 #include "stage/one_of_many.hpp"
 #include "stage/scaling_model.hpp"
 
@@ -44,17 +45,7 @@ void stage_2(benchmark::State& state, std::size_t world) {
     auto const step = [&](bool writes) {
         engine.begin_step();
         engine.begin_micro_step(true);
-        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-            auto const gradients = engine.gradients(unit, {}, false);
-            for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                if (writes) {
-                    std::ranges::fill(gradients[parameter], 0.5F);
-                }
-            }
-            engine.gradients_ready(unit);
-        }
-        engine.end_micro_step();
-        (void)engine.step(1e-4).report();
+        bench::backward_and_step(engine, writes, [](std::size_t) {});
     };
     step(true);
     for (auto _ : state) {

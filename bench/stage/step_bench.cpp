@@ -11,6 +11,7 @@
 // not from a few leases that a cache could hold. All memory is touched before.
 
 #include "host/memory_twin.hpp"
+#include "stage/backward_pass.hpp"
 
 #include "support/shapes.hpp"
 
@@ -146,18 +147,7 @@ void full_step(benchmark::State& state, Case const& what) {
             for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                 gather(unit);
             }
-            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-                gather(unit);
-                auto const gradients = engine.gradients(unit, {}, false);
-                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                    if (writes) {
-                        std::ranges::fill(gradients[parameter], 0.5F);
-                    }
-                }
-                engine.gradients_ready(unit);
-            }
-            engine.end_micro_step();
-            (void)engine.step(1e-4).report();
+            bench::backward_and_step(engine, writes, gather);
         };
         for (std::size_t round = 0; round < (leases == buckets ? 1 : leases); ++round) { // a small model may need more: then every bucket was in every lease
             step(true);
