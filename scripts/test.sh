@@ -49,6 +49,7 @@ for leg in "${legs[@]}"; do [ "$leg" != clang ] || check_compiler_version clang+
 passed_total=0
 failed_total=0
 report=()
+failures=()
 
 # finish LEG RESULT: one line for the report.
 finish() { report+=("$(printf '%-8s %5d s  %s' "$1" "$((SECONDS - started))" "$2")"); }
@@ -58,6 +59,17 @@ fail() {
     printf 'error: %s: %s\n' "$1" "$2" >&2
     failed_total=$((failed_total + 1))
     finish "$1" "$2"
+}
+
+# failed_tests LOG: the tests that failed in a log of CTest and the end of what each printed.
+failed_tests() {
+    awk '/^ *[0-9]+\/[0-9]+ Test +#/ || /^ +Start +[0-9]+:/ || /^[0-9]+% tests passed/ { flush(); inside = 0 }
+         /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*/ { inside = 1 }
+         inside { kept[++lines] = $0 }
+         function flush(   line) {
+             for (line = 1; line <= lines; ++line) if (line == 1 || line > lines - 40) print kept[line]
+             lines = 0
+         }' "$1"
 }
 
 # run_leg LEG PRESET [CMAKE OPTION...]
@@ -76,6 +88,7 @@ run_leg() {
     total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
     failed_total=$((failed_total + failed))
     passed_total=$((passed_total + total - failed))
+    [ "$failed" -eq 0 ] || failures+=("$leg: $(failed_tests "$log")")
     finish "$leg" "$summary"
 }
 
@@ -87,6 +100,11 @@ for leg in "${legs[@]}"; do
     esac
 done
 
+# The legs after a failure print thousands of lines: what failed is said once more where it is seen.
+if [ "${#failures[@]}" -gt 0 ]; then
+    say "failed"
+    printf '%s\n' "${failures[@]}"
+fi
 say "results"
 printf '%s\n' "${report[@]}"
 total=$((passed_total + failed_total))

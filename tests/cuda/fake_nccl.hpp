@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -101,7 +102,9 @@ public:
         if (comm.waiting.empty()) {
             return Result::success;
         }
-        if (--comm.questions_left > 0) {
+        // A question never blocks in the real one. Here an inline queue runs the kernel at once: in the thread that has issued it, where an abort expects
+        // one that is inside a call, and not in a watchdog that asks, which nobody watches.
+        if (std::this_thread::get_id() != comm.caller || --comm.questions_left > 0) {
             error = Result::in_progress;
         } else {
             launch(comm);
@@ -219,6 +222,7 @@ private:
         std::vector<Call> waiting;
         Stream stream = nullptr;
         int questions_left = 0;
+        std::thread::id caller{};
         std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
     };
 
@@ -264,6 +268,7 @@ private:
     Result issue(Comm& comm) {
         if (comm.is_non_blocking) {
             comm.questions_left = questions;
+            comm.caller = std::this_thread::get_id();
             return Result::in_progress;
         }
         launch(comm);
