@@ -265,6 +265,7 @@ void add(std::string const& name, Function* function, Arguments const&... argume
 }
 
 [[maybe_unused]] bool const is_registered = [] {
+    bench::keep_memory();
     for (bool const is_clipped : {false, true}) {
         std::string const replicated = is_clipped ? "step/clipped/" : "step/plain/";
         Case const plain{.is_clipped = is_clipped, .is_gathered = false};

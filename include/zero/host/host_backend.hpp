@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 namespace zero {
@@ -71,7 +70,7 @@ struct HostBackend {
 
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
-            queue->enqueue([=] { std::memcpy(out, in, bytes); });
+            queue->enqueue([=] { host::detail::copy(out, in, bytes, 2 * bytes); });
         }
     }
 
@@ -161,8 +160,9 @@ struct HostBackend {
     template <class T>
     static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices, T const* bucket) {
         queue->enqueue([=] {
+            std::size_t const moved = moved_bytes(slices);
             for (auto const& slice : slices) {
-                std::memcpy(slice.tensor, bucket + slice.bucket_begin, slice.elements * sizeof(T));
+                host::detail::copy(slice.tensor, bucket + slice.bucket_begin, slice.elements * sizeof(T), moved);
             }
         });
     }
@@ -171,10 +171,21 @@ struct HostBackend {
     template <class T>
     static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, T* bucket) {
         queue->enqueue([=] {
+            std::size_t const moved = moved_bytes(slices);
             for (auto const& slice : slices) {
-                std::memcpy(bucket + slice.bucket_begin, slice.tensor, slice.elements * sizeof(T));
+                host::detail::copy(bucket + slice.bucket_begin, slice.tensor, slice.elements * sizeof(T), moved);
             }
         });
+    }
+
+private:
+    template <class T>
+    static std::size_t moved_bytes(std::span<CopySlice<T> const> slices) noexcept {
+        std::size_t elements = 0;
+        for (auto const& slice : slices) {
+            elements += slice.elements;
+        }
+        return 2 * elements * sizeof(T);
     }
 };
 static_assert(Backend<HostBackend>);

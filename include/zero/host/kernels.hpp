@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "detail/cast_loops.hpp"
+#include "detail/copy_loop.hpp"
 #include "detail/inspect_loop.hpp"
 #include "detail/norm_loops.hpp"
 #include "detail/scaled_update_loop.hpp"
@@ -11,7 +12,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 /// The loops of the host backend. All of them run at once in the calling thread, accept any number of elements and any alignment, and give the
@@ -27,12 +27,12 @@ void convert(To* out, From const* in, std::size_t n, float factor) noexcept {
     if constexpr (std::is_same_v<To, From>) {
         if (factor == 1.0F) {
             if (n != 0 && out != in) {
-                std::memcpy(static_cast<void*>(out), in, n * sizeof(To));
+                detail::copy(static_cast<void*>(out), in, n * sizeof(To), 2 * n * sizeof(To));
             }
             return;
         }
     }
-    bool const streams = detail::is_worth_streaming(out, n * (sizeof(To) + sizeof(From))) && static_cast<void const*>(out) != in;
+    bool const streams = detail::is_worth_streaming(out, n * (sizeof(To) + sizeof(From)), detail::streaming_copy_bytes) && static_cast<void const*>(out) != in;
     if (factor != 1.0F && streams) {
         detail::run(detail::ConvertLoop<To, From, true, true>{out, in, n, factor});
     } else if (factor != 1.0F) {

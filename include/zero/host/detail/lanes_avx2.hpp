@@ -104,7 +104,7 @@ struct Lanes<InstructionSet::avx2> {
         } else {
             LongLong2 half;
             store(reinterpret_cast<T*>(&half));
-            stream_half(half, to);
+            stream_word(half, to);
         }
     }
 
@@ -120,7 +120,7 @@ struct Lanes<InstructionSet::avx2> {
         } else {
             LongLong2 half;
             store_number(reinterpret_cast<T*>(&half));
-            stream_half(half, to);
+            stream_word(half, to);
         }
     }
 
@@ -370,14 +370,6 @@ private:
 
         Double4 sums; // l0 + l4, l1 + l5, l2 + l6, l3 + l7
     };
-
-    ZERO_HOST_AVX2 static void stream_half(LongLong2 const& half, void* to) noexcept {
-#if defined(__clang__)
-        __builtin_nontemporal_store(half, static_cast<LongLong2*>(to));
-#else
-        __builtin_ia32_movntdq(static_cast<LongLong2*>(to), half);
-#endif
-    }
 
     Float8 _value;
 };

@@ -1,0 +1,101 @@
+#include "support/catch.hpp"
+
+#include "zero/host/host_backend.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+using namespace zero;
+
+namespace {
+
+constexpr std::size_t margin = 64; ///< around what is copied, and as many alignments
+
+std::vector<unsigned char> numbered(std::size_t bytes) {
+    std::vector<unsigned char> result(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+        result[i] = static_cast<unsigned char>(i * 7 + i / 251 + 1);
+    }
+    return result;
+}
+
+/// Bytes of `out` that are not what a copy of `in` to [begin, begin + bytes), and nothing else, leaves there.
+std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin, unsigned char const* in, std::size_t bytes) {
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        bool const is_copied = i >= begin && i < begin + bytes;
+        wrong += out[i] != (is_copied ? in[i - begin] : 0xeeU) ? 1 : 0;
+    }
+    return wrong;
+}
+
+/// Elements whose copies together are just worth streaming, or just not.
+constexpr std::size_t streamed_floats = host::detail::streaming_copy_bytes / (2 * sizeof(float));
+
+} // namespace
+
+TEST_CASE("A copy past the caches writes every byte once and none beside them, at every length and alignment") {
+    std::size_t wrong = 0;
+    for (std::size_t bytes = 0; bytes <= 4 * margin + 1; ++bytes) {
+        auto const in = numbered(bytes + margin);
+        for (std::size_t to = 0; to < margin; ++to) {
+            std::size_t const from = (to * 5 + bytes) % margin;
+            std::vector<unsigned char> out(bytes + 2 * margin, 0xee);
+            host::detail::copy_past_caches(out.data() + to, in.data() + from, bytes);
+            wrong += wrong_bytes(out, to, in.data() + from, bytes);
+        }
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("A host backend copies bytes on both sides of the size from which on it goes past the caches") {
+    auto const queue = HostBackend::default_compute_queue();
+    std::size_t const limit = host::detail::streaming_copy_bytes / 2;
+    for (std::size_t const bytes : {std::size_t{0}, std::size_t{1}, limit - 1, limit, limit + 1}) {
+        CAPTURE(bytes);
+        auto const in = numbered(bytes + 3);
+        std::vector<unsigned char> out(bytes + 2 * margin, 0xee);
+        HostBackend::copy_bytes(queue, out.data() + 5, in.data() + 3, bytes);
+        CHECK(wrong_bytes(out, 5, in.data() + 3, bytes) == 0);
+    }
+}
+
+TEST_CASE("Tensors go to a bucket and back whether all of them together are worth streaming or not") {
+    auto const queue = HostBackend::default_compute_queue();
+    for (std::size_t const elements : {streamed_floats - 1, streamed_floats}) {
+        std::vector<std::size_t> const sizes{1, 63, 1000, elements - 1064};
+        std::vector<std::vector<float>> tensors;
+        std::vector<CopySlice<float>> slices;
+        std::size_t begin = 0;
+        for (std::size_t const size : sizes) {
+            tensors.emplace_back(size);
+            for (std::size_t i = 0; i < size; ++i) {
+                tensors.back()[i] = static_cast<float>(begin + i + 1);
+            }
+            slices.push_back({tensors.back().data(), begin, size});
+            begin += (size + 63) / 64 * 64;
+        }
+        std::vector<float> bucket(begin, -1.0F);
+        HostBackend::copy_to_bucket(queue, std::span<CopySlice<float> const>(slices), bucket.data());
+        std::size_t wrong = 0;
+        for (std::size_t slice = 0, at = 0; slice < sizes.size(); ++slice) {
+            for (std::size_t const end = slice + 1 < sizes.size() ? slices[slice + 1].bucket_begin : bucket.size(); at < end; ++at) {
+                bool const is_padding = at >= slices[slice].bucket_begin + sizes[slice];
+                wrong += bucket[at] != (is_padding ? -1.0F : static_cast<float>(at + 1)) ? 1 : 0;
+            }
+        }
+        CHECK(wrong == 0);
+        for (float& value : bucket) {
+            value = -value;
+        }
+        HostBackend::copy_from_bucket(queue, std::span<CopySlice<float> const>(slices), static_cast<float const*>(bucket.data()));
+        for (std::size_t slice = 0; slice < sizes.size(); ++slice) {
+            for (std::size_t i = 0; i < sizes[slice]; ++i) {
+                wrong += tensors[slice][i] != -static_cast<float>(slices[slice].bucket_begin + i + 1) ? 1 : 0;
+            }
+        }
+        CHECK(wrong == 0);
+    }
+}
