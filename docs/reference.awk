@@ -39,7 +39,7 @@ function text_for(line) {
         if (line ~ /void operator\(\)\(F gradient, F& parameter/) return "One step of one element, or of a pack of them. `gradient` is unscaled, averaged and clipped."
         if (line ~ /static .*std::size_t scratch_floats\(/) return "Floats that the update of a matrix of this shape needs beside it."
     }
-    if (FILENAME ~ /\/comm\//) {
+    if (FILENAME ~ /\/comm\/|\/cuda\/nccl_communicator/) {
         if (line ~ /using Backend =/) return "What owns the memory that is communicated."
         if (line ~ /using Queue =/) return "What the movement of data is enqueued on."
         if (line ~ /using Event =/) return "A point in a queue."
@@ -74,7 +74,7 @@ function text_for(line) {
     if (FILENAME ~ /host\/tensor/ && line ~ /^    (\[\[nodiscard\]\] )?[a-z].*\) const noexcept/) return "As `AnyTensor` says."
     if (FILENAME ~ /stage\/handles/ && line ~ /^    (Weights|Gradients|LossScale|StepTicket|MicroSteps)\([A-Za-z].*noexcept|^        Iterator\(Engine/ && line !~ /&&/) return "Engines make them."
     if (line ~ /^ *[A-Za-z]+(& operator=)?\([A-Za-z]+&& other\) noexcept|^ *[A-Za-z]+\([A-Za-z]+&&\) noexcept = default/) return "What was moved from is empty."
-    if (FILENAME ~ /core\/error/ && line ~ /explicit [A-Za-z]+\(std::string const& message/) return "@param message says what to do, @param where who called, @param code of the interface below, or 0"
+    if (FILENAME ~ /\/(core|cuda)\/[a-z_]*error/ && line ~ /explicit [A-Za-z]+\(std::string const& message/) return "@param message says what to do, @param where who called, @param code of the interface below, or 0"
     return ""
 }
 

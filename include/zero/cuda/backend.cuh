@@ -84,6 +84,7 @@ struct Backend : RuntimeBackend {
         kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads, kernels::accumulate_kernel<To, From>, sum, in, elements);
     }
 
+    /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order, rounded once.
     /// @param peers W pointers, which are copied at once
     /// @throws InvalidArgument for more than 256 ranks
     template <class T>
@@ -102,10 +103,12 @@ struct Backend : RuntimeBackend {
         }
     }
 
+    /// @brief Enqueued: the sum over `world` peers, whose pointers are copied at once. @throws InvalidArgument for more than 256 ranks
     ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
         combine_integers<true>(queue, out, peers, world, elements);
     }
 
+    /// @brief Enqueued: the minimum over `world` peers, whose pointers are copied at once. @throws InvalidArgument for more than 256 ranks
     ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
         combine_integers<false>(queue, out, peers, world, elements);
     }

@@ -108,16 +108,23 @@ public:
         return event;
     }
 
+    /// @brief Names the same point.
     Event(Event const& other) noexcept : _node(other._node) {
         if (_node != nullptr) {
             _node->handles.fetch_add(1, std::memory_order_relaxed);
         }
     }
+
+    /// @brief What was moved from is complete.
     Event(Event&& other) noexcept : _node(std::exchange(other._node, nullptr)) {}
+
+    /// @brief Names another point from now on; who waits for the old one goes on waiting for it.
     Event& operator=(Event other) noexcept {
         std::swap(_node, other._node);
         return *this;
     }
+
+    /// @brief The last that names a point gives the runtime's event back to be recorded again. Waits for nothing.
     ~Event() {
         if (_node != nullptr && _node->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             detail::EventPool::instance().give_back(_node);
@@ -138,7 +145,7 @@ public:
         }
     }
 
-    /// @throws CudaError
+    /// @brief Whether all work before the point has run; does not wait. @throws as `synchronize`
     [[nodiscard]] bool is_complete() const {
         if (_node == nullptr) {
             return true;

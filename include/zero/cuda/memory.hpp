@@ -22,12 +22,14 @@ concept DeviceAllocator = requires(A& allocator, void* memory, std::size_t bytes
 
 /// @brief The runtime's own stream-ordered allocator with the device's current memory pool.
 struct PoolAllocator {
-    /// @throws CudaError
+    /// @brief From the pool of the current device; for what is enqueued on `stream` after the call. @throws CudaError
     static void* allocate(std::size_t bytes, cudaStream_t stream) {
         void* memory = nullptr;
         check(cudaMallocAsync(&memory, bytes, stream), "cudaMallocAsync");
         return memory;
     }
+
+    /// @brief Gives the memory back when what is on `stream` so far has run; does not wait. Errors are ignored.
     static void deallocate(void* memory, std::size_t, cudaStream_t stream) noexcept { ignore(cudaFreeAsync(memory, stream)); }
 };
 static_assert(DeviceAllocator<PoolAllocator>);
@@ -42,12 +44,14 @@ public:
     /// @param stream in whose order the allocator works; it has to outlive this object
     AllocatorMemory(A& allocator, cudaStream_t stream) noexcept : _allocator(&allocator), _stream(stream) {}
 
+    /// @brief Memory that every stream may use at once: waits for what is on the allocator's stream. @throws CudaError; what the allocator throws
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind) override {
         void* const memory = _allocator->allocate(bytes, _stream);
         check(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         return memory;
     }
 
+    /// @brief Gives the memory back in the order of the allocator's stream; other streams have to be done with it. What the allocator throws is ignored.
     void deallocate(void* memory, std::size_t bytes, BufferKind) noexcept override {
         try {
             _allocator->deallocate(memory, bytes, _stream);

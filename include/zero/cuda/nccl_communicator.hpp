@@ -136,14 +136,20 @@ public:
     /// @brief Waits until all collectives so far have run, as long as the time-out allows. @throws TimedOut, NcclError, Aborted
     void synchronize() { _session->synchronize(); }
 
+    /// @brief Whether NCCL's communicator was freed by an abort, of whatever cause; then every call throws. Any thread.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }
+
     /// @brief The ncclComm_t, null after an abort.
     [[nodiscard]] NcclHandle handle() const noexcept { return _session->handle(); }
+
+    /// @brief NCCL and the system, as they were given.
     [[nodiscard]] NcclInterface interfaces() const noexcept { return _session->interfaces(); }
+
     /// @brief For the parts of this library that work on the same communicator.
     [[nodiscard]] detail::NcclSession& session() const noexcept { return *_session; }
 
 protected:
+    /// @brief Takes a rank's session that has been opened; not null.
     explicit BasicNcclCommunicator(std::unique_ptr<detail::NcclSession> session) noexcept : _session(std::move(session)) {}
 
 private:

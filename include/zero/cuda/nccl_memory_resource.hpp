@@ -20,6 +20,7 @@ public:
     template <class B>
     NcclMemoryResource(BasicNcclCommunicator<B>& communicator, MemoryResource& other) noexcept : _session(&communicator.session()), _other(&other) {}
 
+    /// @brief From NCCL, on the current device, and registered before this returns, where `is_moved_by_collectives`; else from the other resource.
     /// @throws NcclError; Aborted after an abort; what the other resource throws
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
         if (!is_moved_by_collectives(kind)) {
@@ -37,6 +38,7 @@ public:
         return memory;
     }
 
+    /// @brief Ends the registration, unless an abort has, and frees the memory: every stream has to be done with it.
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         if (!is_moved_by_collectives(kind)) {
             _other->deallocate(memory, bytes, kind);
@@ -46,6 +48,7 @@ public:
         _session->interfaces().nccl->memory_free(memory);
     }
 
+    /// @brief Whether a buffer of this kind comes from NCCL: parameters, gradients, leases and the wire buffer.
     static constexpr bool is_moved_by_collectives(BufferKind kind) noexcept {
         return kind == BufferKind::parameters || kind == BufferKind::gradients || kind == BufferKind::gradient_leases || kind == BufferKind::parameter_leases
             || kind == BufferKind::wire;

@@ -7,6 +7,7 @@
 
 namespace zero::cuda {
 
+/// @brief How a communicator over NCCL waits, notices failures and sums. All ranks of a group have to choose the same `native_all_reduce`, which nothing compares.
 struct NcclOptions {
     /// Above 0; how long peers may stay away: in the start, in a call, and for collectives that were enqueued, from the end of the one before.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);

@@ -20,6 +20,7 @@ struct RuntimeBackend {
     using Event = cuda::Event;
     using OwnedQueue = OwnedStream; ///< what an engine makes for its communication
 
+    /// @brief Slices in device memory that kernels walk; `range(first, count)` is what `inspect`, `update` and the like take.
     template <class Slice>
     using Table = cuda::Table<Slice>;
 
@@ -58,7 +59,7 @@ struct RuntimeBackend {
         return result;
     }
 
-    /// @brief Either side may be host memory.
+    /// @brief Enqueued: a copy between ranges that do not overlap; nothing when they are the same. Either side may be host memory. @throws CudaError
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
             check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");

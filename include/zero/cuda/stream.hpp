@@ -11,12 +11,14 @@ namespace zero::cuda {
 /// @brief A stream that is made for the current device and destroyed with this object. It does not wait for the legacy default stream.
 class OwnedStream {
 public:
-    /// @throws CudaError
+    /// @brief A new stream of the current device. @throws CudaError
     OwnedStream() { check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
+    /// @brief Does not wait: what is on the stream still runs.
     ~OwnedStream() { ignore(cudaStreamDestroy(_stream)); }
 
+    /// @brief The stream, which is valid as long as this object lives.
     [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
 
 private:

@@ -18,8 +18,8 @@ inline constexpr std::size_t chunk_elements = 8192;
 
 /// @brief The work of one thread block: part `index` of a slice.
 struct Chunk {
-    std::uint32_t slice;
-    std::uint32_t index;
+    std::uint32_t slice; ///< number of the slice in the whole table
+    std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
 };
 
 /// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per block, or several.
@@ -35,11 +35,11 @@ struct TableRange {
 template <class Slice>
 class Table {
 public:
-    using Range = TableRange<Slice>;
+    using Range = TableRange<Slice>; ///< what kernels take: some consecutive slices
 
     Table() = default;
 
-    /// @brief Waits until the table is on the device. @throws CudaError
+    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what `memory` throws
     Table(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices) : _slices(std::move(slices)), _first_chunk{0} {
         std::vector<Chunk> chunks;
         for (Slice const& slice : _slices) {
@@ -62,9 +62,13 @@ public:
         check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
+    /// @brief As they were given, in host memory.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
+
+    /// @brief All slices, for a kernel.
     [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
 
+    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this table.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
         if (count == 0) {
             return {};
