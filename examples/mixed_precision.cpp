@@ -42,10 +42,10 @@ Result train() {
             engine.begin_step();
             float const scale = engine.loss_scale(); // of this step; the engine divides by the same one
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                auto const weights = engine.acquire(0)[0];
+                auto const weights = engine.acquire(0); // a variable: in stage 3 the memory goes with the handle
                 auto const gradients = engine.gradients(0)[0];
                 for (std::size_t i = 0; i < elements; ++i) {
-                    float const difference = zero::to_float(weights[i]) - target(rank, i);
+                    float const difference = zero::to_float(weights[0][i]) - target(rank, i);
                     gradients[i] = zero::from_float<bfloat16>(zero::to_float(gradients[i]) + scale * difference);
                 }
                 if (step == bad_step && rank == 1) gradients[7] = zero::from_float<bfloat16>(std::numeric_limits<float>::infinity());

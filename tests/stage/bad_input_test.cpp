@@ -120,7 +120,10 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
     refuses<OutOfOrder, 2>("cancel_step() outside a step", idle, [](Engine& engine) { engine.cancel_step(); });
     refuses<InvalidArgument, 2>("micro_steps(0)", started, [](Engine& engine) { (void)engine.micro_steps(0); });
     refuses<InvalidArgument, 2>("unit 9 does not exist", in_micro_step<2>, [](Engine& engine) { (void)engine.gradients(9); });
-    refuses<InvalidArgument, 2>("('first.bias') is not one of unit 2", idle, [](Engine& engine) { (void)engine.acquire(2)[2]; });
+    refuses<InvalidArgument, 2>("('first.bias') is not one of unit 2", idle, [](Engine& engine) {
+        auto const weights = engine.acquire(2);
+        (void)weights[2];
+    });
     refuses<InvalidArgument, 2>("has 3 elements, but the parameter has 500", in_micro_step<2>, [](Engine& engine) {
         std::vector<float> const short_span(3);
         engine.hand_over(1, 1, short_span);

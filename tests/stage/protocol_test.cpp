@@ -16,6 +16,13 @@ using namespace zero::test;
 
 namespace {
 
+/// Adds what one element is outside of a step.
+template <class Engine>
+void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t parameter, std::size_t element) {
+    auto const weights = engine.acquire(unit);
+    seen.push_back(weights[parameter][element]);
+}
+
 constexpr int world = 3;
 using Bits = std::vector<std::vector<std::uint32_t>>;
 
@@ -109,8 +116,8 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
             ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()), {.optimizer = {.momentum = 0.0}});
             std::vector<float> seen;
             for (int step = 0; step < 3; ++step) {
-                seen.push_back(engine.acquire(3)[5][10]);
-                seen.push_back(engine.acquire(4)[0][299]);
+                see(seen, engine, 3, 5, 10);
+                see(seen, engine, 4, 0, 299);
                 engine.begin_step();
                 for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
                     for (std::size_t const unit : {4U, 3U, 0U}) {
@@ -121,7 +128,7 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
                 }
                 (void)engine.step(0.25);
             }
-            seen.push_back(engine.acquire(3)[5][10]);
+            see(seen, engine, 3, 5, 10);
             return seen;
         });
         for (auto const& seen : ranks) {
@@ -156,9 +163,9 @@ TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, 
             };
             for (std::size_t const forward_units : {5U, 3U, 0U, 5U, 3U, 1U}) {
                 step(forward_units);
-                seen.push_back(engine.acquire(3)[5][0]);
+                see(seen, engine, 3, 5, 0);
                 step(3);
-                seen.push_back(engine.acquire(3)[5][0]);
+                see(seen, engine, 3, 5, 0);
             }
             engine.for_each_owned_slice([&](auto const& slice) {
                 if (slice.parameter == 5 && slice.begin == 0) {
@@ -166,7 +173,7 @@ TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, 
                 }
             });
             engine.parameters_changed();
-            seen.push_back(engine.acquire(3)[5][0]);
+            see(seen, engine, 3, 5, 0);
             return seen;
         });
         for (auto const& seen : values) {

@@ -139,7 +139,8 @@ TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]"
         for (std::size_t index = 0; index < specs.size(); ++index) {
             ParameterSpec const& found = engine.layout().parameter(index);
             bool const is_same = found.name == specs[index].name && found.units == specs[index].units && found.group == specs[index].group;
-            if (!is_same || engine.acquire(specs[index].units.front())[index].size() != specs[index].elements) {
+            auto const weights = engine.acquire(specs[index].units.front());
+            if (!is_same || weights[index].size() != specs[index].elements) {
                 wrong.push_back(specs[index].name);
             }
         }

@@ -44,7 +44,8 @@ std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, Grad
             engine.gradients_ready(0);
         }
         engine.step(1.0, weights.empty() ? std::optional<std::int64_t>() : weights[rank]);
-        return engine.acquire(0)[0][99];
+        auto const result = engine.acquire(0);
+        return result[0][99];
     });
 }
 

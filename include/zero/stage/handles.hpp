@@ -1,12 +1,12 @@
 #pragma once
 
-
 #include "../core/throw_error.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace zero {
@@ -36,19 +36,31 @@ public:
 
     /// @brief A parameter of this unit, by its number of registration.
     /// @throws Released after `release`, InvalidArgument when the parameter is not one of the unit's.
-    [[nodiscard]] auto operator[](std::size_t parameter) const
+    [[nodiscard]] auto operator[](std::size_t parameter) const&
         requires(Engine::parameter_types == 1)
     {
         return get<typename Engine::ParameterType>(parameter);
     }
 
+    /// @brief Refused: in stage 3 what a temporary handle gives would be gone after the statement.
+    template <class Temporary = Weights>
+    void operator[](std::size_t) const&& {
+        static_assert(!std::is_same_v<Temporary, Weights>, "zero: the handle of acquire() is a temporary here, so it ends with the statement, and with it the memory that it gives; keep it in a variable.");
+    }
+
     /// @brief The same for a model with several parameter types. @throws InvalidArgument also when the parameter's type is not T.
     template <class T>
-    [[nodiscard]] std::span<T const> get(std::size_t parameter) const {
+    [[nodiscard]] std::span<T const> get(std::size_t parameter) const& {
         if (_engine == nullptr) {
             detail::throw_error<Released>({"zero: the weights of unit ", _unit, " were released; acquire the unit again."});
         }
         return _engine->template weights_of<T>(_unit, parameter);
+    }
+
+    /// @brief Refused, as `operator[]` is.
+    template <class T>
+    void get(std::size_t parameter) const&& {
+        std::move(*this)[parameter];
     }
 
     /// @brief The number that it was acquired by.

@@ -17,7 +17,7 @@ namespace zero::detail {
 [[noreturn]] inline void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit, std::size_t rank) {
     throw_error<OutOfOrder>({"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
                              " finds no free gradient lease on rank ", rank,
-                             "; call gradients_ready() also for units without a gradient, register parameters in order of use, or set extra_leases."});
+                             "; call gradients_ready() of a unit before you ask for the gradients of the next (also when it has none), register parameters in order of use, or set extra_leases."});
 }
 
 [[noreturn]] inline void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit, std::size_t rank, std::size_t missing,

@@ -47,7 +47,7 @@ class RebuildRequest {
 };
 } // namespace detail
 
-/// @brief What can be chosen at run time. One member per policy category that has options, then the engine's own.
+/// @brief What can be chosen at run time. The engine's own, then one member for each policy category that has options, then queues and memory.
 template <class Config>
 struct StageOptions {
     using Backend = typename Config::Backend; ///< that of the communicator
