@@ -38,7 +38,7 @@ static_assert(fences == 11, "a new fence needs a test below that takes it away")
 
 /// A missing fence is a race: it may go well, so it is tried again with other delays until it does not.
 void require_fence(Fence fence, std::vector<int> const& stages, std::function<void(Configuration&)> const& adjust) {
-    constexpr std::size_t attempts = 300;
+    constexpr std::size_t attempts = 60;
     for (int const stage : stages) {
         Configuration c = make_mutant_configuration(0);
         adjust(c);
