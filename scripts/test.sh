@@ -64,7 +64,7 @@ fail() {
 # failed_tests LOG: the tests that failed in a log of CTest and the end of what each printed.
 failed_tests() {
     awk '/^ *[0-9]+\/[0-9]+ Test +#/ || /^ +Start +[0-9]+:/ || /^[0-9]+% tests passed/ { flush(); inside = 0 }
-         /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*/ { inside = 1 }
+         /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*(Failed|Timeout|Exception|Not Run)/ && !/Disabled/ { inside = 1 }
          inside { kept[++lines] = $0 }
          function flush(   line) {
              for (line = 1; line <= lines; ++line) if (line == 1 || line > lines - 40) print kept[line]
