@@ -129,6 +129,7 @@ long count(typename Stage::Options const& options, bool is_compute_threaded, std
             if (rank == 0) {
                 is_counting = false;
             }
+            barrier.meet(); // so that nobody takes its engine down while the others still count
         }
     });
     return allocations.load();
