@@ -1,11 +1,12 @@
 # cmake -DNVCC=<nvcc> -DHOST=<host compiler> -DROOT=<repository> -DWORK=<folder> -DCHECK=registers -DARCHITECTURE=<number> -P check_kernels.cmake
-# cmake ... -DCHECK=accesses -P check_kernels.cmake
+# cmake ... -DCHECK=accesses -DARCHITECTURE=<number> -P check_kernels.cmake
 #
 # registers: every kernel for one architecture needs no local memory and at most 128 registers, of which two blocks of 256 threads have enough.
-# accesses: in PTX the main loop of every hot kernel accesses global memory only, 16 bytes or more at a time; and PTX does not depend on -fmad.
+# accesses: in PTX the main loop of every hot kernel accesses global memory only, 16 bytes or more at a time; and PTX does not depend on -fmad. Takes the PTX
+# that the check of registers for the same architecture has left.
 
 cmake_minimum_required(VERSION 3.25)
-file(MAKE_DIRECTORY "${WORK}")
+set(kept "${WORK}/${ARCHITECTURE}")
 set(host "")
 if(HOST) # else nvcc finds one
     set(host -ccbin "${HOST}")
@@ -20,8 +21,9 @@ macro(complain text)
 endmacro()
 
 if(CHECK STREQUAL "registers")
-    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -Xptxas -v,--warn-on-spills,--warn-on-local-memory-usage -cubin "${source}" -o "${WORK}/${ARCHITECTURE}.cubin"
-        ERROR_VARIABLE log OUTPUT_VARIABLE log RESULT_VARIABLE result)
+    file(MAKE_DIRECTORY "${kept}")
+    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -Xptxas -v,--warn-on-spills,--warn-on-local-memory-usage --keep --keep-dir "${kept}" -cubin "${source}"
+        -o "${kept}/all_kernels.cubin" ERROR_VARIABLE log OUTPUT_VARIABLE log RESULT_VARIABLE result)
     if(NOT result EQUAL 0)
         message(FATAL_ERROR "nvcc failed:\n${log}")
     endif()
@@ -52,13 +54,13 @@ if(CHECK STREQUAL "registers")
     endif()
     message("${count} kernels for sm_${ARCHITECTURE}, at most ${most} registers")
 else()
-    foreach(fmad IN ITEMS true false)
-        execute_process(COMMAND ${compile} -arch=compute_90 "-fmad=${fmad}" -ptx "${source}" -o "${WORK}/fmad_${fmad}.ptx" COMMAND_ERROR_IS_FATAL ANY)
-    endforeach()
-    file(READ "${WORK}/fmad_true.ptx" text)
-    file(READ "${WORK}/fmad_false.ptx" other)
+    set(ptx "${kept}/all_kernels.ptx")
+    set(without_fmad "${kept}/without_fmad.ptx")
+    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -fmad=false -ptx "${source}" -o "${without_fmad}" COMMAND_ERROR_IS_FATAL ANY)
+    file(READ "${ptx}" text)
+    file(READ "${without_fmad}" other)
     if(NOT text STREQUAL other)
-        complain("PTX depends on -fmad: compare ${WORK}/fmad_true.ptx with fmad_false.ptx")
+        complain("PTX depends on -fmad: compare ${ptx} with ${without_fmad}")
     endif()
     string(REPLACE ";" "," text "${text}") # semicolons and brackets mean something in lists
     string(REPLACE "[" "(" text "${text}")
