@@ -9,16 +9,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace zero::bench {
 
-/// Uninitialised device memory.
+/// Device memory.
 template <class T>
 class DeviceArray {
 public:
+    /// Zeros.
     explicit DeviceArray(std::size_t elements) {
         cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
         cuda::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
+    }
+    explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
+        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
     }
     DeviceArray(DeviceArray const&) = delete;
     DeviceArray& operator=(DeviceArray const&) = delete;

@@ -3,14 +3,22 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adamw.hpp>
 
+#include <cub/device/device_copy.cuh>
+#include <cub/device/device_memcpy.cuh>
+#include <cub/device/device_reduce.cuh>
+#include <thrust/iterator/transform_iterator.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
-// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin that moves the same bytes and does nothing else.
+// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin that moves the same bytes and does nothing else, and beside
+// the algorithm of CUB that does most of the same.
+namespace zero { // a using-directive would leave open whether cuda is zero's or that of the toolkit's libraries
+
 namespace {
 
-using namespace zero;
 using Device = cuda::Backend;
 
 /// Sizes of all tensors, in order of registration.
@@ -45,8 +53,8 @@ void copy_twin(benchmark::State& state) {
     bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) { Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(T)); });
 }
 
-/// Tensors to a bucket, or back; they lie one after the other, each at a multiple of 64 elements.
-template <class T, bool to_bucket>
+/// Tensors to a bucket, or back; they lie one after the other.
+template <class T, class InBucket, bool to_bucket>
 void flatten(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
@@ -54,7 +62,7 @@ void flatten(benchmark::State& state) {
     auto const sizes = gpt2_xl();
     std::size_t const n = elements_of(sizes);
     bench::DeviceArray<T> const tensors(n);
-    bench::DeviceArray<T> const bucket(n);
+    bench::DeviceArray<InBucket> const bucket(n);
     detail::List<CopySlice<T>> slices;
     std::size_t begin = 0;
     for (std::size_t const size : sizes) {
@@ -62,11 +70,64 @@ void flatten(benchmark::State& state) {
         begin += size;
     }
     Device::Table<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
-    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) {
+    bench::time_on_device(state, n * (sizeof(T) + sizeof(InBucket)), [&](cudaStream_t stream) {
         if constexpr (to_bucket) {
             Device::copy_to_bucket(stream, table.all(), bucket.data());
         } else {
-            Device::copy_from_bucket(stream, table.all(), static_cast<T const*>(bucket.data()));
+            Device::copy_from_bucket(stream, table.all(), static_cast<InBucket const*>(bucket.data()));
+        }
+    });
+}
+
+/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that says how much memory it wants when it gets none.
+template <class Call>
+void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
+    std::size_t memory_bytes = 0;
+    cuda::check(call(nullptr, memory_bytes, nullptr), "CUB");
+    bench::DeviceArray<char> const memory(memory_bytes);
+    bench::time_on_device(state, moved_bytes, [&](cudaStream_t stream) { cuda::check(call(memory.data(), memory_bytes, stream), "CUB"); });
+}
+
+template <class To>
+struct Cast {
+    template <class From>
+    __host__ __device__ To operator()(From value) const {
+        return from_float<To>(to_float(value));
+    }
+};
+
+/// What `flatten` does, as bytes where nothing is cast and through an iterator that casts where something is.
+template <class T, class InBucket>
+void cub_flatten(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    constexpr bool casts = !std::is_same_v<T, InBucket>;
+    using From = std::conditional_t<casts, thrust::transform_iterator<Cast<InBucket>, T const*>, void const*>;
+    using To = std::conditional_t<casts, InBucket*, void*>;
+    auto const sizes = gpt2_xl();
+    std::size_t const n = elements_of(sizes);
+    bench::DeviceArray<T> const tensors(n);
+    bench::DeviceArray<InBucket> const bucket(n);
+    std::vector<From> from;
+    std::vector<To> to;
+    std::vector<std::size_t> counts; // of bytes, or of elements
+    std::size_t begin = 0;
+    for (std::size_t const size : sizes) {
+        from.push_back(From(tensors.data() + begin));
+        to.push_back(bucket.data() + begin);
+        counts.push_back(casts ? size : size * sizeof(T));
+        begin += size;
+    }
+    bench::DeviceArray<From> const device_from(from);
+    bench::DeviceArray<To> const device_to(to);
+    bench::DeviceArray<std::size_t> const device_counts(counts);
+    auto const tensor_count = static_cast<std::int64_t>(sizes.size());
+    time_cub(state, n * (sizeof(T) + sizeof(InBucket)), [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
+        if constexpr (casts) {
+            return cub::DeviceCopy::Batched(memory, memory_bytes, device_from.data(), device_to.data(), device_counts.data(), tensor_count, stream);
+        } else {
+            return cub::DeviceMemcpy::Batched(memory, memory_bytes, device_from.data(), device_to.data(), device_counts.data(), tensor_count, stream);
         }
     });
 }
@@ -116,6 +177,38 @@ void norm(benchmark::State& state) {
     bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) { Device::inspect(stream, table.all(), result.data()); });
 }
 
+struct SquareSum {
+    double squares;
+    std::uint64_t non_finite;
+};
+
+struct AddSquareSums {
+    __host__ __device__ SquareSum operator()(SquareSum const& a, SquareSum const& b) const { return {a.squares + b.squares, a.non_finite + b.non_finite}; }
+};
+
+struct ToSquareSum {
+    template <class A>
+    __host__ __device__ SquareSum operator()(A value) const {
+        double const wide = to_float(value);
+        double const square = wide * wide;
+        return square - square == 0.0 ? SquareSum{square, 0} : SquareSum{0.0, 1};
+    }
+};
+
+/// The sum of squares and the count of what is not finite, but another sum for another cut, and the place of the first one is missing.
+template <class A>
+void cub_norm(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::DeviceArray<A> const gradients(n);
+    bench::DeviceArray<SquareSum> const sum(1);
+    time_cub(state, n * sizeof(A), [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
+        return cub::DeviceReduce::TransformReduce(memory, memory_bytes, static_cast<A const*>(gradients.data()), sum.data(), n, AddSquareSums{}, ToSquareSum{}, SquareSum{}, stream);
+    });
+}
+
 struct Group {
     AdamW::Hyper hyper;
 };
@@ -162,16 +255,24 @@ void add(char const* name, void (*function)(benchmark::State&)) {
 
 [[maybe_unused]] bool const is_registered = [] {
     add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    add("flatten/cuda_bfloat16/zero", flatten<bfloat16, true>);
+    add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>);
+    add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>);
+    add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>); // more bytes, so compared by bytes per second
+    add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>);
+    add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>);
     add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, false>);
+    add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>);
     add("norm/cuda_float32/twin", norm_twin<float>);
     add("norm/cuda_float32/zero", norm<float>);
+    add("norm/cuda_float32/cub", cub_norm<float>);
     add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>);
     add("norm/cuda_bfloat16/zero", norm<bfloat16>);
+    add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
     add("update/cuda_two_states/twin", copy_twin<float>); // fewer bytes, so compared by bytes per second
     add("update/cuda_two_states/adamw", update);
     return true;
 }();
 
 } // namespace
+
+} // namespace zero
