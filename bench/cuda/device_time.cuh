@@ -1,6 +1,7 @@
 #pragma once
 
-#include <zero/cuda/error.hpp>
+#include "device_array.cuh"
+
 #include <zero/cuda/stream.hpp>
 
 #include <benchmark/benchmark.h>
@@ -9,46 +10,23 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace zero::bench {
 
-/// Device memory.
-template <class T>
-class DeviceArray {
-public:
-    /// Zeros.
-    explicit DeviceArray(std::size_t elements) {
-        cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
-        cuda::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
-    }
-    explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
-        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
-    }
-    DeviceArray(DeviceArray const&) = delete;
-    DeviceArray& operator=(DeviceArray const&) = delete;
-    ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
-    [[nodiscard]] T* data() const { return _data; }
-
-private:
-    T* _data = nullptr;
-};
-
 /// Times what `body(stream)` enqueues by events of the device, each time with caches that hold something else. Reports bytes per second.
 template <class Body>
-void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body) {
+void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes, Body const& body) {
     constexpr std::size_t flushed = std::size_t{256} << 20U;
-    cuda::OwnedStream const stream;
     DeviceArray<char> const other(flushed);
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
     cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
     cuda::check(cudaEventCreate(&end), "cudaEventCreate");
     for (auto _ : state) {
-        cuda::check(cudaMemsetAsync(other.data(), 1, flushed, stream.get()), "cudaMemsetAsync");
-        cuda::check(cudaEventRecord(begin, stream.get()), "cudaEventRecord");
-        body(stream.get());
-        cuda::check(cudaEventRecord(end, stream.get()), "cudaEventRecord");
+        cuda::check(cudaMemsetAsync(other.data(), 1, flushed, stream), "cudaMemsetAsync");
+        cuda::check(cudaEventRecord(begin, stream), "cudaEventRecord");
+        body(stream);
+        cuda::check(cudaEventRecord(end, stream), "cudaEventRecord");
         cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
         float milliseconds = 0.0F;
         cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
@@ -57,6 +35,16 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     cuda::ignore(cudaEventDestroy(begin));
     cuda::ignore(cudaEventDestroy(end));
     state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * bytes));
+}
+
+template <class Body>
+void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body) {
+    cuda::OwnedStream const stream;
+    time_on_device(state, stream.get(), bytes, body);
+}
+
+inline void add(char const* name, void (*function)(benchmark::State&), std::size_t elements) {
+    benchmark::RegisterBenchmark(name, function)->Arg(static_cast<std::int64_t>(elements))->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
 /// True without a device, and says so.

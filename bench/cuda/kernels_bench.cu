@@ -1,7 +1,5 @@
 #include "device_time.cuh"
-
-#include <zero/cuda/backend.cuh>
-#include <zero/ops/adamw.hpp>
+#include "passes.cuh"
 
 #include <cub/device/device_copy.cuh>
 #include <cub/device/device_memcpy.cuh>
@@ -19,28 +17,9 @@ namespace zero { // a using-directive would leave open whether cuda is zero's or
 
 namespace {
 
+using bench::elements_of;
+using bench::gpt2_xl;
 using Device = cuda::Backend;
-
-/// Sizes of all tensors, in order of registration.
-std::vector<std::size_t> gpt2_xl() {
-    constexpr std::size_t width = 1600;
-    std::vector<std::size_t> sizes{50257 * width, 1024 * width};
-    for (int layer = 0; layer < 48; ++layer) {
-        for (std::size_t const elements : {width, width, 3 * width * width, 3 * width, width * width, width, width, width, 4 * width * width, 4 * width, 4 * width * width, width}) {
-            sizes.push_back(elements);
-        }
-    }
-    sizes.insert(sizes.end(), {width, width});
-    return sizes;
-}
-
-std::size_t elements_of(std::vector<std::size_t> const& sizes) {
-    std::size_t sum = 0;
-    for (std::size_t const size : sizes) {
-        sum += size;
-    }
-    return sum;
-}
 
 template <class T>
 void copy_twin(benchmark::State& state) {
@@ -162,19 +141,8 @@ void norm(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    auto const sizes = gpt2_xl();
-    std::size_t const n = elements_of(sizes);
-    bench::DeviceArray<A> const gradients(n);
-    Device::fill(cudaStreamPerThread, gradients.data(), n, from_float<A>(0.01F));
-    bench::DeviceArray<ops::Inspection> const result(1);
-    detail::List<InspectSlice<A>> slices;
-    std::size_t begin = 0;
-    for (std::size_t const size : sizes) {
-        slices.push_back({gradients.data() + begin, size, static_cast<std::int64_t>(begin)});
-        begin += size;
-    }
-    Device::Table<InspectSlice<A>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
-    bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) { Device::inspect(stream, table.all(), result.data()); });
+    bench::NormPass<A> const pass(gpt2_xl());
+    bench::time_on_device(state, pass.moved_bytes(), [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 struct SquareSum {
@@ -209,67 +177,32 @@ void cub_norm(benchmark::State& state) {
     });
 }
 
-struct Group {
-    AdamW::Hyper hyper;
-};
-
-/// 30 bytes an element: gradient, and master weight and two moments twice, and the bfloat16 parameter.
 void update(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;
-    auto const sizes = gpt2_xl();
-    std::size_t const n = elements_of(sizes);
-    bench::DeviceArray<float> const gradients(n);
-    bench::DeviceArray<float> const masters(n);
-    bench::DeviceArray<float> const first(n);
-    bench::DeviceArray<float> const second(n);
-    bench::DeviceArray<bfloat16> const parameters(n);
-    detail::List<Slice> slices;
-    std::size_t begin = 0;
-    for (std::size_t const size : sizes) {
-        Slice slice;
-        slice.gradient = gradients.data() + begin;
-        slice.master = masters.data() + begin;
-        slice.parameter = parameters.data() + begin;
-        slice.states = {first.data() + begin, second.data() + begin};
-        slice.elements = size;
-        slices.push_back(slice);
-        begin += size;
-    }
-    Device::Table<Slice> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
-    Group const group{AdamW::hyper({}, 0.001, 1)};
-    UpdateDecision const decision{};
-    bench::DeviceArray<Group> const groups(1);
-    bench::DeviceArray<UpdateDecision> const decisions(1);
-    Device::copy_bytes(cudaStreamPerThread, groups.data(), &group, sizeof(group));
-    Device::copy_bytes(cudaStreamPerThread, decisions.data(), &decision, sizeof(decision));
-    cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
-    bench::time_on_device(state, 30 * n, [&](cudaStream_t stream) { Device::update<AdamW>(stream, table.all(), groups.data(), decisions.data()); });
-}
-
-void add(char const* name, void (*function)(benchmark::State&)) {
-    benchmark::RegisterBenchmark(name, function)->Arg(static_cast<std::int64_t>(elements_of(gpt2_xl())))->UseManualTime()->Unit(benchmark::kMillisecond);
+    bench::UpdatePass const pass(gpt2_xl());
+    bench::time_on_device(state, pass.moved_bytes(), [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 [[maybe_unused]] bool const is_registered = [] {
-    add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>);
-    add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>);
-    add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>); // more bytes, so compared by bytes per second
-    add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>);
-    add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>);
-    add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>);
-    add("norm/cuda_float32/twin", norm_twin<float>);
-    add("norm/cuda_float32/zero", norm<float>);
-    add("norm/cuda_float32/cub", cub_norm<float>);
-    add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>);
-    add("norm/cuda_bfloat16/zero", norm<bfloat16>);
-    add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
-    add("update/cuda_two_states/twin", copy_twin<float>); // fewer bytes, so compared by bytes per second
-    add("update/cuda_two_states/adamw", update);
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
+    bench::add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>, n);
+    bench::add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>, n);
+    bench::add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>, n); // more bytes, so compared by bytes per second
+    bench::add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>, n);
+    bench::add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>, n);
+    bench::add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
+    bench::add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>, n);
+    bench::add("norm/cuda_float32/twin", norm_twin<float>, n);
+    bench::add("norm/cuda_float32/zero", norm<float>, n);
+    bench::add("norm/cuda_float32/cub", cub_norm<float>, n);
+    bench::add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>, n);
+    bench::add("norm/cuda_bfloat16/zero", norm<bfloat16>, n);
+    bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>, n);
+    bench::add("update/cuda_two_states/twin", copy_twin<float>, n); // fewer bytes, so compared by bytes per second
+    bench::add("update/cuda_two_states/adamw", update, n);
     return true;
 }();
 

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <zero/cuda/error.hpp>
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace zero::bench {
+
+/// Device memory.
+template <class T>
+class DeviceArray {
+public:
+    /// Zeros.
+    explicit DeviceArray(std::size_t elements) {
+        cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
+        cuda::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
+    }
+    explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
+        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    }
+    DeviceArray(DeviceArray const&) = delete;
+    DeviceArray& operator=(DeviceArray const&) = delete;
+    ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
+    [[nodiscard]] T* data() const { return _data; }
+
+private:
+    T* _data = nullptr;
+};
+
+} // namespace zero::bench

@@ -1,0 +1,90 @@
+#include "device_time.cuh"
+#include "passes.cuh"
+
+#include <zero/cuda/backend.cuh>
+#include <zero/stage/zero_stage.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+// A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank, bfloat16 parameters and float gradients, beside its parts: a copy of the gradients, which is
+// what a reduction over one rank is, the norm and the update, each in one launch. The counter `host_us` is how long the host is in `step`, which has to be short beside the device's time.
+namespace zero {
+
+namespace {
+
+using bench::elements_of;
+using bench::gpt2_xl;
+using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>, Loopback<cuda::Backend>>;
+
+constexpr std::size_t moved_by_copy = 8; ///< bytes an element
+constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
+
+/// Embeddings, a unit for each block, the last norm.
+std::vector<Parameter<bfloat16, float>> gpt2_xl_parameters() {
+    constexpr std::size_t in_embeddings = 2;
+    constexpr std::size_t in_block = 12;
+    std::vector<Parameter<bfloat16, float>> parameters;
+    for (std::size_t const elements : gpt2_xl()) {
+        std::size_t const index = parameters.size();
+        std::size_t const unit = index < in_embeddings ? 0 : 1 + (index - in_embeddings) / in_block;
+        parameters.push_back({.name = std::to_string(index), .elements = elements, .units = {unit}});
+    }
+    return parameters;
+}
+
+void step(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    auto group = Loopback<cuda::Backend>::make_group(1);
+    cuda::OwnedStream const stream;
+    Stage::Options options;
+    options.compute_queue = stream.get();
+    options.gradient_clipping = 1.0F;
+    Stage engine(group.front(), gpt2_xl_parameters(), options);
+    std::chrono::duration<double> in_step{};
+    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(gpt2_xl()), [&](cudaStream_t) {
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            (void)engine.gradients(unit, {}, false); // there are some in the lease
+            engine.gradients_ready(unit);
+        }
+        engine.end_micro_step();
+        auto const start = std::chrono::steady_clock::now();
+        (void)engine.step(1e-4);
+        in_step += std::chrono::steady_clock::now() - start;
+        engine.join();
+    });
+    state.counters["host_us"] = benchmark::Counter(in_step.count() * 1e6, benchmark::Counter::kAvgIterations);
+}
+
+void parts(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::DeviceArray<float> const from(n);
+    bench::DeviceArray<float> const to(n);
+    bench::NormPass<float> const norm(gpt2_xl());
+    bench::UpdatePass const update(gpt2_xl());
+    bench::time_on_device(state, moved_by_step * n, [&](cudaStream_t stream) {
+        cuda::Backend::copy_bytes(stream, to.data(), from.data(), n * sizeof(float));
+        norm.enqueue(stream);
+        update.enqueue(stream);
+    });
+}
+
+[[maybe_unused]] bool const is_registered = [] {
+    std::size_t const n = elements_of(gpt2_xl());
+    bench::add("step/cuda_stage_2/twin", parts, n);
+    bench::add("step/cuda_stage_2/zero", step, n);
+    return true;
+}();
+
+} // namespace
+
+} // namespace zero
