@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks, each beside its twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
-# through sudo). Works from any folder. Leave the machine alone meanwhile: about ten minutes on two cores; 16 GB of memory for the largest sizes.
+# through sudo). Works from any folder. Leave the machine alone meanwhile: about a quarter of an hour on two cores; 16 GB of memory for the largest sizes.
 #
 # usage: scripts/bench.sh [option...]
 #   (none)            all benchmarks, 7 repetitions in random order
@@ -101,7 +101,7 @@ make() {
     shift 2
     python3 -B "$script" "$@"
     python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too little was measured"
-    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" 2>/dev/null
+    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" || stop "docs/benchmarks.md was not written"
 }
 
 make bench_table.py benchmarks.svg "${files[@]}"

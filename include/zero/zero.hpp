@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// @brief Everything that needs neither CUDA nor MPI.
+/// @brief Everything that needs no CUDA, but for `host/delaying_queue.hpp`, which is for tests.
 
 #include "comm/checked.hpp"
 #include "comm/loopback.hpp"

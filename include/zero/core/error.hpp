@@ -16,7 +16,7 @@ public:
     /// @brief Where the exception was made, in the library.
     [[nodiscard]] SourceLocation const& where() const noexcept { return _where; }
 
-    /// @brief The code of the interface below (CUDA, NCCL, MPI), or 0.
+    /// @brief The code of the interface below (CUDA, NCCL), or 0.
     [[nodiscard]] int code() const noexcept { return _code; }
 
 private:
@@ -30,7 +30,7 @@ public:
     explicit InvalidArgument(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
 };
 
-/// @brief The ranks registered different models.
+/// @brief The ranks registered different models or chose different options.
 class LayoutMismatch : public Error {
 public:
     explicit LayoutMismatch(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}

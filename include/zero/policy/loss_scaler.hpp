@@ -100,7 +100,7 @@ struct NoLossScaler {
 static_assert(LossScaler<NoLossScaler>);
 
 struct StaticLossScalerOptions {
-    float scale = 65536.0F; ///< positive, finite
+    float scale = 65536.0F; ///< finite, at least 2^-126
 };
 
 /// @brief A fixed scale; a step with non-finite gradients is skipped.

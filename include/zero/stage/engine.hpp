@@ -222,7 +222,7 @@ public:
 
     /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.
     ///
-    /// Waits on the host only under NonFinite::throw_error and AtMinimumScale::throw_error or call_back.
+    /// Waits on the host only under NonFinite::throw_error, under AtMinimumScale::throw_error or call_back, and in the one step that rebuilds buckets (Options::rebuild_buckets).
     /// @param learning_rate finite, not negative; times each group's factor
     /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
     /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped, and is no clean step for the loss scaler (an overflow still counts).

@@ -15,7 +15,7 @@ class Zero(CMakePackage):
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
-    depends_on("catch2", type="test", when="+tests")
+    depends_on("catch2", type="build", when="+tests")
 
     conflicts("%gcc@:11", msg="zero needs C++20 as of g++ 12")
     conflicts("%clang@:13", msg="zero needs C++20 as of clang 14")
