@@ -22,6 +22,7 @@ void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t by
     cudaEvent_t end = nullptr;
     cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
     cuda::check(cudaEventCreate(&end), "cudaEventCreate");
+    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); // arrays are still being filled
     for (auto _ : state) {
         cuda::check(cudaMemsetAsync(other.data(), 1, flushed, stream), "cudaMemsetAsync");
         cuda::check(cudaEventRecord(begin, stream), "cudaEventRecord");
@@ -43,8 +44,16 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     time_on_device(state, stream.get(), bytes, body);
 }
 
+/// A benchmark that finds too little memory says so, and the others go on.
 inline void add(char const* name, void (*function)(benchmark::State&), std::size_t elements) {
-    benchmark::RegisterBenchmark(name, function)->Arg(static_cast<std::int64_t>(elements))->UseManualTime()->Unit(benchmark::kMillisecond);
+    auto const run = [function](benchmark::State& state) {
+        try {
+            function(state);
+        } catch (CudaError const& error) {
+            state.SkipWithError(error.what());
+        }
+    };
+    benchmark::RegisterBenchmark(name, run)->Arg(static_cast<std::int64_t>(elements))->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
 /// True without a device, and says so.

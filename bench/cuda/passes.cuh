@@ -46,6 +46,7 @@ public:
 
     void enqueue(cudaStream_t stream) const { cuda::Backend::inspect(stream, _table.all(), _result.data()); }
 
+    [[nodiscard]] A* gradients() const { return _gradients.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
@@ -81,6 +82,7 @@ public:
 
     void enqueue(cudaStream_t stream) const { cuda::Backend::update<AdamW>(stream, _table.all(), _groups.data(), _decisions.data()); }
 
+    [[nodiscard]] float* gradients() const { return _gradients.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:

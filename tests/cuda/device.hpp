@@ -28,7 +28,14 @@ inline bool skips_without_device() {
     return true;
 }
 
-/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type.
+/// Waits, since the runtime may return while the memory is still being written, and streams of tests do not wait for the default one.
+template <class T>
+void copy_to_device(T* device, T const* host, std::size_t elements) {
+    cuda::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+}
+
+/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type. Streams that do not wait for the default one find it filled.
 template <class T>
 class DeviceArray {
 public:
@@ -36,10 +43,11 @@ public:
         if (elements != 0) {
             cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
             cuda::check(cudaMemset(_data, 0xff, elements * sizeof(T)), "cudaMemset");
+            cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         }
     }
     explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
-        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+        copy_to_device(_data, values.data(), values.size());
     }
     DeviceArray(DeviceArray&& other) noexcept : _data(other._data), _elements(other._elements) { other._data = nullptr; }
     DeviceArray& operator=(DeviceArray&&) = delete;

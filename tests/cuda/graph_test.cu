@@ -137,6 +137,7 @@ TEST_CASE("Reading a report while a step is captured is refused", "[cuda]") {
         Stage::Options options;
         options.compute_queue = stream.get();
         Stage engine(communicator, registration<float16>(toy_specs()), options);
+        (void)run_device_step(engine, stream.get(), 0, 0, 1, 0.1, 4); // loads the kernels, which older drivers do not do during a capture
         engine.join();
         cudaGraph_t graph = nullptr;
         cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

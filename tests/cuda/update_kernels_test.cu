@@ -84,7 +84,7 @@ struct Split {
         for (std::size_t i = 0; i < all.elements; ++i) {
             remainder.host()[i] = static_cast<std::uint16_t>(i * 40503U);
         }
-        cuda::check(cudaMemcpy(remainder.device(), remainder.host(), 2 * all.elements, cudaMemcpyHostToDevice), "cudaMemcpy");
+        copy_to_device(remainder.device(), remainder.host(), all.elements);
     }
     Pointers host(Place const& at) { return {parameter.host(at.begin), remainder.host(at.begin), bits.host(8 * at.block)}; }
     Pointers device(Place const& at) { return {parameter.device(at.begin), remainder.device(at.begin), bits.device(8 * at.block)}; }

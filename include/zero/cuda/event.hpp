@@ -14,10 +14,29 @@ namespace zero::cuda {
 
 namespace detail {
 
+/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is reported by the call that this is asked for.
+inline bool is_capturing(cudaStream_t stream) noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    ignore(cudaStreamIsCapturing(stream, &status));
+    return status != cudaStreamCaptureStatusNone;
+}
+
+/// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be mistaken for one of the caller's next launch.
+inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
+    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+    cudaError_t const code = cudaEventQuery(event);
+    if (code == cudaErrorNotReady && was_clean) {
+        ignore(cudaGetLastError());
+    }
+    is_complete = code == cudaSuccess;
+    return code == cudaErrorNotReady ? cudaSuccess : code;
+}
+
 /// @brief An event of the runtime, and how many handles name it.
 struct EventNode {
     cudaEvent_t event = nullptr;
     int device = 0;
+    bool is_captured = false; ///< recorded on a stream that was being captured: a point in a graph, not in time
     std::atomic<std::size_t> handles{0};
     EventNode* next = nullptr; ///< of those that are free
 };
@@ -104,6 +123,7 @@ public:
     [[nodiscard]] static Event record(cudaStream_t stream) {
         Event event;
         event._node = detail::EventPool::instance().take();
+        event._node->is_captured = detail::is_capturing(stream);
         check(cudaEventRecord(event._node->event, stream), "cudaEventRecord");
         return event;
     }
@@ -141,6 +161,7 @@ public:
     /// @brief Waits on the calling thread. @throws CudaError, also of work before the event that failed; OutOfOrder for an event of a capture
     void synchronize() const {
         if (_node != nullptr) {
+            refuse_if_captured("cudaEventSynchronize");
             check(cudaEventSynchronize(_node->event), "cudaEventSynchronize");
         }
     }
@@ -150,17 +171,23 @@ public:
         if (_node == nullptr) {
             return true;
         }
-        cudaError_t const state = cudaEventQuery(_node->event);
-        if (state != cudaErrorNotReady) {
-            check(state, "cudaEventQuery");
-        }
-        return state == cudaSuccess;
+        refuse_if_captured("cudaEventQuery");
+        bool is_complete = false;
+        check(detail::query(_node->event, is_complete), "cudaEventQuery");
+        return is_complete;
     }
 
     /// @brief The event of the runtime, to be waited for only; null when complete from the start.
     [[nodiscard]] cudaEvent_t handle() const noexcept { return _node != nullptr ? _node->event : nullptr; }
 
 private:
+    /// Asking CUDA would give the same answer, but spoil the capture.
+    void refuse_if_captured(char const* what) const {
+        if (_node->is_captured) {
+            check(cudaErrorCapturedEvent, what);
+        }
+    }
+
     detail::EventNode* _node = nullptr;
 };
 

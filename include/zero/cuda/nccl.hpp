@@ -1,5 +1,6 @@
 #pragma once
 
+#include "event.hpp"
 #include "nccl_communicator.hpp"
 
 #include <cuda_runtime_api.h>
@@ -130,14 +131,9 @@ public:
         // Another thread may be capturing a graph, during which CUDA forbids this question to all threads that do not opt out, and spoils the graph.
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
         cudaThreadExchangeStreamCaptureMode(&mode);
-        bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
-        cudaError_t const code = cudaEventQuery(static_cast<cudaEvent_t>(event));
-        if (code == cudaErrorNotReady && was_clean) {
-            static_cast<void>(cudaGetLastError()); // not an error, and not to be mistaken for one of the caller's next launch
-        }
+        cudaError_t const code = detail::query(static_cast<cudaEvent_t>(event), is_complete);
         cudaThreadExchangeStreamCaptureMode(&mode);
-        is_complete = code == cudaSuccess;
-        return code == cudaErrorNotReady ? cudaSuccess : code;
+        return code;
     }
     void destroy_event(EventHandle event) noexcept override { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event))); }
 

@@ -37,6 +37,12 @@ struct RuntimeBackend {
     static Event record(Queue queue) { return Event::record(queue); }
     static void wait(Queue queue, Event const& event, Fence) { event.make_wait(queue); }
     static void synchronize(Event const& event) { event.synchronize(); }
+    /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an engine may be destroyed where another is current.
+    static void drain(Queue queue) noexcept {
+        if (!detail::is_capturing(queue)) {
+            ignore(cudaStreamSynchronize(queue));
+        }
+    }
 
     /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream
     static void rethrow_failure(Queue queue) {

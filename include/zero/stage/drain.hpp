@@ -5,9 +5,13 @@ namespace zero::detail {
 /// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then there is nothing to wait for.
 template <class Backend>
 void drain(typename Backend::Queue queue) noexcept {
-    try {
-        Backend::synchronize(Backend::record(queue));
-    } catch (...) {
+    if constexpr (requires { Backend::drain(queue); }) { // where the thread that destroys an engine may not be able to record
+        Backend::drain(queue);
+    } else {
+        try {
+            Backend::synchronize(Backend::record(queue));
+        } catch (...) {
+        }
     }
 }
 

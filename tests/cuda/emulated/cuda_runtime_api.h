@@ -11,13 +11,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <new>
 #include <set>
+#include <utility>
+
+#include <sys/mman.h>
 
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureIsolation = 905,
@@ -25,18 +30,20 @@ enum cudaError_t {
     cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventWaitDefault = 0;
 constexpr unsigned cudaStreamNonBlocking = 1;
 
 struct CUstream_st {
-    explicit CUstream_st(std::uint64_t seed) : queue(seed, 100) {}
+    CUstream_st(std::uint64_t seed, int of) : queue(seed, 100), device(of) {}
     zero::host::DelayingQueue queue;
+    int device;
     std::mutex mutex; ///< any thread may enqueue on a stream, but only one at a time on a queue
 };
 struct CUevent_st {
+    int device;
     zero::host::Event event;
 };
 using cudaStream_t = CUstream_st*;
@@ -54,6 +61,50 @@ inline std::set<cudaStream_t>& streams() {
 inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
+
+inline thread_local cudaError_t last_error = cudaSuccess;
+inline thread_local int device = 0;                ///< the current one; all have the same memory
+inline thread_local bool is_capturing = false; ///< what the calling thread's streams say; nothing is captured
+
+/// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there, and so does what uses memory that was freed.
+class GuardedMemory {
+public:
+    static void* allocate(std::size_t bytes) {
+        std::size_t const used = (bytes + alignment - 1) / alignment * alignment;
+        std::size_t const mapped = (used + page - 1) / page * page + page;
+        void* const base = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED) {
+            return nullptr;
+        }
+        auto* const end = static_cast<char*>(base) + mapped - page;
+        ::mprotect(end, page, PROT_NONE);
+        std::lock_guard const lock(mutex());
+        mappings()[end - used] = {base, mapped};
+        return end - used;
+    }
+
+    static void free(void* memory) {
+        std::lock_guard const lock(mutex());
+        auto const found = mappings().find(memory);
+        if (found != mappings().end()) {
+            ::munmap(found->second.first, found->second.second);
+            mappings().erase(found);
+        }
+    }
+
+private:
+    static constexpr std::size_t alignment = 16; ///< less than a device gives, so that the end is near; as much as a pack needs
+    static constexpr std::size_t page = 4096;
+
+    static std::mutex& mutex() {
+        static std::mutex one;
+        return one;
+    }
+    static std::map<void*, std::pair<void*, std::size_t>>& mappings() {
+        static std::map<void*, std::pair<void*, std::size_t>> all;
+        return all;
+    }
+};
 
 /// The null stream and that of the calling thread run at once.
 inline bool runs_at_once(cudaStream_t stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
@@ -75,17 +126,18 @@ void enqueue(cudaStream_t stream, Command const& command) {
 
 } // namespace zero::test::emulated
 
+inline cudaStream_t const cudaStreamLegacy = reinterpret_cast<cudaStream_t>(std::uintptr_t{1});
 inline cudaStream_t const cudaStreamPerThread = reinterpret_cast<cudaStream_t>(std::uintptr_t{2});
 
 inline char const* cudaGetErrorName(cudaError_t) { return "cudaErrorOfAnEmulatedDevice"; }
 inline char const* cudaGetErrorString(cudaError_t) { return "an error of the emulated device"; }
 
 inline cudaError_t cudaGetDevice(int* device) {
-    *device = 0;
+    *device = zero::test::emulated::device;
     return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceCount(int* devices) {
-    *devices = 1;
+    *devices = 2;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -95,7 +147,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     std::lock_guard const lock(zero::test::emulated::streams_mutex);
-    *stream = new CUstream_st(zero::test::emulated::streams().size());
+    *stream = new CUstream_st(zero::test::emulated::streams().size(), zero::test::emulated::device);
     zero::test::emulated::streams().insert(*stream);
     return cudaSuccess;
 }
@@ -121,7 +173,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-    *status = cudaStreamCaptureStatusNone;
+    *status = zero::test::emulated::is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
@@ -143,7 +195,7 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void
 
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     ++zero::test::emulated::events_made;
-    *event = new CUevent_st;
+    *event = new CUevent_st{zero::test::emulated::device, {}};
     return cudaSuccess;
 }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -153,13 +205,22 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (zero::test::emulated::runs_at_once(stream)) {
         event->event = {};
+    } else if (event->device != stream->device) {
+        return cudaErrorInvalidResourceHandle;
     } else {
         std::lock_guard const lock(stream->mutex);
         event->event = stream->queue.record();
     }
     return cudaSuccess;
 }
-inline cudaError_t cudaEventQuery(cudaEvent_t event) { return event->event.is_complete() ? cudaSuccess : cudaErrorNotReady; }
+inline cudaError_t cudaPeekAtLastError() { return zero::test::emulated::last_error; }
+inline cudaError_t cudaGetLastError() { return std::exchange(zero::test::emulated::last_error, cudaSuccess); }
+inline cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (event->event.is_complete()) {
+        return cudaSuccess;
+    }
+    return zero::test::emulated::last_error = cudaErrorNotReady;
+}
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     ++zero::test::emulated::waits;
     event->event.synchronize();
@@ -177,12 +238,15 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
 
 inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     ++zero::test::emulated::allocations;
-    *memory = ::operator new(bytes, std::align_val_t{256});
+    *memory = zero::test::emulated::GuardedMemory::allocate(bytes);
+    if (*memory == nullptr) {
+        return cudaErrorMemoryAllocation;
+    }
     std::memset(*memory, 0xff, bytes);
     return cudaSuccess;
 }
 inline cudaError_t cudaFree(void* memory) {
-    ::operator delete(memory, std::align_val_t{256});
+    zero::test::emulated::GuardedMemory::free(memory);
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }

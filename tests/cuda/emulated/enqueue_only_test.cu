@@ -2,7 +2,12 @@
 
 #include "support/stages.hpp"
 
-// Only here can be counted what a step asks of the runtime.
+#include <zero/stage/drain.hpp>
+
+#include <atomic>
+#include <thread>
+
+// Only here can be counted what the runtime is asked, and be played what needs several devices or a capture.
 
 using namespace zero;
 using namespace zero::test;
@@ -59,7 +64,7 @@ TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda
     cuda::Event const event = cuda::Event::record(stream.get());
     event.synchronize();
     Counts const after = counts();
-    CHECK(after == Counts{before.waits + 1, before.allocations + 1, after.events_made});
+    CHECK(after == Counts{before.waits + 2, before.allocations + 1, after.events_made}); // the memory waits until it is filled
     CHECK(after.events_made <= before.events_made + 1); // or it was a used one
 }
 
@@ -81,4 +86,70 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     CHECK(cuda::Event().is_complete());
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 3); // the pool was empty
+}
+
+TEST_CASE("A report of a step that is being captured is refused without a question to the runtime, which would spoil the capture", "[cuda]") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
+    struct Seen {
+        Outcome of_report;
+        Outcome of_query;
+        std::size_t waits;
+        bool can_go_on;
+    };
+    auto const ranks = on_ranks<Seen, Stage::Communicator>(1, [](auto& communicator) {
+        cuda::OwnedStream const stream;
+        Stage::Options options;
+        options.compute_queue = stream.get();
+        Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+        engine.join();
+        emulated::is_capturing = true;
+        auto const ticket = run_device_step(engine, stream.get(), 0, 0, 1, 0.01, 4);
+        std::size_t const before = emulated::waits;
+        Seen seen{};
+        seen.of_report = outcome_of([&] { (void)ticket.report(); });
+        seen.of_query = outcome_of([&] { (void)ticket.done().is_complete(); });
+        zero::detail::drain<cuda::Backend>(stream.get());
+        seen.waits = emulated::waits - before;
+        engine.join();
+        emulated::is_capturing = false;
+        seen.can_go_on = !run_device_step(engine, stream.get(), 0, 1, 1, 0.01, 4).report().is_skipped;
+        return seen;
+    });
+    CHECK(ranks[0].of_report.type == "OutOfOrder");
+    CHECK(ranks[0].of_query.type == "OutOfOrder");
+    CHECK(ranks[0].waits == 0);
+    CHECK(ranks[0].can_go_on);
+}
+
+TEST_CASE("A stream is drained also where another device is current", "[cuda]") {
+    emulated::device = 1;
+    cuda::OwnedStream const stream;
+    emulated::device = 0;
+    CHECK_THROWS_AS(cuda::Event::record(stream.get()), CudaError); // as events belong to a device
+    bool has_run = false;
+    cuda::check(cudaLaunchHostFunc(stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run), "cudaLaunchHostFunc");
+    std::size_t const before = emulated::waits;
+    zero::detail::drain<cuda::Backend>(stream.get());
+    CHECK(has_run);
+    CHECK(emulated::waits == before + 1);
+}
+
+TEST_CASE("An event that is not complete leaves no error of the thread behind, and takes none of the caller's away", "[cuda]") {
+    cuda::OwnedStream const stream;
+    std::atomic<bool> may_go_on{false};
+    auto const wait = [](void* flag) {
+        while (!static_cast<std::atomic<bool>*>(flag)->load()) {
+            std::this_thread::yield();
+        }
+    };
+    cuda::check(cudaLaunchHostFunc(stream.get(), wait, &may_go_on), "cudaLaunchHostFunc");
+    cuda::Event const event = cuda::Event::record(stream.get());
+    CHECK_FALSE(event.is_complete());
+    CHECK(cudaGetLastError() == cudaSuccess);
+    emulated::last_error = cudaErrorMemoryAllocation;
+    CHECK_FALSE(event.is_complete());
+    CHECK(cudaGetLastError() != cudaSuccess);
+    may_go_on = true;
+    event.synchronize();
+    CHECK(event.is_complete());
 }

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-/// How an update reads and writes the optimizer's states on the device: eight at a time, or the first `count` of eight. `begin` is a multiple of 8.
+/// How an update reads and writes the optimizer's states on the device: eight at a time, or the first `count` of eight, which may be none. `begin` is a multiple of 8.
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-/// How an update reads and writes its weights on the device: eight at a time, or the first `count` of eight. `begin` is a multiple of 8.
+/// How an update reads and writes its weights on the device: eight at a time, or the first `count` of eight, which may be none. `begin` is a multiple of 8.
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -51,7 +51,7 @@ struct SplitAccess {
         std::uint16_t remainders[pack_elements];
         load<whole>(at.parameter + begin, count, halves);
         load<whole>(at.remainder + begin, count, remainders);
-        unsigned const rounded_up = global(at.rounded_up)[begin / 8];
+        unsigned const rounded_up = count == 0 ? 0 : global(at.rounded_up)[begin / 8];
 #pragma unroll
         for (unsigned i = 0; i < pack_elements; ++i) {
             weights[i] = join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0});
@@ -72,6 +72,9 @@ struct SplitAccess {
         }
         store<whole>(at.parameter + begin, count, halves);
         store<whole>(at.remainder + begin, count, remainders);
+        if (count == 0) { // beyond the end: the byte may be another slice's, whose bits a thread of another block writes
+            return;
+        }
         std::uint8_t* const bits = global(at.rounded_up) + begin / 8;
         unsigned const own = whole ? 0xffU : (1U << count) - 1U;
         *bits = static_cast<std::uint8_t>(whole ? rounded_up : (*bits & ~own) | (rounded_up & own));
