@@ -110,7 +110,9 @@ public:
     virtual NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept = 0;
 };
 
-/// @brief What the communicator needs beside NCCL: devices, events, time and environment variables; replaceable like `NcclLibrary`.
+using NcclWork = void (*)(NcclLibrary& nccl, NcclHandle handle); ///< what `NcclSystem::run_bounded` runs; must not throw
+
+/// @brief What the communicator needs beside NCCL: devices, events, time, threads and environment variables; replaceable like `NcclLibrary`.
 ///
 /// The functions that return int return codes of the CUDA runtime, 0 for success.
 class NcclSystem {
@@ -147,6 +149,9 @@ public:
     virtual Duration now() noexcept = 0;
     /// @brief Gives other threads time before the next question; `turn` counts the pauses of one wait.
     virtual void pause(unsigned turn) noexcept = 0;
+    /// @brief Runs `work(nccl, handle)` on a thread of its own, whose device is `device`, and waits for it at most `limit`; what takes longer goes on by itself.
+    /// Where no thread can be made it runs on the calling one. @return whether it has ended
+    virtual bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle, Duration limit) noexcept = 0;
 
     /// @brief The value of an environment variable, or null.
     virtual char const* variable(char const* name) noexcept = 0;
