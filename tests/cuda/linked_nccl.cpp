@@ -234,7 +234,7 @@ struct Gate {
 
 void check_bounded_runs() {
     auto const [nccl, system] = zero::cuda::linked_nccl();
-    Gate gate;
+    static Gate gate; // outlives the thread
     auto const pass = [](zero::cuda::NcclLibrary&, zero::cuda::NcclHandle handle) {
         auto& at = *static_cast<Gate*>(handle);
         at.opened.get_future().wait();
@@ -275,7 +275,10 @@ int main() {
         }
     } else {
         std::printf("skipped: no CUDA device: everything that moves data\n");
-        expect_error<zero::cuda::NcclError>("NCCL code 1", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        expect_error<zero::CommunicatorError>("cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        zero::cuda::NcclHandle handle = nullptr;
+        auto const result = zero::cuda::linked_nccl().nccl->init_rank(handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
+        expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr, "NCCL makes nothing");
         expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] { (void)Communicator::make_group(std::vector<int>{0, 1}, options); });
     }
     return failures == 0 ? 0 : 1;
