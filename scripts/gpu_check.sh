@@ -107,7 +107,7 @@ nccl_flags=()
 if [ -n "$nccl" ]; then
     nccl_folder=$(dirname "$(ls "$nccl"/lib64/libnccl.so* "$nccl"/lib/libnccl.so* "$nccl"/lib/*/libnccl.so* 2>/dev/null | head -n 1)")
     nccl_library=$(ls "$nccl_folder"/libnccl.so "$nccl_folder"/libnccl.so.2 2>/dev/null | head -n 1)
-    nccl_flags=(-isystem "$nccl/include" "$nccl_library" "-Xlinker=-rpath=$nccl_folder")
+    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_library" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
     compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_library" "-Wl,-rpath=$nccl_folder" \
         -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
 fi

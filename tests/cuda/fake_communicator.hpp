@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 namespace zero::test {
@@ -52,7 +53,7 @@ private:
     FakeNcclCommunicator(std::shared_ptr<FakeWorld> world, Base&& base) : FakeWorldKeeper{std::move(world)}, Base(std::move(base)) {}
 };
 
-/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all bodies have.
+/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all bodies have. Throws when the ranks used NCCL in a way that it does not survive.
 ///
 /// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL takes away what its peers may still be doing with it.
 template <class Communicator, class Body>
@@ -69,7 +70,11 @@ void run_nccl_ranks(int world, Body const& body) {
             changed.notify_all();
         }
     };
+    std::shared_ptr<FakeWorld> fakes;
     run_ranks<Communicator>(world, {.time_out = std::chrono::seconds(60)}, [&](Communicator& communicator) {
+        if (communicator.rank() == 0) {
+            fakes = communicator.fakes;
+        }
         {
             End const end{mutex, changed, ended};
             body(communicator);
@@ -77,6 +82,9 @@ void run_nccl_ranks(int world, Body const& body) {
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return ended == world; });
     });
+    if (fakes->nccl.collisions != 0) {
+        throw std::logic_error("a call of NCCL met a job that nobody had joined");
+    }
 }
 
 } // namespace zero::test

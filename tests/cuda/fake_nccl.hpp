@@ -3,7 +3,8 @@
 // NCCL for ranks that are threads and streams that are host queues: it moves real data, and behaves in time as the real one does. A collective is a command on each rank's
 // queue ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a group is issued before its end. Non-blocking
 // communicators return "in progress" and issue the kernel only after some questions, so whoever records an event without asking has recorded too early.
-// What the ranks call is compared, and sums are formed in the order of the ranks, in float, rounded once.
+// What the ranks call is compared, and sums are formed in the order of the ranks, in float, rounded once. As up to NCCL 2.25, a non-blocking call leaves its job
+// in storage of the calling thread until a later call on the communicator joins it; who comes across a job that nobody joined is counted.
 
 #include "fake_system.hpp"
 
@@ -40,6 +41,7 @@ public:
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
+    std::atomic<int> collisions{0}; ///< a job that was not joined was met by another communicator of the thread, or joined on another thread
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -71,20 +73,16 @@ public:
         }
         group->changed.notify_all();
         handle = comm;
-        if (open_group() != 0) {
-            return Result::success;
-        }
-        if (comm->is_non_blocking) {
-            return Result::in_progress;
-        }
-        return Result::success; // a blocking one would wait here; the first kernel does
+        return issue_now_or_with_group(*comm); // a blocking one would wait here; the first kernel does
     }
 
     Result count(Handle handle, int& world) noexcept override {
+        join(comm_of(handle));
         world = comm_of(handle).group->world;
         return Result::success;
     }
     Result user_rank(Handle handle, int& rank) noexcept override {
+        join(comm_of(handle));
         rank = comm_of(handle).rank;
         return Result::success;
     }
@@ -112,10 +110,14 @@ public:
         return Result::success;
     }
 
-    Result finalize(Handle) noexcept override { return Result::success; }
+    Result finalize(Handle handle) noexcept override {
+        join(comm_of(handle));
+        return issue({&comm_of(handle)});
+    }
 
     Result destroy(Handle handle) noexcept override {
         ++destroyed;
+        join(comm_of(handle));
         free(handle);
         return Result::success;
     }
@@ -128,6 +130,9 @@ public:
         }
         comm.group->changed.notify_all();
         ++aborted;
+        if (comm.job != nullptr) {
+            comm.job->is_open = false; // from any thread: an abort is the last resort
+        }
         free(handle);
         return Result::success;
     }
@@ -143,11 +148,7 @@ public:
         }
         std::vector<Comm*> const comms = std::move(comms_of_group());
         comms_of_group().clear();
-        Result result = Result::success;
-        for (Comm* const comm : comms) {
-            result = std::max(result, issue(*comm));
-        }
-        return result;
+        return issue(comms);
     }
 
     Result reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, int root, Handle handle, Stream stream) noexcept override {
@@ -213,6 +214,12 @@ private:
         std::map<std::size_t, Meeting> meetings;
     };
 
+    /// What a thread's last non-blocking group has begun.
+    struct Job {
+        std::thread::id thread = std::this_thread::get_id();
+        std::atomic<bool> is_open{false};
+    };
+
     struct Comm {
         Comm(std::shared_ptr<Group> of, int number, bool is_polled) : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
         std::shared_ptr<Group> group;
@@ -223,6 +230,7 @@ private:
         Stream stream = nullptr;
         int questions_left = 0;
         std::thread::id caller{};
+        std::shared_ptr<Job> job; ///< of the last non-blocking call, until it is joined
         std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
     };
 
@@ -251,12 +259,28 @@ private:
         delete static_cast<Comm*>(handle);
     }
 
+    static std::shared_ptr<Job> const& job_of_thread() {
+        static thread_local auto const job = std::make_shared<Job>();
+        return job;
+    }
+
+    void join(Comm& comm) noexcept {
+        if (auto const job = std::exchange(comm.job, nullptr); job != nullptr && job->is_open.exchange(false)) {
+            collisions += job->thread == std::this_thread::get_id() ? 0 : 1;
+        }
+    }
+
     Result call(Handle handle, Stream stream, Call const& call) {
         Comm& comm = comm_of(handle);
+        join(comm);
         comm.stream = stream;
         comm.waiting.push_back(call);
+        return issue_now_or_with_group(comm);
+    }
+
+    Result issue_now_or_with_group(Comm& comm) {
         if (open_group() == 0) {
-            return issue(comm);
+            return issue({&comm});
         }
         auto& comms = comms_of_group();
         if (std::find(comms.begin(), comms.end(), &comm) == comms.end()) {
@@ -265,14 +289,21 @@ private:
         return Result::success;
     }
 
-    Result issue(Comm& comm) {
-        if (comm.is_non_blocking) {
-            comm.questions_left = questions;
-            comm.caller = std::this_thread::get_id();
-            return Result::in_progress;
+    Result issue(std::vector<Comm*> const& comms) {
+        Result result = Result::success;
+        for (Comm* const comm : comms) {
+            if (comm->is_non_blocking) {
+                if (std::exchange(result, Result::in_progress) == Result::success) {
+                    collisions += job_of_thread()->is_open.exchange(true) ? 1 : 0;
+                }
+                comm->job = job_of_thread();
+                comm->questions_left = questions;
+                comm->caller = std::this_thread::get_id();
+            } else if (!comm->waiting.empty()) {
+                launch(*comm);
+            }
         }
-        launch(comm);
-        return Result::success;
+        return result;
     }
 
     void launch(Comm& comm) {

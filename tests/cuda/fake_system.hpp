@@ -15,8 +15,10 @@ namespace zero::test {
 class FakeSystem : public cuda::NcclSystem {
 public:
     int devices = 8;
-    int device = 0;
+    static inline thread_local int device = 0; ///< each thread has its own
     std::map<std::string, std::string> variables;
+
+    FakeSystem() { device = 0; }
 
     int device_count(int& count) noexcept override {
         count = devices;
@@ -52,6 +54,10 @@ public:
 
     Duration now() noexcept override { return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()); }
     void pause(unsigned) noexcept override { std::this_thread::yield(); }
+    bool run_bounded(int, cuda::NcclWork work, cuda::NcclLibrary& nccl, cuda::NcclHandle handle, Duration) noexcept override {
+        std::thread([&] { work(nccl, handle); }).join();
+        return true;
+    }
 
     char const* variable(char const* name) noexcept override {
         auto const found = variables.find(name);

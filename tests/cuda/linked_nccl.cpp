@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -225,6 +226,31 @@ void check_devices(int count, NcclOptions const& options) {
     expect_error<zero::Aborted>("the end of the test", [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
 }
 
+/// What holds up a call that is run with a limit: opened after the wait, so that a wait without a limit would never end.
+struct Gate {
+    std::promise<void> opened;
+    std::promise<void> passed;
+};
+
+void check_bounded_runs() {
+    auto const [nccl, system] = zero::cuda::linked_nccl();
+    static Gate gate; // outlives the thread
+    auto const pass = [](zero::cuda::NcclLibrary&, zero::cuda::NcclHandle handle) {
+        auto& at = *static_cast<Gate*>(handle);
+        at.opened.get_future().wait();
+        at.passed.set_value();
+    };
+    expect(!system->run_bounded(0, pass, *nccl, &gate, std::chrono::milliseconds(1)), "a call that hangs is left to itself");
+    gate.opened.set_value();
+    gate.passed.get_future().wait();
+    expect(true, "it goes on by itself");
+
+    std::thread::id thread;
+    auto const look = [](zero::cuda::NcclLibrary&, zero::cuda::NcclHandle handle) { *static_cast<std::thread::id*>(handle) = std::this_thread::get_id(); };
+    expect(system->run_bounded(0, look, *nccl, &thread, std::chrono::minutes(1)), "one that ends is waited for");
+    expect(thread != std::this_thread::get_id() && thread != std::thread::id(), "it has a thread of its own");
+}
+
 } // namespace
 
 int main() {
@@ -234,6 +260,7 @@ int main() {
     NcclOptions options;
     options.time_out = std::chrono::seconds(20);
 
+    check_bounded_runs();
     zero::cuda::detail::require_matching_version(*zero::cuda::linked_nccl().nccl);
     ncclUniqueId const id = Communicator::make_unique_id();
     ncclUniqueId const empty{};
@@ -248,7 +275,10 @@ int main() {
         }
     } else {
         std::printf("skipped: no CUDA device: everything that moves data\n");
-        expect_error<zero::cuda::NcclError>("NCCL code 1", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        expect_error<zero::CommunicatorError>("cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        zero::cuda::NcclHandle handle = nullptr;
+        auto const result = zero::cuda::linked_nccl().nccl->init_rank(handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
+        expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr, "NCCL makes nothing");
         expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] { (void)Communicator::make_group(std::vector<int>{0, 1}, options); });
     }
     return failures == 0 ? 0 : 1;

@@ -1,6 +1,11 @@
 #include "comm/conformance.hpp"
 #include "fake_communicator.hpp"
 
+#include <array>
+#include <thread>
+#include <utility>
+#include <vector>
+
 using namespace zero;
 using namespace zero::test;
 
@@ -47,6 +52,53 @@ TEMPLATE_TEST_CASE("a rank that waits for the device in vain is released by the 
     queue.synchronize(); // would wait for ever
     CHECK_THAT(message_of<TimedOut>([&] { ranks[0].rethrow_failure(); }), contains_text("waited 50 ms for a collective on the device on rank 0 of 2"));
     CHECK_THAT(message_of<Aborted>([&] { ranks[1].broadcast(values.data(), 1, 0, &queue, CollectiveTag{"later", 0}); }), contains_text("rank 0: zero: waited 50 ms"));
+}
+
+TEST_CASE("one thread may drive several communicators, and another one destroy them") {
+    auto ranks = NonBlocking::Communicator::make_group(2, {.time_out = std::chrono::seconds(60)});
+    auto const fakes = ranks[0].fakes;
+    std::vector<host::ThreadedQueue> queues(2);
+    std::vector<std::vector<float>> values{{1, 2}, {3, 4}};
+    for (int round = 0; round < 2; ++round) {
+        for (std::size_t const rank : {0U, 1U}) {
+            ranks[rank].broadcast(values[rank].data(), 2, round, &queues[rank]);
+        }
+    }
+    for (auto& queue : queues) {
+        queue.synchronize();
+    }
+    CHECK(values[1] == std::vector<float>{1, 2});
+    std::thread([&] { ranks.clear(); }).join();
+    CHECK(fakes->nccl.destroyed == 2);
+    CHECK(fakes->nccl.collisions == 0);
+}
+
+TEST_CASE("the fake counts calls of NCCL whose job is not joined in time") {
+    FakeNccl nccl;
+    std::array<cuda::NcclHandle, 2> handles{};
+    for (auto& handle : handles) {
+        cuda::NcclUniqueId id;
+        (void)nccl.get_unique_id(id);
+        CHECK(nccl.init_rank(handle, 1, id, 0, cuda::NcclMode::non_blocking) == cuda::NcclResult::in_progress);
+        int world = 0;
+        (void)nccl.count(handle, world);
+        CHECK(world == 1);
+    }
+    CHECK(nccl.collisions == 0);
+    (void)nccl.finalize(handles[0]);
+    SECTION("another communicator of the thread") {
+        (void)nccl.finalize(handles[1]);
+        CHECK(nccl.collisions == 1);
+    }
+    SECTION("another thread") {
+        std::thread([&] { (void)nccl.destroy(std::exchange(handles[0], nullptr)); }).join();
+        CHECK(nccl.collisions == 1);
+    }
+    for (auto* const handle : handles) {
+        if (handle != nullptr) {
+            (void)nccl.abort(handle);
+        }
+    }
 }
 
 TEST_CASE("ranks that call different collectives do not corrupt memory in the fake, so that the suite can not pass by accident") {

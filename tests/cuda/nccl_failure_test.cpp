@@ -39,9 +39,25 @@ TEST_CASE("a call in progress is asked about until NCCL is done, and only then i
         ++pauses;
         script.journal.add("pause");
     };
+    script.nccl.on_count = [&] { script.journal.add("join"); };
     reduce(communicator, script, even);
-    CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "pause", "pause", "record"});
+    CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "pause", "pause", "join", "record"});
     CHECK(script.nccl.asynchronous.empty());
+}
+
+TEST_CASE("a call that succeeds at once is joined, too: NCCL may have done it on a thread of its own meanwhile") {
+    Script script;
+    auto communicator = script.communicator();
+    script.nccl.on_count = [&] { script.journal.add("join"); };
+    SECTION("it goes on") {
+        reduce(communicator, script, even);
+        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "record"});
+    }
+    SECTION("joining tells of an error") {
+        script.nccl.results["count"] = NcclResult::system_error;
+        CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, even); }), contains_text("ncclCommCount in the reduce-scatter of 192 float32"));
+        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "abort"});
+    }
 }
 
 TEST_CASE("a group in progress is asked about after its end, never inside") {
@@ -51,9 +67,11 @@ TEST_CASE("a group in progress is asked about after its end, never inside") {
     script.nccl.results["group_end"] = NcclResult::in_progress;
     script.nccl.asynchronous = {NcclResult::success, NcclResult::in_progress, NcclResult::success};
     script.system.on_pause = [&] { script.journal.add("pause"); };
+    script.nccl.on_count = [&] { script.journal.add("join"); };
     reduce(communicator, script, uneven);
     CHECK(script.journal.take()
-          == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "reduce 40 -> 512, 3 float32 sum to 1", "reduce 52 -> null, 2 float32 sum to 2", "group_end", "pause", "record"});
+          == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "reduce 40 -> 512, 3 float32 sum to 1", "reduce 52 -> null, 2 float32 sum to 2", "group_end", "pause", "join",
+                   "record"});
 }
 
 TEST_CASE("a call that stays in progress is given up after the time-out: abort, TimedOut, and Aborted ever after") {
@@ -276,6 +294,32 @@ TEST_CASE("the watchdog aborts what hangs on the device, and the next call throw
     REQUIRE(script.journal.wait_for("abort"));
     CHECK_THAT(message_of<TimedOut>([&] { reduce(communicator, script, even); }), contains_text("a collective on the device"));
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
+}
+
+TEST_CASE("an abort that NCCL does not end is left to itself, and the exception comes in bounded time") {
+    Script script;
+    script.system.device = 2;
+    auto communicator = script.communicator();
+    script.system.hangs = true;
+    std::int64_t const before = script.system.time;
+    SECTION("a call that fails") {
+        script.nccl.results["reduce_scatter"] = NcclResult::system_error;
+        CHECK_THROWS_AS(reduce(communicator, script, even), NcclError);
+        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort", "left to itself after 5000 ms, on device 2"});
+    }
+    SECTION("a group") {
+        script.nccl.results["reduce"] = NcclResult::system_error;
+        CHECK_THROWS_AS(reduce(communicator, script, uneven), NcclError);
+        CHECK(script.journal.take() == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "group_end", "abort", "left to itself after 5000 ms, on device 2"});
+    }
+    SECTION("the program") {
+        std::thread([&] { communicator.abort("the reason"); }).join(); // on another thread, whose device is 0
+        CHECK(script.journal.take() == Lines{"abort", "left to itself after 5000 ms, on device 2"});
+    }
+    CHECK(script.system.time - before == 5000);
+    CHECK(communicator.is_aborted());
+    CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
+    CHECK(script.journal.take().empty()); // not freed twice
 }
 
 TEST_CASE("an abort while NCCL blocks goes ahead after a moment, and the blocked call ends as aborted") {

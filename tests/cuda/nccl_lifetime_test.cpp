@@ -3,8 +3,12 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <utility>
 
 // How a communicator ends: never with an exception, never without end.
@@ -37,7 +41,8 @@ TEST_CASE("an owner finalises, waits for it, and destroys") {
     std::optional communicator(script.communicator());
     script.nccl.results["finalize"] = NcclResult::in_progress;
     script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
-    CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
+    script.nccl.on_count = [&] { script.journal.add("join"); }; // on this thread, since another one destroys
+    CHECK(destruction(script, communicator) == Lines{"finalize", "join", "destroy"});
     CHECK(script.nccl.asynchronous.empty());
 }
 
@@ -66,10 +71,49 @@ TEST_CASE("an owner whose finalisation takes too long, or fails, aborts") {
         script.nccl.results["get_async_error"] = NcclResult::internal_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
     }
+    SECTION("joining it fails") {
+        script.nccl.results["count"] = NcclResult::remote_error;
+        CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
+    }
+}
+
+TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
+    Script script;
+    script.system.device = 2;
+    std::optional communicator(script.communicator());
     SECTION("destroying fails") {
         script.nccl.results["destroy"] = NcclResult::internal_error;
-        CHECK(destruction(script, communicator) == Lines{"finalize", "destroy", "abort"});
+        CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
     }
+    SECTION("destroying hangs: it is left to itself when the destructor's time is over") {
+        reduce(*communicator, script);
+        script.system.are_events_complete = false;
+        int pauses = 0;
+        script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 7; };
+        script.system.hangs = true;
+        std::int64_t const before = script.system.time;
+        CHECK(destruction(script, communicator) == Lines{"finalize", "destroy", "left to itself after 43 ms, on device 2"});
+        CHECK(script.system.time - before == 50);
+    }
+}
+
+TEST_CASE("what is being destroyed is out of reach of an abort") {
+    struct Watched : ScriptedNccl {
+        using ScriptedNccl::ScriptedNccl;
+        std::function<void()> on_destroy;
+        Result destroy(Handle handle) noexcept override {
+            on_destroy();
+            return ScriptedNccl::destroy(handle);
+        }
+    };
+    Script script;
+    Watched nccl(script.journal);
+    auto session = std::make_unique<cuda::detail::NcclSession>(cuda::NcclInterface{&nccl, &script.system}, &script, true, 1, 3, 0, script.options,
+                                                               std::make_shared<cuda::detail::NcclAbortCause>());
+    cuda::detail::NcclLifetime& lifetime = *session;
+    nccl.on_destroy = [&] { lifetime.abort("too late", false); };
+    session.reset();
+    CHECK(script.journal.take() == Lines{"finalize", "destroy"});
 }
 
 TEST_CASE("an owner waits for what is under way before it finalises, but not for ever") {
@@ -87,6 +131,11 @@ TEST_CASE("an owner waits for what is under way before it finalises, but not for
     SECTION("it hangs") {
         CHECK(destruction(script, communicator) == Lines{"abort"});
         CHECK(script.system.time - before == 50);
+    }
+    SECTION("it hangs, and so does the abort") {
+        script.system.hangs = true;
+        CHECK(destruction(script, communicator) == Lines{"abort", "left to itself after 5000 ms, on device 0"});
+        CHECK(script.system.time - before == 5050);
     }
     SECTION("the device has failed, or its runtime is shutting down") {
         script.system.results["is_event_complete"] = 4;
@@ -134,6 +183,16 @@ TEST_CASE("a reference that is aborted has freed the caller's communicator, and 
     CHECK(destruction(script, communicator).empty());
 }
 
+TEST_CASE("a communicator that NCCL still sets up is asked nothing else before that has ended") {
+    Script script;
+    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
+    script.nccl.on_count = [&] { script.journal.add(script.nccl.asynchronous.empty() ? "count" : "count too early"); };
+    auto const communicator = Script::Communicator::refer_to(script.interfaces(), &script, script.options);
+    CHECK(communicator.rank() == 1);
+    CHECK(script.system.time == 2);
+    CHECK(script.journal.take() == Lines{"count", "count"}); // for its value, and to join
+}
+
 TEST_CASE("a communicator that was taken over is destroyed") {
     Script script;
     std::optional communicator(Script::Communicator::take_over(script.interfaces(), &script, script.options));
@@ -148,8 +207,15 @@ TEST_CASE("a communicator whose use fails at the start stays the caller's") {
     script.system.results.clear();
     script.nccl.later = NcclResult::remote_error;
     CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    script.nccl.later = NcclResult::in_progress;
+    CHECK_THAT(message_of<TimedOut>([&] { (void)Script::Communicator::take_over(script.interfaces(), &script, script.options); }),
+               contains_text("waited 100 ms for NCCL to set up the caller's communicator"));
+    CHECK(script.system.time == 100);
+    script.nccl.later = NcclResult::success;
     script.nccl.results["count"] = NcclResult::invalid_argument;
     CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    script.system.results["current_device"] = 3;
+    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options), CommunicatorError);
     CHECK(script.journal.take().empty()); // neither aborted nor destroyed
 }
 
@@ -163,9 +229,28 @@ TEST_CASE("a communicator moves: one end, not two") {
     CHECK(script.journal.take() == Lines{"finalize", "destroy"});
 }
 
-TEST_CASE("the watchdog ends with its communicator") {
+TEST_CASE("the watchdog ends with its communicator, whose device its thread selects first") {
     Script script;
     script.options.watch_interval = std::chrono::hours(1);
-    std::optional communicator(script.communicator());
+    script.system.device = 2;
+    std::optional communicator(Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
+    REQUIRE(script.journal.wait_for("set_device 2"));
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
+}
+
+TEST_CASE("what the watchdog asks it asks on the communicator's device") {
+    Script script;
+    script.options.watch_interval = std::chrono::milliseconds(1);
+    script.system.device = 2;
+    auto const owner = std::this_thread::get_id();
+    script.nccl.on_question = [&] {
+        if (std::this_thread::get_id() != owner) {
+            script.journal.add("asked on device " + std::to_string(script.system.device));
+        }
+    };
+    auto const communicator = Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options);
+    CHECK(script.journal.wait_for("asked on device 2"));
+    for (auto const& line : script.journal.take()) {
+        CHECK(line != "asked on device 0");
+    }
 }

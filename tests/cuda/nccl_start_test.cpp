@@ -78,6 +78,36 @@ TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves noth
     }
 }
 
+TEST_CASE("a start without a current device fails before NCCL is called") {
+    Script script;
+    script.system.results["current_device"] = 100;
+    CHECK_THAT(failure<CommunicatorError>(script), contains_text("cudaGetDevice failed"));
+    CHECK(script.journal.take().empty());
+}
+
+TEST_CASE("a variable that NCCL obeys against the option is refused before NCCL is called") {
+    using cuda::NcclMode;
+    struct Row {
+        char const* value;
+        NcclMode mode;
+        char const* text;
+    };
+    for (auto const& [value, mode, text] : {Row{"1", NcclMode::non_blocking, "that is non_blocking; unset the variable, or set the mode to blocking."},
+                                            Row{"0", NcclMode::blocking, "that is blocking; unset the variable, or set the mode to non_blocking."}}) {
+        Script script;
+        script.system.variables = {{"NCCL_COMM_BLOCKING", value}};
+        script.options.mode = mode;
+        CHECK_THAT(failure<InvalidArgument>(script), contains_text(std::string("the environment variable NCCL_COMM_BLOCKING is ") + value));
+        CHECK_THAT(failure<InvalidArgument>(script), contains_text(text));
+        CHECK_THROWS_WITH(Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options), contains_text("NCCL_COMM_BLOCKING"));
+        CHECK_THROWS_WITH(Communicator::from_environment(script.interfaces(), script.options), contains_text("NCCL_COMM_BLOCKING"));
+        CHECK(script.journal.take().empty());
+        CHECK(Communicator::refer_to(script.interfaces(), &script, script.options).rank() == 1); // made elsewhere, whatever its mode
+        script.options.mode = mode == NcclMode::blocking ? NcclMode::non_blocking : NcclMode::blocking;
+        CHECK(failure<InvalidArgument>(script) == "nothing was thrown");
+    }
+}
+
 TEST_CASE("ranks and options out of range are refused before NCCL is called") {
     Script script;
     auto const start = [&](int rank, int world) { (void)Communicator::from_unique_id(script.interfaces(), {}, rank, world, script.options); };

@@ -77,6 +77,7 @@ public:
     std::vector<Result> asynchronous;
     Result later = Result::success;
     std::function<void()> on_question; ///< called with each
+    std::function<void()> on_count;    ///< called when the number of ranks is asked for, which joins the last call
 
     int header_version() noexcept override { return header; }
     Result get_version(int& version) noexcept override {
@@ -96,6 +97,9 @@ public:
                                      + (mode == cuda::NcclMode::blocking ? " blocking" : ""));
     }
     Result count(Handle, int& ranks) noexcept override {
+        if (on_count) {
+            on_count();
+        }
         ranks = world;
         return result_of("count");
     }
@@ -180,10 +184,10 @@ private:
 
 class ScriptedSystem : public cuda::NcclSystem {
 public:
-    explicit ScriptedSystem(Journal& journal) : _journal(&journal) {}
+    explicit ScriptedSystem(Journal& journal) : _journal(&journal) { device = 0; }
 
     int devices = 4;
-    int device = 0;
+    static inline thread_local int device = 0; ///< each thread has its own
     std::map<std::string, int> results; ///< by function; 0 when there is none
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
@@ -193,6 +197,7 @@ public:
     std::atomic<std::int64_t> time{0}; ///< milliseconds
     std::int64_t step = 1;             ///< that a pause takes
     std::function<void()> on_pause;
+    bool hangs = false; ///< what is run with a limit takes longer than that
 
     int device_count(int& count) noexcept override {
         count = devices;
@@ -200,7 +205,7 @@ public:
     }
     int current_device(int& current) noexcept override {
         current = device;
-        return 0;
+        return result_of("current_device");
     }
     int set_device(int chosen) noexcept override {
         device = chosen;
@@ -235,6 +240,15 @@ public:
         if (on_pause) {
             on_pause();
         }
+    }
+
+    bool run_bounded(int on_device, cuda::NcclWork work, cuda::NcclLibrary& nccl, cuda::NcclHandle handle, Duration limit) noexcept override {
+        work(nccl, handle);
+        if (hangs) {
+            time += limit.count();
+            _journal->add("left to itself after " + std::to_string(limit.count()) + " ms, on device " + std::to_string(on_device));
+        }
+        return !hangs;
     }
 
     char const* variable(char const* name) noexcept override {

@@ -7,8 +7,12 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -109,7 +113,7 @@ private:
     }
 };
 
-/// @brief The CUDA runtime, the steady clock and the environment of the process. Holds nothing.
+/// @brief The CUDA runtime, the steady clock, threads and the environment of the process. Holds nothing.
 class LinkedSystem final : public NcclSystem {
 public:
     int device_count(int& devices) noexcept override { return cudaGetDeviceCount(&devices); }
@@ -153,6 +157,32 @@ public:
         } else {
             std::this_thread::sleep_for(std::chrono::microseconds(turn < 2000 ? 50 : 1000));
         }
+    }
+
+    bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle, Duration limit) noexcept override {
+        struct Run {
+            std::mutex mutex;
+            std::condition_variable changed;
+            bool has_ended = false;
+        };
+        std::shared_ptr<Run> run; // shared, since either thread may be the last one
+        try {
+            run = std::make_shared<Run>();
+            std::thread([run, device, work, &nccl, handle] {
+                static_cast<void>(cudaSetDevice(device));
+                work(nccl, handle);
+                {
+                    std::lock_guard const lock(run->mutex);
+                    run->has_ended = true;
+                }
+                run->changed.notify_all();
+            }).detach();
+        } catch (std::exception const&) { // no thread, or no memory
+            work(nccl, handle);
+            return true;
+        }
+        std::unique_lock lock(run->mutex);
+        return run->changed.wait_for(lock, limit, [&run] { return run->has_ended; });
     }
 
     char const* variable(char const* name) noexcept override { return std::getenv(name); }

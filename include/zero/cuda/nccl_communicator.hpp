@@ -29,7 +29,8 @@ namespace zero::cuda {
 ///
 /// Any error of NCCL, of a peer or of the clock aborts the communicator and throws; what the watchdog finds is thrown by the next call. From then on every call throws
 /// `Aborted` with the first cause. Ranks of one process learn each other's causes; those of other processes see an error of NCCL or their time-out. The destructor waits for
-/// what was enqueued, at most `finish_time_out`; then, or while an exception unwinds, it aborts.
+/// what was enqueued, at most `finish_time_out`; then, or while an exception unwinds, it aborts. An abort is waited for at most 5 s. Destroy CUDA graphs that hold
+/// collectives before the communicator: NCCL waits for them.
 template <class B>
 class BasicNcclCommunicator {
 public:
@@ -37,8 +38,10 @@ public:
     using Backend = B;
     using Queue = typename B::Queue;
 
-    /// @brief Uses a communicator of the caller, who destroys it after this object, unless `is_aborted()`: an abort has freed it.
-    /// @throws InvalidArgument, NcclVersionMismatch, NcclError
+    /// @brief Uses a communicator of the caller, who destroys it after this object, unless `is_aborted()`: an abort has freed it. Its device has to be the current one.
+    ///
+    /// One that NCCL still sets up is waited for. Whatever this throws, the communicator stays the caller's.
+    /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when it is not set up in time
     static BasicNcclCommunicator refer_to(NcclInterface interfaces, NcclHandle handle, NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, false, options));
     }
@@ -51,7 +54,7 @@ public:
 
     /// @brief Joins a new group; collective. Uses the current device.
     /// @param id what one rank got from `make_unique_id` and sent to all
-    /// @throws InvalidArgument; NcclVersionMismatch; NcclError; TimedOut when ranks are missing
+    /// @throws InvalidArgument, also where NCCL_COMM_BLOCKING contradicts the mode; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when ranks are missing
     static BasicNcclCommunicator from_unique_id(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::join_group(interfaces, id, rank, world, options));
     }

@@ -36,8 +36,8 @@ enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 /// @brief How calls behave that NCCL can not finish at once.
 ///
 /// Non-blocking ones return, are asked about and can be given up: an absent peer is an exception after the time-out. Each costs
-/// the start of a thread inside NCCL. Blocking ones save it (it matters for many small buckets) and can hang the calling thread in the first collective
-/// and in a destructor; then only an abort from another thread, for instance the watchdog's, ends them.
+/// the start of a thread inside NCCL. Blocking ones save it (it matters for many small buckets) and can hang the calling thread: in the start and in a destructor
+/// for good, in a collective until an abort from another thread, for instance the watchdog's, which NCCL does not promise to survive.
 enum class NcclMode : std::uint8_t { non_blocking, blocking };
 
 using NcclHandle = void*; ///< an ncclComm_t
@@ -68,7 +68,7 @@ public:
     virtual NcclResult get_unique_id(NcclUniqueId& id) noexcept = 0;
     /// @brief Joins a group with the current device; collective. When this fails, `handle` is null or has to be aborted.
     virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank, NcclMode mode) noexcept = 0;
-    /// @brief How many ranks the group has.
+    /// @brief How many ranks the group has. Joins the last call, which has to be done.
     virtual NcclResult count(NcclHandle handle, int& world) noexcept = 0;
     /// @brief The number of this rank, from 0.
     virtual NcclResult user_rank(NcclHandle handle, int& rank) noexcept = 0;
@@ -76,9 +76,9 @@ public:
     virtual NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept = 0;
     /// @brief Begins the end: what was enqueued is flushed; `destroy` follows when that is done.
     virtual NcclResult finalize(NcclHandle handle) noexcept = 0;
-    /// @brief Frees the communicator; after `finalize`.
+    /// @brief Frees the communicator; after `finalize`. Waits for CUDA graphs that hold its collectives and for ranks on this machine.
     virtual NcclResult destroy(NcclHandle handle) noexcept = 0;
-    /// @brief Frees the communicator at once; its kernels that wait for peers end, and leave their data undefined.
+    /// @brief Ends kernels that wait for peers, which leave their data undefined, and frees the communicator. Waits as `destroy` does.
     virtual NcclResult abort(NcclHandle handle) noexcept = 0;
 
     /// @brief Collectives of this thread from here to `group_end` start together.
@@ -110,7 +110,9 @@ public:
     virtual NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept = 0;
 };
 
-/// @brief What the communicator needs beside NCCL: devices, events, time and environment variables; replaceable like `NcclLibrary`.
+using NcclWork = void (*)(NcclLibrary& nccl, NcclHandle handle); ///< what `NcclSystem::run_bounded` runs; must not throw
+
+/// @brief What the communicator needs beside NCCL: devices, events, time, threads and environment variables; replaceable like `NcclLibrary`.
 ///
 /// The functions that return int return codes of the CUDA runtime, 0 for success.
 class NcclSystem {
@@ -147,6 +149,9 @@ public:
     virtual Duration now() noexcept = 0;
     /// @brief Gives other threads time before the next question; `turn` counts the pauses of one wait.
     virtual void pause(unsigned turn) noexcept = 0;
+    /// @brief Runs `work(nccl, handle)` on a thread of its own, whose device is `device`, and waits for it at most `limit`; what takes longer goes on by itself.
+    /// Where no thread can be made it runs on the calling one. @return whether it has ended
+    virtual bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle, Duration limit) noexcept = 0;
 
     /// @brief The value of an environment variable, or null.
     virtual char const* variable(char const* name) noexcept = 0;

@@ -11,7 +11,8 @@ namespace zero::cuda {
 struct NcclOptions {
     /// Above 0; how long peers may stay away: in the start, in a call, and for collectives that were enqueued, from the end of the one before.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
-    /// Not negative; how long a destructor waits for enqueued collectives before it aborts the communicator.
+    /// Not negative; how long a destructor waits for enqueued collectives and for NCCL's end, counted from its start, before it aborts the communicator. An
+    /// abort, whoever asks for it, is waited for at most 5 s: NCCL's own waits without end for CUDA graphs and for peers on the same machine.
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
     /// Not negative; how often a thread looks for errors and time-outs while the program waits for the device. 0: no such thread; then nothing but calls on
     /// the communicator notices them, and a program that waits for the device waits for ever.

@@ -8,6 +8,7 @@
 #include "nccl_flights.hpp"
 #include "nccl_watchdog.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -28,21 +29,23 @@ public:
     using CollectiveCall = zero::detail::CollectiveCall;
 
     /// @param is_owner finalises and destroys the handle at the end; an abort frees it in any case
-    NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
-        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _options(options), _flights(*_system),
+    /// @param device the handle's
+    NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world, int device, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
+        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _device(device), _options(options), _flights(*_system),
           _is_owner(is_owner), _cause(std::move(cause)), _exceptions(std::uncaught_exceptions()) {}
 
     NcclLifetime(NcclLifetime const&) = delete;
     NcclLifetime& operator=(NcclLifetime const&) = delete;
 
     ~NcclLifetime() {
+        Duration const deadline = _system->now() + _options.finish_time_out;
         _watchdog.stop();
         NcclHandle const handle = _handle.load();
         if (handle == nullptr || !_is_owner) {
             return;
         }
         bool const is_unwinding = std::uncaught_exceptions() > _exceptions;
-        if (is_unwinding || !finish(handle)) {
+        if (is_unwinding || !finish(handle, deadline)) {
             release();
         }
         leave();
@@ -116,9 +119,10 @@ protected:
         }
     }
 
+    /// NCCL's abort ends the kernels at once, but then waits, without end, for CUDA graphs that hold collectives and for peers on this machine that have not aborted.
     void release() noexcept {
         if (NcclHandle const handle = _handle.exchange(nullptr); handle != nullptr) {
-            _nccl->abort(handle);
+            _system->run_bounded(_device, [](NcclLibrary& nccl, NcclHandle released) { nccl.abort(released); }, *_nccl, handle, abort_time_out);
         }
     }
 
@@ -168,20 +172,27 @@ protected:
         }
     }
 
-    /// Polls until NCCL has done what returned `result`.
+    /// Polls until NCCL has done what returned `result`, and joins it.
     void settle(Lock& lock, NcclResult result, Doing const& doing) {
         require(result, doing);
         Duration const start = _system->now();
         for (unsigned turn = 0; result == NcclResult::in_progress; ++turn) {
             require(_nccl->get_async_error(_handle, result), {"ncclCommGetAsyncError", doing.call});
-            if (result != NcclResult::in_progress) {
-                require(result, doing);
-                return;
+            require(result, doing);
+            if (result == NcclResult::in_progress) {
+                throw_if_waiting_too_long(start, doing);
+                pause(lock, turn);
+                throw_if_released(lock);
             }
-            throw_if_waiting_too_long(start, doing);
-            pause(lock, turn);
-            throw_if_released(lock);
         }
+        require(join(_handle), {"ncclCommCount", doing.call});
+    }
+
+    /// Up to 2.25 NCCL keeps what a non-blocking call has begun in thread-local storage until a later call on the communicator joins it, which asking for errors does not: a call of this
+    /// thread on another communicator would meet it there, as would the end of this communicator on another thread. A call that returns success may leave it, too.
+    NcclResult join(NcclHandle handle) noexcept {
+        int ignored = 0;
+        return _nccl->count(handle, ignored);
     }
 
     NcclLibrary* _nccl;
@@ -189,6 +200,7 @@ protected:
     std::atomic<NcclHandle> _handle; ///< null once it was freed
     int _rank;
     int _world;
+    int _device;
     NcclOptions _options;
     std::mutex _mutex;
     NcclFlights _flights;
@@ -196,6 +208,7 @@ protected:
 
 private:
     static constexpr Duration patience{200}; ///< with a thread that is inside NCCL, before a communicator is aborted under it
+    static constexpr Duration abort_time_out{5000};
     static constexpr Duration idle{-1};
 
     [[nodiscard]] std::string describe_here(Doing const& doing) const {
@@ -223,9 +236,8 @@ private:
         }
     }
 
-    /// Everything enqueued has run and NCCL's resources are free; false when that fails or takes too long.
-    bool finish(NcclHandle handle) noexcept {
-        Duration const deadline = _system->now() + _options.finish_time_out;
+    /// Everything enqueued has run, and NCCL has been told to free its resources; false when that fails or takes too long, and the handle is to be aborted.
+    bool finish(NcclHandle handle, Duration deadline) noexcept {
         if (!have_flights_ended(deadline)) { // asked first, since a blocking communicator would wait for them without end
             return false;
         }
@@ -236,15 +248,14 @@ private:
                 return false;
             }
         }
-        if (result != NcclResult::success) {
+        if (result != NcclResult::success || join(handle) != NcclResult::success) {
             return false;
         }
-        result = _nccl->destroy(handle);
-        bool const is_destroyed = result == NcclResult::success || result == NcclResult::in_progress;
-        if (is_destroyed) {
-            _handle = nullptr;
-        }
-        return is_destroyed;
+        // NCCL waits here for peers on this machine, without end. What was given to it is not aborted any more: it may be half freed, and a failure leaves NCCL's group of the thread
+        // open, which would swallow the abort. So then it leaks.
+        _handle = nullptr;
+        _system->run_bounded(_device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); }, *_nccl, handle, std::max(deadline - _system->now(), Duration(0)));
+        return true;
     }
 
     bool have_flights_ended(Duration deadline) noexcept {

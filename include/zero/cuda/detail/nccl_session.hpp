@@ -28,7 +28,7 @@ public:
             }
         });
         if (_options.watch_interval.count() != 0) {
-            _watchdog.start(_options.watch_interval, [](void* self) { static_cast<NcclSession*>(self)->watch(); }, this);
+            _watchdog.start(*_system, _device, _options.watch_interval, [](void* self) { static_cast<NcclSession*>(self)->watch(); }, this);
         }
     }
 

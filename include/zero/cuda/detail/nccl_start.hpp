@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,17 +21,56 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     require_matching_version(*interfaces.nccl);
 }
 
+/// @brief What every way to make a communicator checks first. NCCL prefers the variable to what it is asked for.
+inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
+    check_start(interfaces, options);
+    bool const is_blocking = options.mode == NcclMode::blocking;
+    char const* const variable = interfaces.system->variable("NCCL_COMM_BLOCKING");
+    if (variable != nullptr && std::string_view(variable) == (is_blocking ? "0" : "1")) {
+        zero::detail::throw_error<InvalidArgument>({"zero: the environment variable NCCL_COMM_BLOCKING is ", variable, ", which NCCL obeys whatever NcclOptions::mode says, and that is ",
+                                                    is_blocking ? "blocking" : "non_blocking", "; unset the variable, or set the mode to ", is_blocking ? "non_blocking." : "blocking."});
+    }
+}
+
+inline int current_device(NcclSystem& system) {
+    int device = 0;
+    require_success(system, system.current_device(device), "cudaGetDevice");
+    return device;
+}
+
+/// @brief NCCL refuses all other questions about a communicator that it still sets up.
+inline void await_set_up(NcclInterface interfaces, NcclHandle handle, NcclSystem::Duration time_out) {
+    auto& [nccl, system] = interfaces;
+    NcclSystem::Duration const start = system->now();
+    NcclResult result = NcclResult::in_progress;
+    for (unsigned turn = 0;; ++turn) {
+        require_success(*nccl, nccl->get_async_error(handle, result), "ncclCommGetAsyncError", handle);
+        require_success(*nccl, result, "the start of the caller's communicator", handle);
+        if (result == NcclResult::success) {
+            return;
+        }
+        if (system->now() - start >= time_out) {
+            zero::detail::throw_error<TimedOut>({"zero: waited ", time_out.count(),
+                                                 " ms for NCCL to set up the caller's communicator, which all its ranks have to join; raise NcclOptions::time_out, or end it with "
+                                                 "ncclCommAbort: it is still the caller's."});
+        }
+        system->pause(turn);
+    }
+}
+
 /// @brief The handle stays the caller's when this throws.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
         zero::detail::throw_error<InvalidArgument>({"zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, or use from_unique_id."});
     }
+    int const device = current_device(*interfaces.system);
+    await_set_up(interfaces, handle, options.time_out);
     int rank = 0;
     int world = 0;
     require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
     require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount", handle);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, options, std::make_shared<NcclAbortCause>());
+    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device, options, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
     if (is_owner) {
         session->own();
@@ -47,11 +87,12 @@ inline void check_rank(int rank, int world) {
 /// @param where for messages: how the ranks are to meet
 inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options,
                                                std::string const& where = "") {
-    check_start(interfaces, options);
+    check_making(interfaces, options);
     check_rank(rank, world);
+    int const device = current_device(*interfaces.system);
     NcclHandle handle = nullptr;
     NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, std::make_shared<NcclAbortCause>());
+    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device, options, std::make_shared<NcclAbortCause>());
     require_success(*interfaces.nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
     session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
     return session;
@@ -69,7 +110,7 @@ inline void select_device(NcclSystem& system, int local_rank) {
 }
 
 inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces, NcclOptions const& options) {
-    check_start(interfaces, options);
+    check_making(interfaces, options);
     Launch const launch = read_launch(*interfaces.system);
     select_device(*interfaces.system, launch.local_rank);
     // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL reads it in both calls.
@@ -82,14 +123,14 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
 /// @brief Goes back to the device that was current.
 class DeviceScope {
 public:
-    explicit DeviceScope(NcclSystem& system) : _system(&system) { require_success(system, system.current_device(_device), "cudaGetDevice"); }
+    explicit DeviceScope(NcclSystem& system) : _system(&system), _device(current_device(system)) {}
     DeviceScope(DeviceScope const&) = delete;
     DeviceScope& operator=(DeviceScope const&) = delete;
     ~DeviceScope() { _system->set_device(_device); }
 
 private:
     NcclSystem* _system;
-    int _device = 0;
+    int _device;
 };
 
 inline void check_devices(NcclSystem& system, std::span<int const> devices) {
@@ -114,7 +155,7 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
 /// @brief As ncclCommInitAll does, but non-blocking ones, which that function can not make.
 inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;
-    check_start(interfaces, options);
+    check_making(interfaces, options);
     check_devices(*system, devices);
     DeviceScope const scope(*system);
     NcclUniqueId id;
@@ -136,7 +177,7 @@ inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface inter
         require_success(*system, system->set_device(device), zero::detail::text({"cudaSetDevice(", device, ")"}));
         NcclHandle handle = nullptr;
         NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
-        sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, options, cause));
+        sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device, options, cause));
         require_success(*nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));
     }
     NcclResult const result = group.end();
