@@ -41,6 +41,17 @@ TEST_CASE("reserved room is used without moving an element", "[core]") {
     CHECK(list[9] == 9);
 }
 
+TEST_CASE("a list that is cleared lets go of its elements and keeps its room", "[core]") {
+    auto const counted = std::make_shared<int>(0);
+    List<std::shared_ptr<int>> list{counted, counted};
+    auto const* const memory = list.data();
+    list.clear();
+    CHECK(list.empty());
+    CHECK(counted.use_count() == 1);
+    list.push_back(counted);
+    CHECK(list.data() == memory);
+}
+
 TEST_CASE("a list moves its elements, which live once and are destroyed", "[core]") {
     auto const counted = std::make_shared<int>(0);
     {

@@ -3,6 +3,8 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
+#include <zero/layout/bucketer.hpp>
+#include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <map>
@@ -171,5 +173,52 @@ TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's 
                 CHECK(seen.masters_follow);
             }
         }
+    }
+}
+
+TEST_CASE("An acquisition that is refused leaves no old weights behind for a later one") {
+    auto const ranks = on_ranks<std::vector<float>>(2, [](LoopbackCommunicator& communicator) {
+        using Stage = ZeroStage<3, Sgd, UnitBucketer>;
+        std::vector<typename Stage::Registration> const parameters{{.name = "a", .elements = 64, .units = {0}},       {.name = "a and b", .elements = 64, .units = {0, 1}},
+                                                                   {.name = "b and c", .elements = 64, .units = {1, 2}}, {.name = "c", .elements = 64, .units = {2}},
+                                                                   {.name = "d", .elements = 64, .units = {3}},       {.name = "e", .elements = 64, .units = {4}}};
+        typename Stage::Options options;
+        options.optimizer.momentum = 0;
+        Stage engine(communicator, parameters, options);
+        auto const step = [&](auto const& forward) {
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            forward();
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                auto const gradients = engine.gradients(unit);
+                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                    for (float& element : gradients[parameter]) {
+                        element += engine.layout().parameter(parameter).units.front() == unit ? 1.0F : 0.0F;
+                    }
+                }
+                engine.gradients_ready(unit);
+            }
+            engine.end_micro_step();
+            (void)engine.step(1.0);
+        };
+        auto const in_order = [&] {
+            for (std::size_t const unit : {3, 0, 1, 2, 4}) {
+                (void)engine.acquire(unit);
+            }
+        };
+        step(in_order);
+        step(in_order);
+        bool is_refused = false;
+        step([&] {
+            auto const third = engine.acquire(3);
+            auto const first = engine.acquire(0);
+            is_refused = outcome_of([&] { (void)engine.acquire(2); }).type == "OutOfOrder"; // what it shares with unit 1 was gathered in advance
+        });
+        std::vector<float> values{is_refused ? 1.0F : 0.0F};
+        engine.for_each_full_parameter([&](std::size_t, std::span<float const> full) { values.push_back(full[5]); });
+        return values;
+    });
+    for (auto const& values : ranks) {
+        CHECK((values == std::vector<float>{1.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F}));
     }
 }

@@ -177,8 +177,26 @@ TEST_CASE("A released handle gives no memory") {
         CHECK_THROWS_AS(gradients[1], LateGradient);
         engine.end_micro_step();
         CHECK_THROWS_WITH(gradients[2], contains_text("'first.bias'"));
-        auto const held = engine.acquire(2);
-        CHECK_THROWS_WITH(engine.step(0.1), contains_text("release all handles first"));
+    });
+}
+
+TEST_CASE("Weights are not held over a step, in no stage") {
+    in_every_stage([]<int N>() {
+        auto const outcomes = on_ranks<Outcome>(2, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            engine.begin_step();
+            engine.begin_micro_step();
+            engine.end_micro_step();
+            auto held = engine.acquire(2);
+            Outcome const outcome = outcome_of([&] { (void)engine.step(0.1); });
+            held.release();
+            (void)engine.step(0.1).report();
+            return outcome;
+        });
+        for (Outcome const& outcome : outcomes) {
+            CHECK(outcome.type == "OutOfOrder");
+            CHECK_THAT(outcome.message, contains_text("release all handles first"));
+        }
     });
 }
 

@@ -63,6 +63,13 @@ public:
         }
     }
 
+    /// @brief Lets go of all elements; the room stays.
+    void clear() noexcept {
+        while (_size != 0) {
+            _elements[--_size] = T{};
+        }
+    }
+
     void swap(List& other) noexcept {
         std::swap(_elements, other._elements);
         std::swap(_size, other._size);

@@ -3,9 +3,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace zero::host {
 
@@ -41,8 +43,25 @@ public:
         _waiters.fetch_sub(1, std::memory_order_relaxed);
     }
 
+    /// @brief Called by the worker, once: a command threw.
+    void fail(std::exception_ptr failure) {
+        _failure = std::move(failure);
+        _has_failed.store(true, std::memory_order_release);
+    }
+
+    [[nodiscard]] bool has_failed() const noexcept { return _has_failed.load(std::memory_order_acquire); }
+
+    /// @brief Throws what a command threw, if one did.
+    void rethrow_failure() const {
+        if (has_failed()) {
+            std::rethrow_exception(_failure);
+        }
+    }
+
 private:
     std::atomic<std::uint64_t> _completed{0};
+    std::atomic<bool> _has_failed{false};
+    std::exception_ptr _failure;
     std::atomic<int> _waiters{0};
     std::mutex _mutex;
     std::condition_variable _changed;
@@ -63,6 +82,13 @@ public:
     void synchronize() const {
         if (_progress != nullptr) {
             _progress->wait(_ticket);
+        }
+    }
+
+    /// @brief Throws what a command of its queue threw, if one did. The queue may be gone.
+    void rethrow_failure() const {
+        if (_progress != nullptr) {
+            _progress->rethrow_failure();
         }
     }
 

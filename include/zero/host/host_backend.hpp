@@ -45,6 +45,7 @@ struct HostBackend {
     static void wait(Queue queue, Event const& event, Fence) { queue->wait(event); }
     static void synchronize(Event const& event) { event.synchronize(); }
     static void rethrow_failure(Queue queue) { queue->rethrow_failure(); }
+    static void rethrow_failure(Event const& event) { event.rethrow_failure(); }
 
     /// @brief Reads one value on the host; what wrote it is complete.
     template <class T>

@@ -46,11 +46,7 @@ public:
         }
     }
 
-    void rethrow_failure() const override {
-        if (_has_failed.load(std::memory_order_acquire)) {
-            std::rethrow_exception(_failure);
-        }
-    }
+    void rethrow_failure() const override { _progress->rethrow_failure(); }
 
 protected:
     /// @brief Runs everything and joins; a class that overrides `pause` calls it in its destructor.
@@ -130,15 +126,14 @@ private:
             entry.awaited = Event();
             return;
         }
-        if (_has_failed.load(std::memory_order_relaxed)) {
+        if (_progress->has_failed()) {
             return;
         }
         try {
             pause();
             entry.command();
         } catch (...) {
-            _failure = std::current_exception();
-            _has_failed.store(true, std::memory_order_release);
+            _progress->fail(std::current_exception());
         }
     }
 
@@ -146,8 +141,6 @@ private:
     std::shared_ptr<Progress> _progress;
     std::atomic<std::uint64_t> _head{0};
     std::atomic<bool> _is_asleep{false};
-    std::atomic<bool> _has_failed{false};
-    std::exception_ptr _failure;
     std::mutex _mutex;
     std::condition_variable _enqueued;
     bool _is_stopping = false;

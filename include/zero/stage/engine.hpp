@@ -157,8 +157,9 @@ public:
         return {*this, unit, queue};
     }
 
-    /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute queue).
+    /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute queue), which outlives the micro-step.
     ///
+    /// Units that share a parameter may write from different queues: commands enqueued after `gradients` come behind those that other units reported.
     /// It is zero the first time in a micro-step and the backward pass adds. A backward pass that writes every element itself can say
     /// `is_zeroed = false` and finds it uninitialised instead.
     /// @throws LateGradient, OutOfOrder (no lease is free); nothing was changed then.
@@ -329,6 +330,7 @@ public:
     /// After a change of values call `parameters_changed`.
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit) {
+        _store.wait_for_readers();
         Backend::synchronize(Backend::record(_queue));
         _shard.for_each_type([&](auto const& memory) {
             for (std::size_t index = 0; index < memory.slices(); ++index) {
@@ -345,6 +347,7 @@ public:
         _protocol.require_idle("parameters_changed()");
         _protocol.require_nothing_held(_store.is_held(), "parameters_changed()");
         guarded([&] {
+            Backend::wait(_queue, Backend::record(_compute), Fence::weights_read); // commands may have made the changes
             _store.wait_for_readers();
             _store.drop_prefetched();
             _store.synchronize_changes();
@@ -535,6 +538,7 @@ private:
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
+            _reducer.rethrow_failure();
             if constexpr (requires { _communicator->rethrow_failure(); }) {
                 _communicator->rethrow_failure(); // what its calls could not know yet
             }

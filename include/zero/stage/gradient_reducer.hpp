@@ -44,6 +44,7 @@ public:
         _readiness.reset();
         _is_begun.assign(_is_begun.size(), false);
         _is_last = is_last;
+        _writers.clear();
     }
 
     /// @brief Leases the unit's gradients to commands on `writer`: zero for who asks first in a micro-step, unless it wants them as they
@@ -58,6 +59,7 @@ public:
                 begin_parameter(parameter, writer, is_zeroed);
             }
         }
+        note_writes(_layout->unit_buckets(unit), writer);
     }
 
     [[nodiscard]] bool is_in_callers_memory(std::size_t parameter) const {
@@ -95,15 +97,15 @@ public:
                 for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { memory.add(bucket, piece, gradient, writer); });
             }
         });
-        return Backend::record(writer);
+        return note_writes(_layout->parameter_buckets(parameter), writer);
     }
 
     /// @brief The commands on `writer` so far completed the unit's gradients. Launches what is ready. Collective in stage 3.
     void set_ready(std::size_t unit, Queue writer) {
         require_leases(unit, _layout->unit_buckets(unit));
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (is_trainable(bucket) && is_open(bucket)) {
-                Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
+            if (is_trainable(bucket)) {
+                follow_writes(bucket, writer);
             }
         }
         _readiness.mark(unit, [&](std::size_t parameter) {
@@ -112,13 +114,7 @@ public:
                 for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { copy_callers(bucket, piece, writer); });
             }
         });
-        Event const written = Backend::record(writer);
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (is_trainable(bucket) && is_open(bucket)) {
-                _writes[bucket] = {writer, written};
-            }
-        }
-        Backend::wait(_queue, written, Fence::gradients_written);
+        Backend::wait(_queue, note_writes(_layout->unit_buckets(unit), writer), Fence::gradients_written);
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 if (is_trainable(bucket) && _readiness.is_complete(bucket) && !_readiness.is_launched(bucket)) {
@@ -134,7 +130,7 @@ public:
 
     /// @brief Launches all that is left; what nobody wrote counts as zero. Collective.
     void end_micro_step(Queue writer) {
-        Backend::wait(_queue, Backend::record(writer), Fence::gradients_written);
+        record_writers(writer, Fence::gradients_written);
         while (_readiness.next() < _layout->trainable_buckets()) {
             std::size_t const bucket = _readiness.next();
             if (!_readiness.is_complete(bucket)) {
@@ -170,15 +166,24 @@ public:
         for (Write& write : _writes) {
             write = {};
         }
+        _writers.clear();
     }
 
     /// @brief Gives up the micro-step: closes every lease.
     void cancel(Queue writer) {
-        Event const event = Backend::record(writer);
+        record_writers(writer, Fence::gradient_lease_reuse);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             if (is_open(bucket)) {
-                Backend::wait(_queue, event, Fence::gradient_lease_reuse);
                 close(bucket);
+            }
+        }
+    }
+
+    /// @brief Throws what a command of the last micro-step threw on a queue that the caller named, as far as it is known.
+    void rethrow_failure() const {
+        if constexpr (requires(Event const& event) { Backend::rethrow_failure(event); }) {
+            for (Write const& last : _writers) {
+                Backend::rethrow_failure(last.event);
             }
         }
     }
@@ -188,13 +193,16 @@ private:
         Queue queue{};
         Event event{};
     };
+    static constexpr std::size_t usual_writers = 4; ///< more allocate in a step
 
     template <std::size_t... Type>
     GradientReducer(PartContext<Config> const& context, std::index_sequence<Type...>)
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
           _is_replicated(!context.row.shards_optimizer()), _is_collective_by_unit(context.row.shards_parameters()),
           _readiness(*context.layout), _memories(TypedContext<Config>{context, Type}...), _writes(context.layout->trainable_buckets()),
-          _is_begun(context.layout->parameters().size(), false) {}
+          _is_begun(context.layout->parameters().size(), false) {
+        _writers.reserve(usual_writers);
+    }
 
     /// Calls `visit` with the memory of a parameter type.
     template <class Visitor>
@@ -228,6 +236,9 @@ private:
         bool is_copied = false;
         for (Piece const& piece : _layout->pieces(bucket)) {
             if (is_in_callers_memory(piece.parameter) && is_written(piece.parameter) && !_readiness.is_parameter_ready(piece.parameter)) {
+                for (Write const& last : _writers) {
+                    Backend::wait(writer, last.event, Fence::gradients_written);
+                }
                 if (!is_open(bucket)) {
                     open(bucket, writer);
                 }
@@ -236,7 +247,7 @@ private:
             }
         }
         if (is_copied) {
-            Backend::wait(_queue, Backend::record(writer), Fence::gradients_written);
+            _writes[bucket] = {writer, Backend::record(writer)}; // for the launch, which comes next
         }
     }
 
@@ -271,7 +282,11 @@ private:
     /// Memory for a parameter's gradient, cleared when it is the first of this micro-step.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
-        if (!is_callers) {
+        if (is_callers) {
+            for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
+                follow_writes(bucket, writer);
+            }
+        } else {
             open_all(parameter, writer);
         }
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
@@ -286,20 +301,55 @@ private:
         });
     }
 
-    /// Leases the parameter's buckets to commands on `writer`, behind those that opened them or wrote to them.
+    /// Leases the parameter's buckets to commands on `writer`, behind those that wrote to them. Who calls this notes the write.
     void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
+            follow_writes(bucket, writer);
             if (!is_open(bucket)) {
                 open(bucket, writer);
-            } else if (_writes[bucket].queue != writer) {
-                Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
             }
         }
     }
 
     void open(std::size_t bucket, Queue writer) {
         with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.open(bucket, writer); });
-        _writes[bucket] = {writer, Backend::record(writer)};
+    }
+
+    /// Commands on `writer` come behind all that were noted for the bucket and for the caller's memory of its parameters.
+    void follow_writes(std::size_t bucket, Queue writer) {
+        if (_writes[bucket].queue != writer) {
+            Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
+        }
+    }
+
+    /// The commands on `writer` so far, which followed those noted before, wrote to these buckets or to the caller's memory of their parameters.
+    Event note_writes(std::span<std::size_t const> buckets, Queue writer) {
+        note_writer(writer);
+        Event event = Backend::record(writer);
+        for (std::size_t const bucket : buckets) {
+            if (is_trainable(bucket)) {
+                _writes[bucket] = {writer, event};
+            }
+        }
+        return event;
+    }
+
+    void note_writer(Queue writer) {
+        for (Write const& last : _writers) {
+            if (last.queue == writer) {
+                return;
+            }
+        }
+        _writers.push_back({writer, {}});
+    }
+
+    /// The communication queue waits for all queues of the micro-step: not everybody reports what was written.
+    void record_writers(Queue writer, Fence fence) {
+        note_writer(writer);
+        for (Write& last : _writers) {
+            last.event = Backend::record(last.queue);
+            Backend::wait(_queue, last.event, fence);
+        }
     }
 
     void close(std::size_t bucket) {
@@ -308,10 +358,10 @@ private:
 
     void launch(std::size_t bucket) {
         _readiness.set_launched(bucket);
+        follow_writes(bucket, _queue);
         if (!is_open(bucket)) {
             open(bucket, _queue);
         }
-        Backend::wait(_queue, _writes[bucket].event, Fence::gradients_written);
         with_memory(_layout->bucket(bucket).type, [&](auto& memory) {
             for (Piece const& piece : _layout->pieces(bucket)) {
                 if (!is_written(piece.parameter)) {
@@ -331,7 +381,8 @@ private:
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise buckets start in index order
     Readiness _readiness;
     typename Config::template ForTypes<GradientMemory> _memories;
-    List<Write> _writes;  ///< per bucket: who wrote to its lease last
+    List<Write> _writes;  ///< per bucket: who wrote to its lease, or to the caller's memory of its parameters, last
+    List<Write> _writers; ///< each queue of the micro-step once, with its last command when the micro-step ended
     std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;

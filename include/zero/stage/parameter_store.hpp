@@ -68,8 +68,12 @@ public:
                 if (!is_open(bucket)) {
                     gather(bucket);
                 }
-                ++_users[bucket];
             }
+        }
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            ++_users[bucket];
+        }
+        if (_row.shards_parameters()) {
             follow_trace(unit);
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
@@ -79,10 +83,13 @@ public:
 
     /// @brief The commands on `reader` so far were the last ones of one acquisition.
     void release(std::size_t unit, Queue reader) {
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            --_users[bucket];
+        }
         Event const event = Backend::record(reader);
         if (_row.shards_parameters()) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                if (--_users[bucket] != 0) {
+                if (_users[bucket] != 0) {
                     Backend::wait(_queue, event, Fence::weights_read);
                 } else {
                     close(bucket, event);
@@ -167,14 +174,12 @@ public:
     /// @brief Frees what was gathered in advance and not asked for; the parameters are about to change, or a step is given up.
     void drop_prefetched() {
         for (std::size_t const bucket : _prefetched) {
-            if (is_open(bucket) && _users[bucket] == 0) {
-                close(bucket, Backend::record(_queue));
-            }
+            close_unused(bucket);
         }
         _prefetched.clear();
     }
 
-    /// @brief Some unit is held now (stage 3).
+    /// @brief Some unit is held now.
     [[nodiscard]] bool is_held() const noexcept {
         for (std::size_t const users : _users) {
             if (users != 0) {
@@ -242,12 +247,31 @@ private:
         return need;
     }
 
+    void close_unused(std::size_t bucket) {
+        if (is_open(bucket) && _users[bucket] == 0) {
+            close(bucket, Backend::record(_queue));
+        }
+    }
+
+    [[nodiscard]] bool is_of(std::size_t unit, std::size_t bucket) const noexcept {
+        for (std::size_t const own : _layout->unit_buckets(unit)) {
+            if (own == bucket) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /// Room for a unit, at the cost of what was gathered in advance for others.
     void require_leases(std::size_t unit) {
         if (!need_of(unit).is_met()) {
-            for (std::size_t const bucket : _layout->unit_buckets(unit)) { // keep what was gathered in advance for this unit
-                std::erase(_prefetched, bucket);
-            }
-            drop_prefetched();
+            std::erase_if(_prefetched, [&](std::size_t bucket) {
+                bool const is_wanted = is_of(unit, bucket);
+                if (!is_wanted) {
+                    close_unused(bucket);
+                }
+                return !is_wanted;
+            });
         }
         if (Need const need = need_of(unit); !need.is_met()) {
             throw_no_parameter_lease(*_layout, unit, _rank, need.missing, need.free);

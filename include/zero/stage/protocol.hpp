@@ -105,7 +105,7 @@ public:
     }
 
     void require_nothing_held(bool is_held, char const* call) const {
-        require(!is_held, call, " while weights of a unit are held; in stage 3 release all handles first");
+        require(!is_held, call, " while weights of a unit are held; release all handles first");
     }
 
     void require_rate(double rate, char const* what) const {

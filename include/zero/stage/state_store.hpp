@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../layout/memory_plan.hpp"
+#include "drain.hpp"
 #include "owned_slice.hpp"
 #include "part_context.hpp"
 #include "per_block.hpp"
@@ -30,7 +31,7 @@ public:
     static constexpr std::size_t bytes = states * sizeof(S);
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
-    explicit StateStore(TypedContext<Config> const& context) : _queue(context.queue) {
+    explicit StateStore(TypedContext<Config> const& context) : _queue(context.queue), _drain(context.queue) {
         float const unset = context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
             state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
@@ -70,6 +71,7 @@ private:
     Queue _queue;
     std::array<Placed<S>, states> _states;
     std::array<PerBlock<float>, is_scaled ? states : 0> _scales;
+    Drain<Backend> _drain; ///< memory may run out when commands use the first of these, and what was made before
 };
 
 } // namespace zero::detail

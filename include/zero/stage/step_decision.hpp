@@ -183,13 +183,14 @@ private:
     }
 
     [[gnu::cold]] void set_initial_state() {
+        List<GroupState<Optimizer>> groups(_group_count);
         StepState<Config> state;
+        Drain<Backend> const drain(_queue); // commands use both, also when something is thrown
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
-        List<GroupState<Optimizer>> groups(_group_count);
         for (std::size_t group = 0; group < _group_count; ++group) {
             bool const is_listed = group < _options->groups.size();
             groups[group].options = is_listed ? _options->groups[group].optimizer : _options->optimizer;

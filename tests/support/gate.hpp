@@ -1,0 +1,45 @@
+#pragma once
+
+#include <zero/host/queue.hpp>
+
+#include <atomic>
+#include <thread>
+
+namespace zero::test {
+
+/// Holds queues up until it is opened. Before that, others get time to overtake who should have waited: what is right does not depend on how much.
+class Gate {
+public:
+    Gate() = default;
+    Gate(Gate const&) = delete;
+    Gate& operator=(Gate const&) = delete;
+    ~Gate() {
+        open();
+        if (_opener.joinable()) {
+            _opener.join();
+        }
+    }
+
+    void hold(host::Queue& queue) {
+        queue.enqueue([this] { _is_open.wait(false); });
+    }
+
+    void open() {
+        for (int turn = 0; turn < 100 && !_is_open.load(); ++turn) {
+            std::this_thread::yield();
+        }
+        _is_open.store(true);
+        _is_open.notify_all();
+    }
+
+    /// While the calling thread goes on, perhaps into a wait.
+    void open_by_another_thread() {
+        _opener = std::thread([this] { open(); });
+    }
+
+private:
+    std::atomic<bool> _is_open{false};
+    std::thread _opener;
+};
+
+} // namespace zero::test
