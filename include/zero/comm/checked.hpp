@@ -79,6 +79,12 @@ public:
         _inner->rethrow_failure();
     }
 
+    void forget_events() noexcept
+        requires requires(C& inner) { inner.forget_events(); }
+    {
+        _inner->forget_events();
+    }
+
 private:
     static constexpr std::size_t text_begin = 4;
     static constexpr std::size_t text_bytes = 32;

@@ -64,6 +64,12 @@ public:
         _inner->rethrow_failure();
     }
 
+    void forget_events() noexcept
+        requires requires(C& inner) { inner.forget_events(); }
+    {
+        _inner->forget_events();
+    }
+
     /// @brief What was counted since construction or `reset_recorded`.
     [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
 
