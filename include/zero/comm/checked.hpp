@@ -79,6 +79,7 @@ public:
         _inner->rethrow_failure();
     }
 
+    /// @brief All that this rank enqueued is ordered before all that it will.
     void forget_events() noexcept
         requires requires(C& inner) { inner.forget_events(); }
     {
