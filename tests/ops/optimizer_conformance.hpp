@@ -271,6 +271,12 @@ void check_validation() {
             CHECK_THROWS_WITH(Optimizer::validate(with(field, bad)), contains_text(message(field)));
         }
         CHECK_THROWS_WITH(Optimizer::validate(with(field, -2.0)), message(field) + "-2; it must be a finite float of at least 0.");
+        if (field.name == std::string("epsilon")) { // what is divided by may not become 0 unasked
+            CHECK_THROWS_WITH(Optimizer::validate(with(field, 1e-46)), message(field) + "1e-46; it must be 0, or above 0 also when it is rounded to float.");
+            CHECK_NOTHROW(Optimizer::validate(with(field, 1e-45)));
+        } else {
+            CHECK_NOTHROW(Optimizer::validate(with(field, 1e-46)));
+        }
     }
 }
 

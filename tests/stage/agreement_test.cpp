@@ -52,15 +52,29 @@ using Stage = ZeroStage<2>;
 
 TEST_CASE("Ranks that register different models get a LayoutMismatch that names the first difference and both sides") {
     check_all(construct<Stage>([](auto& specs, auto&) { specs[3].elements = 130; }), "LayoutMismatch",
-              {"parameter number 3 is 'second.weight' (129 elements, units 2, group 0, trainable) on rank 0 and 'second.weight' (130 elements, units 2, group 0, trainable) on rank 2"});
+              {"parameter number 3 is 'second.weight' (129 elements of float32, units 2, group 0, trainable) on rank 0 and 'second.weight' (130 elements of float32, units 2, group 0, trainable) on rank 2"});
     check_all(construct<Stage>([](auto& specs, auto&) { specs[1].name = "renamed"; }), "LayoutMismatch", {"'first.weight' (500 elements", "on rank 0 and 'renamed' (500 elements"});
     check_all(construct<Stage>([](auto& specs, auto&) { std::swap(specs[5], specs[3]); }), "LayoutMismatch", {"parameter number 3 is 'second.weight'", "and 'third.weight' (64 elements"});
-    check_all(construct<Stage>([](auto& specs, auto&) { specs[0].units = {0}; }), "LayoutMismatch", {"'embedding' (300 elements, units 0,4,", "and 'embedding' (300 elements, units 0, group"});
-    check_all(construct<Stage>([](auto& specs, auto&) { specs[7].group = 0; }), "LayoutMismatch", {"'head.scale' (1 elements, units 4, group 1", "units 4, group 0"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[0].units = {0}; }), "LayoutMismatch", {"'embedding' (300 elements of float32, units 0,4,", "and 'embedding' (300 elements of float32, units 0, group"});
+    check_all(construct<Stage>([](auto& specs, auto&) { specs[7].group = 0; }), "LayoutMismatch", {"'head.scale' (1 elements of float32, units 4, group 1", "units 4, group 0"});
     check_all(construct<Stage>([](auto& specs, auto&) { specs[4].trainable = true; }), "LayoutMismatch", {"group 0, frozen) on rank 0", "group 0, trainable) on rank 2"});
     check_all(construct<Stage>([](auto& specs, auto&) { specs.pop_back(); }), "LayoutMismatch", {"parameter number 7 is 'head.scale'", "and nothing (it has 7 parameters) on rank 2"});
     check_all(construct<Stage>([](auto& specs, auto&) { specs.push_back({"extra", 5, {4}, 0, true}); }), "LayoutMismatch",
               {"parameter number 8 is nothing (it has 8 parameters) on rank 0 and 'extra' (5 elements"});
+}
+
+TEST_CASE("Ranks that register a parameter as different types get a LayoutMismatch that names both") {
+    check_all(run_and_observe(world, [](LoopbackCommunicator& communicator) {
+                  using Mixed = ZeroStage<2, Parameters<bfloat16, float>>;
+                  std::vector<Mixed::Registration> parameters{Parameter<float>{.name = "scale", .elements = 3}};
+                  if (communicator.rank() == 2) {
+                      parameters.emplace_back(Parameter<bfloat16>{.name = "weight", .elements = 100});
+                  } else {
+                      parameters.emplace_back(Parameter<float>{.name = "weight", .elements = 100});
+                  }
+                  Mixed engine(communicator, parameters);
+              }),
+              "LayoutMismatch", {"number 1 is 'weight' (100 elements of float32, units 0, group 0, trainable) on rank 0 and 'weight' (100 elements of bfloat16, units 0,"});
 }
 
 TEST_CASE("Ranks with the same model but different options get a LayoutMismatch that says so") {

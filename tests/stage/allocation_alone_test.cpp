@@ -170,6 +170,28 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
     }
 }
 
+TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
+    for (int const stage : {0, 1, 2, 3}) {
+        with_stage(stage, [&]<int N>() {
+            INFO("stage " << N);
+            run_ranks(1, [](LoopbackCommunicator& communicator) {
+                ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+                auto const evaluate = [&](std::size_t times) {
+                    for (std::size_t unit = 0; unit < times * engine.layout().units(); ++unit) {
+                        auto const weights = engine.acquire(unit % engine.layout().units());
+                    }
+                };
+                evaluate(1100);
+                allocations = 0;
+                is_counting = true;
+                evaluate(4000);
+                is_counting = false;
+            });
+            CHECK(allocations == 0);
+        });
+    }
+}
+
 TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss scaler either") {
     for (int const stage : {0, 1, 2, 3}) {
         with_stage(stage, [&]<int N>() {

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 using namespace zero;
@@ -73,6 +74,11 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
                       contains_text("use ContiguousPartitioner"));
     CHECK_THROWS_WITH((construct<2, WasteSearchingBucketer>({{.name = "a", .elements = 3}}, {.bucketer = {5, 4}})), contains_text("smallest_bytes is 5, but largest_bytes is 4"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}}, {.groups = {{}}})), contains_text("parameter 'a' is in group 1"));
+    for (std::size_t const group : {std::size_t{2}, std::size_t{1} << 40U, std::numeric_limits<std::size_t>::max()}) {
+        CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = group}})),
+                          contains_text("parameter 'b' is in group " + std::to_string(group) + ", but there are 2 parameters"));
+    }
+    CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = 1}})));
 }
 
 TEST_CASE("Options out of their range are refused with their name and value") {
@@ -83,6 +89,8 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.beta1 = -0.1}})), contains_text("beta1"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = std::numeric_limits<double>::quiet_NaN()}})), contains_text("weight_decay"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = -1.0}}})), contains_text("learning_rate_factor of group 0"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = 1e39}}})), contains_text("learning_rate_factor of group 0 is 9999"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.epsilon = 1e-46}})), contains_text("epsilon is 1e-46"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = -3.0F}})), contains_text("predivide is -3"));
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));
@@ -134,11 +142,14 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
     });
     refuses<InvalidArgument, 2>("parameter group 7 does not exist", idle, [](Engine& engine) { engine.set_learning_rate(7, 1.0); });
     refuses<InvalidArgument, 2>("learning rate factor is -", idle, [](Engine& engine) { engine.set_learning_rate(0, -1.0); });
-    refuses<InvalidArgument, 2>("the learning rate is -", [](Engine& engine) {
+    refuses<InvalidArgument, 2>("; it has to be finite as a float and not negative", idle, [](Engine& engine) { engine.set_learning_rate(0, 1e39); });
+    auto const accumulated = [](Engine& engine) {
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
         }
-    }, [](Engine& engine) { engine.step(-0.1); });
+    };
+    refuses<InvalidArgument, 2>("the learning rate is -", accumulated, [](Engine& engine) { engine.step(-0.1); });
+    refuses<InvalidArgument, 2>("the learning rate is 9999", accumulated, [](Engine& engine) { engine.step(1e39); });
     refuses<OutOfOrder, 2>("announced as the last", [](Engine& engine) {
         engine.begin_step();
         engine.begin_micro_step(true);

@@ -1,6 +1,7 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/with_stage.hpp>
@@ -102,4 +103,38 @@ TEST_CASE("An exception in the caller's update breaks the engine and releases th
     CHECK(outcomes.ranks[1].message == "no such table");
     CHECK(outcomes.ranks[0].type == "Aborted");
     CHECK(outcomes.ranks[2].type == "Aborted");
+}
+
+TEST_CASE("An exception in the caller's update breaks the engine also when its type is that of a refusal, which changes nothing elsewhere") {
+    for (bool const is_argument : {true, false}) {
+        in_every_stage([&]<int N>() {
+            Outcome own, later;
+            auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()));
+                forward_and_backward(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
+                auto const step = [&] {
+                    engine.step(0.1, [&](auto const& slice) {
+                        slice.weights()[0] = 0.0F;
+                        if (communicator.rank() == 1) {
+                            is_argument ? throw InvalidArgument("no such table") : throw OutOfOrder("no such table");
+                        }
+                    });
+                };
+                if (communicator.rank() == 1) { // goes on, and does not tell the others itself
+                    own = outcome_of(step);
+                    later = outcome_of([&] { engine.cancel_step(); });
+                } else {
+                    step();
+                    engine.parameters_changed(); // here they meet rank 1 in stages 0 to 2,
+                    (void)full_parameters(engine); // and here in stage 3
+                }
+            });
+            CHECK(own == Outcome{is_argument ? "InvalidArgument" : "OutOfOrder", "no such table"});
+            CHECK(later.type == "BrokenEngine");
+            for (std::size_t const rank : {0U, 2U}) {
+                CHECK(outcomes.ranks[rank].type == "Aborted");
+                CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 1: no such table"));
+            }
+        });
+    }
 }

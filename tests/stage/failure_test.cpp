@@ -97,6 +97,27 @@ TEST_CASE("After an exception between the backward pass and step the others get 
     });
 }
 
+TEST_CASE("An exception of an initializer releases the ranks that wait for the values, whatever its type") {
+    in_every_stage([]<int N>() {
+        Outcome own;
+        auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+            auto parameters = registration<float>(toy_specs());
+            parameters[3].initialize = [](std::size_t, std::span<float>) { throw InvalidArgument("no such file"); };
+            auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
+            if (communicator.rank() == 0) { // who initializes; it does not tell the others itself
+                own = outcome_of(construct);
+            } else {
+                construct();
+            }
+        });
+        CHECK(own == Outcome{"InvalidArgument", "no such file"});
+        for (std::size_t const rank : {1U, 2U}) {
+            CHECK(outcomes.ranks[rank].type == "Aborted");
+            CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 0: no such file"));
+        }
+    });
+}
+
 TEST_CASE("A refused step on one rank aborts the others when nobody catches it") {
     auto const outcomes = fail_in_second_step<2>([](auto& engine) { engine.step(0.1); });
     check_cause(outcomes, "OutOfOrder", "step() inside a micro-step");

@@ -3,6 +3,8 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
+#include <zero/comm/checked.hpp>
+#include <zero/comm/recording.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -15,6 +17,22 @@ using namespace zero;
 using namespace zero::test;
 
 namespace {
+
+/// A loopback that counts how often its events were forgotten.
+struct Counting : Recording<LoopbackCommunicator> {
+    using Recording::Recording;
+    int forgotten = 0;
+    void forget_events() noexcept { ++forgotten; }
+};
+
+/// A communicator without events.
+struct Eventless : Recording<LoopbackCommunicator> {
+    using Recording::Recording;
+    void forget_events() = delete;
+};
+
+template <class C>
+constexpr bool forgets = requires(C& communicator) { communicator.forget_events(); };
 
 /// Bits of all ranks after some steps, with or without `join` around each.
 template <class Stage>
@@ -43,6 +61,23 @@ std::vector<std::vector<std::uint32_t>> run(bool joins) {
 
 TEST_CASE("Joining the queues between steps changes no bit", "[stage]") {
     in_every_stage([]<int N>() { CHECK(run<ZeroStage<N>>(true) == run<ZeroStage<N>>(false)); });
+}
+
+TEST_CASE("A join has the events of a decorated communicator forgotten, too", "[stage]") {
+    using Decorated = Checked<Recording<Counting>>;
+    STATIC_REQUIRE(forgets<Decorated>);
+    STATIC_REQUIRE_FALSE(forgets<Checked<Eventless>>);
+    STATIC_REQUIRE_FALSE(forgets<Recording<Eventless>>);
+    auto const counts = on_ranks<std::vector<int>>(2, [](LoopbackCommunicator& loopback) {
+        Counting counting(loopback);
+        Recording<Counting> recording(counting);
+        Decorated checked(recording);
+        ZeroStage<2, Decorated> engine(checked, registration<float>(toy_specs()), {});
+        int const before = counting.forgotten;
+        engine.join();
+        return std::vector<int>{before, counting.forgotten};
+    });
+    CHECK(counts == std::vector<std::vector<int>>(2, {0, 1}));
 }
 
 TEST_CASE("After a join the compute queue has waited for the engine", "[stage]") {

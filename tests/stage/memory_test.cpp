@@ -7,6 +7,7 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -206,6 +207,41 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     auto const dealt = account_of<2, RoundRobinPartitioner>(specs, 2);
     CHECK(bytes(dealt[0], BufferKind::optimizer_state) == 64 * 8);
     CHECK(bytes(dealt[1], BufferKind::optimizer_state) == 128 * 8);
+}
+
+TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many are wished for", "", ((int N), N), 0, 1, 2, 3) {
+    using Stage = ZeroStage<N, SizeCappedBucketer>;
+    std::size_t const most = std::numeric_limits<std::size_t>::max();
+    auto const leases = [](typename Stage::Options options) {
+        return on_ranks<std::vector<std::size_t>>(2, [&](LoopbackCommunicator& communicator) {
+            HostMemoryResource memory;
+            auto chosen = options;
+            chosen.bucketer = {.bucket_bytes = 1024};
+            chosen.memory = &memory;
+            Stage engine(communicator, registration<float>(toy_specs()), chosen);
+            std::vector<std::size_t> seen{engine.layout().trainable_buckets(), engine.layout().buckets(), largest_bucket(engine.layout(), engine.layout().trainable_buckets())};
+            for (BufferKind const kind : {BufferKind::gradient_leases, BufferKind::parameter_leases}) {
+                seen.push_back(engine.memory_plan()[kind].bytes());
+                seen.push_back(memory.allocated_bytes(kind));
+            }
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0).report();
+            return seen;
+        })[0];
+    };
+    for (std::size_t const extra : {std::size_t{64}, most - 1, most}) {
+        INFO(extra << " extra leases");
+        auto const rebuild = [&](std::size_t until) { return typename Stage::Options{.extra_leases = extra, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = until}; };
+        for (auto const& seen : {leases({.extra_leases = extra}), leases(rebuild(extra)), leases(rebuild(1))}) {
+            CHECK(seen[3] == (2 * seen[0] + 1) * seen[2] * sizeof(float));
+            CHECK(seen[4] == seen[3]);
+            CHECK(seen[5] == (N == 3 ? (2 * seen[1] + 1) * seen[2] * sizeof(float) : 0));
+            CHECK(seen[6] == seen[5]);
+        }
+    }
+    auto const two = leases({.extra_leases = 2});
+    auto const none = leases({});
+    CHECK(two[3] == none[3] + 2 * none[2] * sizeof(float));
+    CHECK(two[4] == two[3]);
 }
 
 TEST_CASE("Scattered parameters and a float wire for bfloat16 gradients are planned, too") {

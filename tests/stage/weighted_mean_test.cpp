@@ -29,12 +29,12 @@ typename Stage::Options plain_descent(typename Stage::Options options) {
 
 /// One step of plain descent on one parameter; rank r's gradient is r + 1 everywhere, of `weights[r]` tokens.
 template <int N>
-std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, GradientReductionOptions const& reduction) {
+std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, GradientReductionOptions const& reduction, NonFinite non_finite = NonFinite::skip) {
     return on_ranks<float>(world, [&](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<N, Sgd>;
         auto const rank = static_cast<std::size_t>(communicator.rank());
         std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
-        Stage engine(communicator, parameters, plain_descent<Stage>({.reduction = reduction}));
+        Stage engine(communicator, parameters, plain_descent<Stage>({.non_finite = non_finite, .reduction = reduction}));
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
             auto const gradients = engine.gradients(0);
@@ -63,9 +63,11 @@ TEST_CASE("A weighted mean divides the sum of all ranks and micro-steps by the s
     });
 }
 
-TEST_CASE("A step of no tokens at all is skipped") {
+TEST_CASE("A step of no tokens at all is skipped, and no error where non-finite gradients are one") {
     in_every_stage([]<int N>() {
-        CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}) == std::vector<float>(world, 0.0F)));
+        for (auto const non_finite : {NonFinite::skip, NonFinite::step, NonFinite::throw_error}) {
+            CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite) == std::vector<float>(world, 0.0F)));
+        }
     });
 }
 

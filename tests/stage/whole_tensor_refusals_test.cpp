@@ -46,8 +46,8 @@ TEST_CASE("Rows that do not divide a parameter are refused by name") {
 TEST_CASE("Ranks that register other rows are told so") {
     auto const outcome = outcome_of_making<ZeroStage<2>>([](auto& specs, auto&, int rank) { specs[1].rows = rank == 0 ? 20 : 0; });
     CHECK(outcome.type == "LayoutMismatch");
-    CHECK_THAT(outcome.message, contains_text("is 'first.weight' (500 elements in 20 rows, units 1"));
-    CHECK_THAT(outcome.message, contains_text("and 'first.weight' (500 elements, units 1"));
+    CHECK_THAT(outcome.message, contains_text("is 'first.weight' (500 elements of float32 in 20 rows, units 1"));
+    CHECK_THAT(outcome.message, contains_text("and 'first.weight' (500 elements of float32, units 1"));
 }
 
 TEMPLATE_TEST_CASE("An adopted block is refused for an optimizer of whole parameters", "", Lamb, Muon) {

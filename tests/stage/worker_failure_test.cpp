@@ -176,6 +176,22 @@ TEST_CASE("A command of the model that throws on a threaded compute queue is kep
     });
 }
 
+TEST_CASE("A command of the model that throws what a refusal throws breaks the engine all the same") {
+    Outcome first, second;
+    (void)run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+        host::ThreadedQueue compute;
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.compute_queue = &compute});
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        compute.enqueue([] { throw OutOfOrder("the model's own"); });
+        compute.synchronize();
+        first = outcome_of([&] { (void)engine.gradients(2); });
+        second = outcome_of([&] { (void)engine.gradients(2); });
+    });
+    CHECK(first == Outcome{"OutOfOrder", "the model's own"});
+    CHECK(second.type == "BrokenEngine");
+}
+
 TEST_CASE("A step whose model failed on the compute queue does not report success") {
     Outcome report;
     auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {

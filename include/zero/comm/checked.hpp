@@ -79,6 +79,13 @@ public:
         _inner->rethrow_failure();
     }
 
+    /// @brief All that this rank enqueued is ordered before all that it will.
+    void forget_events() noexcept
+        requires requires(C& inner) { inner.forget_events(); }
+    {
+        _inner->forget_events();
+    }
+
 private:
     static constexpr std::size_t text_begin = 4;
     static constexpr std::size_t text_bytes = 32;

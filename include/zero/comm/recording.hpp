@@ -64,6 +64,13 @@ public:
         _inner->rethrow_failure();
     }
 
+    /// @brief All that this rank enqueued is ordered before all that it will.
+    void forget_events() noexcept
+        requires requires(C& inner) { inner.forget_events(); }
+    {
+        _inner->forget_events();
+    }
+
     /// @brief What was counted since construction or `reset_recorded`.
     [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
 

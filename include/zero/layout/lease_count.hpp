@@ -8,6 +8,13 @@
 
 namespace zero {
 
+/// @brief Leases that a pool has: what is needed and what is wished for, but at most two for each bucket and one, with which the buckets of a whole
+/// micro-step are in flight while those of the next one are open. More would be of no use.
+/// @param needed at most 2 * buckets + 1
+constexpr std::size_t lease_count(std::size_t needed, std::size_t extra, std::size_t buckets) noexcept {
+    return detail::smaller(extra, 2 * buckets + 1 - needed) + needed;
+}
+
 /// @brief The most gradient buckets of a type that are open at once when units finish in the layout's `unit_order`. O(units * buckets of a unit).
 ///
 /// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when it and all buckets before it are

@@ -166,12 +166,14 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
 }
 
 /// @brief Counts the buckets of one type for one rank. O(pieces).
-/// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3
+/// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3; see `lease_count`
+/// @param further_gradient_leases added to those of gradients
 [[gnu::cold]] inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases,
-                                 std::size_t type = 0) {
+                                 std::size_t type = 0, std::size_t further_gradient_leases = 0) {
     LayoutTotals totals;
     bool const is_gathered = row.shards_parameters();
-    bool has_trainable = false;
+    std::size_t buckets = 0;
+    std::size_t trainable_buckets = 0;
     for (auto const& spec : layout.parameters()) {
         totals.all_content += spec.type == type ? spec.elements : 0;
     }
@@ -179,13 +181,14 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
         if (layout.bucket(bucket).type != type) {
             continue;
         }
+        ++buckets;
         Range const own = layout.extent(bucket, rank);
         std::size_t const own_content = layout.content(bucket, own);
         totals.all_padded += layout.elements(bucket);
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
-            has_trainable = true;
+            ++trainable_buckets;
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
@@ -200,11 +203,12 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
         }
     }
     totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets(), type);
-    if (has_trainable) { // a bucket of empty parameters takes a lease, too, of no bytes
-        totals.gradient_leases = most_open_buckets(layout, !is_gathered, type) + 1 + extra_leases;
+    if (trainable_buckets != 0) { // a bucket of empty parameters takes a lease, too, of no bytes
+        std::size_t const needed = lease_count(most_open_buckets(layout, !is_gathered, type) + 1, extra_leases, trainable_buckets);
+        totals.gradient_leases = lease_count(needed, further_gradient_leases, trainable_buckets);
     }
     if (is_gathered) {
-        totals.parameter_leases = 2 * most_buckets_of_a_unit(layout, type) + extra_leases;
+        totals.parameter_leases = lease_count(2 * most_buckets_of_a_unit(layout, type), extra_leases, buckets);
     } else if (totals.largest_gathered_bucket != 0 && row.reduced_gradients == Placement::sharded) {
         totals.parameter_leases = 1;
     }

@@ -49,8 +49,7 @@ struct Adagrad {
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
     static void validate(Options const& options) {
-        detail::check_option(detail::is_non_negative_float(options.epsilon), "Adagrad", "epsilon", options.epsilon,
-                             "a finite float of at least 0");
+        detail::check_epsilon("Adagrad", options.epsilon);
         detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad", "weight_decay", options.weight_decay,
                              "a finite float of at least 0");
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/dtype.hpp"
 #include "../core/list.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/minmax.hpp"
@@ -18,7 +19,8 @@
 
 namespace zero::detail {
 
-inline std::string describe(FlatLayout const& layout, std::size_t index) {
+/// @param types by number
+inline std::string describe(FlatLayout const& layout, std::size_t index, std::span<DType const> types) {
     if (index >= layout.parameters().size()) {
         return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
     }
@@ -28,7 +30,7 @@ inline std::string describe(FlatLayout const& layout, std::size_t index) {
         units += text({(units.empty() ? "" : ","), unit});
     }
     std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
-    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements", rows, ", units ", units.substr(0, 40), ", group ", spec.group,
+    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ", name_of(types[spec.type]), rows, ", units ", units.substr(0, 40), ", group ", spec.group,
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
@@ -44,10 +46,11 @@ inline std::string name_differences(List<NamedOption> const& options, std::span<
 }
 
 /// @brief Compares layouts and options of all ranks; names the first parameter that differs and both sides, or the options. Collective.
+/// @param types of the parameters, by number
 /// @param options the same names on every rank
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-void require_agreement(FlatLayout const& layout, List<NamedOption> const& options, Communicator& communicator,
+void require_agreement(FlatLayout const& layout, std::span<DType const> types, List<NamedOption> const& options, Communicator& communicator,
                        typename Communicator::Backend::Queue queue, MemoryResource& memory) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (NamedOption const& option : options) {
@@ -79,7 +82,7 @@ void require_agreement(FlatLayout const& layout, List<NamedOption> const& option
                                      " registered the same parameters but chose different bucket sizes, schedules or other options: ",
                                      name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
     }
-    std::string const text = describe(layout, first);
+    std::string const text = describe(layout, first, types);
     std::vector<std::uint64_t> padded(32);
     std::size_t const bytes = padded.size() * sizeof(padded[0]);
     std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/loopback.hpp"
+#include "../core/dtype.hpp"
 #include "../ops/adamw.hpp"
 #include "../policy/policy_list.hpp"
 #include "compatibility.hpp"
@@ -31,6 +32,8 @@ struct EngineConfig {
     using TypeSetTuple = std::tuple<TypeSets...>;
     using Parameter = typename TypesAt<0>::Parameter;
     using Gradient = typename TypesAt<0>::Gradient;
+
+    static constexpr DType parameter_types[] = {dtype_of<typename TypeSets::Parameter>()...}; ///< by number
 
     /// A payload may overflow at float16's maximum unless it is divided before it is summed.
     static constexpr bool communicates_float16 = (std::is_same_v<typename TypeSets::Communication, float16> || ...);

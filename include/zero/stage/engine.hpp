@@ -67,7 +67,7 @@ public:
     using LayoutMaker = FlatLayout (*)(std::size_t world, std::span<AnyParameter const>, Options const&, std::span<std::size_t const> unit_order);
 
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
-    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
+    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError; what `Parameter::initialize` threw, and then the other ranks get Aborted
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
     [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters, Options const& options,
                              LayoutMaker make_layout)
@@ -79,11 +79,12 @@ public:
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
           _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
+        if constexpr (requires { Backend::require_arithmetic(_queue); }) {
+            Backend::rethrow_failure(_compute); // refuses a missing stream, too
+            Backend::require_arithmetic(_queue);
+        }
         guarded([&] {
-            if constexpr (requires { Backend::require_arithmetic(_queue); }) {
-                Backend::require_arithmetic(_queue);
-            }
-            require_agreement(_layout, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
+            require_agreement(_layout, Config::parameter_types, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
@@ -153,7 +154,7 @@ public:
         _protocol.require_alive();
         _protocol.require_unit(unit);
         Queue const queue = reader.value_or(_compute);
-        guarded([&] { _store.acquire(unit, queue); });
+        leasing([&] { _store.acquire(unit, queue); });
         return {*this, unit, queue};
     }
 
@@ -166,7 +167,7 @@ public:
     [[nodiscard]] Gradients<Engine> gradients(std::size_t unit, std::optional<Queue> writer = {}, bool is_zeroed = true) {
         _protocol.require_micro_step("gradients()");
         _protocol.require_not_ready(_reducer.readiness(), unit);
-        guarded([&] { _reducer.acquire(unit, writer.value_or(_compute), is_zeroed); });
+        leasing([&] { _reducer.acquire(unit, writer.value_or(_compute), is_zeroed); });
         return {*this, unit, _protocol.micro_step_serial()};
     }
 
@@ -185,7 +186,7 @@ public:
         _protocol.require_not_ready(_reducer.readiness(), unit);
         _protocol.require_transient_gradient(parameter, gradient.size(), _reducer.is_in_callers_memory(parameter));
         Event done;
-        guarded([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
+        leasing([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
         return done;
     }
 
@@ -197,7 +198,7 @@ public:
         _protocol.require_micro_step("gradients_ready()");
         _protocol.require_unit(unit);
         if (!_reducer.readiness().is_unit_ready(unit)) {
-            guarded([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
+            leasing([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
             _order.note(unit);
         }
     }
@@ -211,11 +212,11 @@ public:
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
         _protocol.require_accumulated("gradient_norms()");
+        double const factor = _decision.gradient_factor(_protocol.micro_steps(), predivide()); // while a graph is captured refused here, before anything is enqueued
         std::vector<double> norms;
         guarded([&] {
             _reducer.finish_step();
-            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope)
-                        .measure(kind, _decision.gradient_factor(_protocol.micro_steps(), predivide()), _reducer, *_communicator, _queue, *_memory);
+            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope).measure(kind, factor, _reducer, *_communicator, _queue, *_memory);
         });
         _protocol.end_accumulation();
         return norms;
@@ -224,7 +225,7 @@ public:
     /// @brief Ends the step: norm and overflow, decision, update and publication are enqueued. Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error, under AtMinimumScale::throw_error or call_back, and in the one step that rebuilds buckets (Options::rebuild_buckets).
-    /// @param learning_rate finite, not negative; times each group's factor
+    /// @param learning_rate finite as a float, not negative; times each group's factor
     /// @param weight ReductionKind::weighted_mean only: of how many tokens (or samples) this rank's gradients of the step are sums; not
     /// negative. The gradient is the sum over all ranks divided by the sum of their weights; when that is 0, the step is skipped, and is no clean step for the loss scaler (an overflow still counts).
     /// @throws NonFiniteGradients, LossScaleExhausted: on every rank, the step changed nothing
@@ -249,6 +250,7 @@ public:
     ///
     /// `update` writes `slice.weights()` and may use the states. The engine rounds master weights to the parameters and publishes them. A
     /// skipped step does not call it.
+    /// @throws what `update` throws, whatever its type: some weights may be written then, so the engine is broken, and the other ranks get Aborted
     template <class Update>
         requires(!std::is_convertible_v<Update, std::optional<std::int64_t>>)
     StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
@@ -385,6 +387,7 @@ public:
     /// @throws InvalidArgument when its scale is not positive and finite, is below 2^-126, or outside the scaler's bounds (without a scaler: is not 1)
     void set_loss_scaler_state(typename Config::LossScaler::State const& state) {
         _protocol.require_idle("set_loss_scaler_state()");
+        _decision.require_valid(state);
         guarded([&] { _decision.set_scaler_state(state); });
     }
 
@@ -395,6 +398,7 @@ public:
         static_assert(!std::is_same_v<Scaler, NoLossScaler>,
                       "zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.");
         _protocol.require_idle("set_loss_scale()");
+        _decision.require_valid(_decision.initial_with(scale));
         guarded([&] { _decision.set_scale(scale); });
     }
 
@@ -533,7 +537,7 @@ private:
         _protocol.require_all_used(as_span(unused));
     }
 
-    /// Runs what sends or enqueues. A bad argument leaves everything as it was; any other failure breaks the engine and releases the peers.
+    /// Runs what sends, enqueues or calls back, after all checks: any failure breaks the engine and releases the peers.
     void guarded(FunctionRef body) {
         try {
             Backend::rethrow_failure(_queue);
@@ -543,16 +547,30 @@ private:
                 _communicator->rethrow_failure(); // what its calls could not know yet
             }
             body();
-        } catch (OutOfOrder const&) {
-            throw;
-        } catch (InvalidArgument const&) {
-            throw;
         } catch (std::exception const& error) {
             break_down(error.what());
             throw;
         } catch (...) {
             break_down("an exception that is no std::exception");
             throw;
+        }
+    }
+
+    /// The same for a body that looks for leases before it does anything: its refusal leaves everything as it was.
+    void leasing(FunctionRef body) {
+        std::exception_ptr refusal;
+        guarded([&] {
+            try {
+                body();
+            } catch (OutOfOrder const& error) {
+                if (error.code() != 0) { // a device's, from the middle of the body: something waited while a graph was captured
+                    throw;
+                }
+                refusal = std::current_exception();
+            }
+        });
+        if (refusal) {
+            std::rethrow_exception(refusal);
         }
     }
 

@@ -31,7 +31,7 @@ enum class UnusedParameters : std::uint8_t {
 template <class Optimizer>
 struct ParameterGroup {
     typename Optimizer::Options optimizer{}; ///< of this group only
-    double learning_rate_factor = 1.0;       ///< times the learning rate given to `step`; finite, not negative
+    double learning_rate_factor = 1.0;       ///< times the learning rate given to `step`; finite as a float, not negative
 };
 
 namespace detail {
@@ -57,13 +57,13 @@ struct StageOptions {
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< what a missing gradient means
     Storage storage = Storage::owned;                            ///< whose memory parameters lie in
     std::span<typename Config::Parameter> adopted_block{};       ///< storage == adopted: the block that holds all parameters
-    std::size_t extra_leases = 0;                                ///< more buckets in flight than units in order of use need
+    std::size_t extra_leases = 0;                                ///< more buckets in flight than units in order of use need; of any number no more are made than are of use (`lease_count`)
     /// `Stage::in_ready_order`: at the end of the first step, make buckets anew in the order in which its gradients became ready on rank 0, and move
     /// the state to its new owners. For models whose backward pass does not go through units in reverse order. Changes no bit of any result. That
     /// `step` waits and allocates: for the moment master weights and optimizer state are there twice, and before that parameters. Pointers taken
     /// from the engine before (not handles) are void then. Not with an adopted block. A function, so that only who names it compiles it.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
-    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew
+    std::size_t leases_until_rebuild = 0;                  ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew; as many as are of use, too
     bool prefetch = true;                                  ///< stage 3: gather the next unit of the last micro-step's order in advance
     bool poison = false;                                   ///< fill padding, reused and released memory with NaN (for tests)
 
@@ -103,9 +103,9 @@ void validate_options(StageOptions<Config> const& options, int stage) {
     for (std::size_t group = 0; group < options.groups.size(); ++group) {
         Config::Optimizer::validate(options.groups[group].optimizer);
         double const factor = options.groups[group].learning_rate_factor;
-        if (!(factor >= 0.0) || !detail::is_finite(factor)) {
+        if (!detail::is_non_negative_float(factor)) {
             detail::throw_error<InvalidArgument>({"zero: learning_rate_factor of group ", group, " is ", factor,
-                                                  "; it has to be finite and not negative."});
+                                                  "; it has to be finite as a float and not negative."});
         }
     }
     if (options.storage != Storage::owned && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {

@@ -28,9 +28,7 @@ struct PartContext {
 
     /// @brief What the memory formulas need of one parameter type.
     [[nodiscard]] LayoutTotals totals(std::size_t type) const {
-        LayoutTotals totals = count_layout(*layout, rank(), row, options->storage, options->extra_leases, type);
-        totals.gradient_leases += totals.gradient_leases == 0 ? 0 : further_gradient_leases;
-        return totals;
+        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type, further_gradient_leases);
     }
 };
 

@@ -109,8 +109,8 @@ public:
     }
 
     void require_rate(double rate, char const* what) const {
-        if (!(rate >= 0.0) || !is_finite(rate)) {
-            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite and not negative."});
+        if (!is_non_negative_float(rate)) {
+            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite as a float and not negative."});
         }
     }
 

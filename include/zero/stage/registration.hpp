@@ -28,11 +28,12 @@ struct Parameter {
     T* data = nullptr;                 ///< owned: initial values, read during construction (null: zeros); otherwise the parameter's memory
     std::size_t elements = 0;          ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< who uses it, numbered in order of use from 0; several for a tied parameter
-    std::size_t group = 0;             ///< parameter group
+    std::size_t group = 0;             ///< parameter group: one that options.groups lists; if it lists none, below the number of parameters
     bool trainable = true;             ///< false: frozen, without gradient and optimizer state
     std::size_t rows = 0;              ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
     G* gradient = nullptr;             ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
+    /// What it throws leaves the constructor, and the other ranks get Aborted with its text.
     Initializer<T> initialize{};
 };
 

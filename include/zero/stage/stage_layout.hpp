@@ -89,6 +89,10 @@ FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> pa
         throw_error<InvalidArgument>({"zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
     for (auto const& parameter : parameters) {
+        if (options.groups.empty() && parameter.spec.group >= parameters.size()) { // as many groups are made as the largest number asks for
+            throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group, ", but there are ", parameters.size(),
+                                          " parameters, which make no more groups than that; number groups from 0."});
+        }
         if (!options.groups.empty() && parameter.spec.group >= options.groups.size()) {
             throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
                                           ", but options.groups has ", options.groups.size(), " entries; list every group, or none."});

@@ -93,19 +93,25 @@ public:
         Backend::run(_queue, Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
-    /// @throws InvalidArgument when the scaler can not go on from this state; nothing is changed then
-    void set_scaler_state(ScalerState const& scaler) {
-        require_state(scaler);
-        Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
+    /// @throws InvalidArgument when the scaler can not go on from this state
+    void require_valid(ScalerState const& scaler) const {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
     }
 
-    /// @brief The scale alone. @throws InvalidArgument as above
-    void set_scale(float scale) {
+    /// @brief The state that the scaler begins with, but at another scale.
+    [[nodiscard]] ScalerState initial_with(float scale) const {
         ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
         scaler.scale = scale;
-        require_state(scaler);
-        Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
+        return scaler;
     }
+
+    void set_scaler_state(ScalerState const& scaler) { Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler}); }
+
+    /// @brief The scale alone.
+    void set_scale(float scale) { Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale}); }
 
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
@@ -143,7 +149,7 @@ public:
             return;
         }
         StepReport const last = report(_serial, done);
-        if (throws && last.is_skipped) {
+        if (throws && last.non_finite_count != 0) { // a step of no sample is skipped, too
             throw_error<NonFiniteGradients>({"zero: ", last.non_finite_count, " gradients are infinite or NaN, the first is ",
                                              locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
         }
@@ -161,13 +167,6 @@ public:
     }
 
 private:
-    void require_state(ScalerState const& scaler) const {
-        require_scale(scaler.scale, "scale");
-        if constexpr (requires { Config::LossScaler::validate_state(scaler, _options->loss_scaler); }) {
-            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
-        }
-    }
-
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
         return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
     }

@@ -88,11 +88,12 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     CHECK(emulated::events_made == before + 3); // the pool was empty
 }
 
-TEST_CASE("A report of a step that is being captured is refused without a question to the runtime, which would spoil the capture", "[cuda]") {
+TEST_CASE("A report, or norms, of a step that is being captured are refused without a question to the runtime, which would spoil the capture", "[cuda]") {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
     struct Seen {
         Outcome of_report;
         Outcome of_query;
+        Outcome of_norms;
         std::size_t waits;
         bool can_go_on;
     };
@@ -110,6 +111,11 @@ TEST_CASE("A report of a step that is being captured is refused without a questi
         seen.of_query = outcome_of([&] { (void)ticket.done().is_complete(); });
         zero::detail::drain<cuda::Backend>(stream.get());
         seen.waits = emulated::waits - before;
+        engine.begin_step();
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        }
+        seen.of_norms = outcome_of([&] { (void)engine.gradient_norms(); });
+        (void)engine.step(0.01);
         engine.join();
         emulated::is_capturing = false;
         seen.can_go_on = !run_device_step(engine, stream.get(), 0, 1, 1, 0.01, 4).report().is_skipped;
@@ -117,6 +123,7 @@ TEST_CASE("A report of a step that is being captured is refused without a questi
     });
     CHECK(ranks[0].of_report.type == "OutOfOrder");
     CHECK(ranks[0].of_query.type == "OutOfOrder");
+    CHECK(ranks[0].of_norms.type == "OutOfOrder");
     CHECK(ranks[0].waits == 0);
     CHECK(ranks[0].can_go_on);
 }

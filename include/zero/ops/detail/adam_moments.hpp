@@ -57,7 +57,7 @@ template <class Options>
 void validate_adam(char const* policy, Options const& options) {
     check_option(is_rate(options.beta1), policy, "beta1", options.beta1, "at least 0 and less than 1");
     check_option(is_rate(options.beta2), policy, "beta2", options.beta2, "at least 0 and less than 1");
-    check_option(is_non_negative_float(options.epsilon), policy, "epsilon", options.epsilon, "a finite float of at least 0");
+    check_epsilon(policy, options.epsilon);
     check_option(is_non_negative_float(options.weight_decay), policy, "weight_decay", options.weight_decay, "a finite float of at least 0");
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/finite.hpp"
 #include "../../core/throw_error.hpp"
 
 #include <cstdio>
@@ -15,9 +16,10 @@ inline void check_option(bool holds, char const* policy, char const* field, doub
     }
 }
 
-/// A factor of a step: zero or a positive number that is a finite float. (A comparison with NaN is false.)
-inline bool is_non_negative_float(double value) noexcept {
-    return value >= 0.0 && value <= 0x1.fffffep127;
+/// What keeps a divisor from zero. The caller may want it to be zero, but rounding may not make it so.
+inline void check_epsilon(char const* policy, double value) {
+    check_option(is_non_negative_float(value), policy, "epsilon", value, "a finite float of at least 0");
+    check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value, "0, or above 0 also when it is rounded to float");
 }
 
 /// A decay rate: 0 <= value < 1, also when it is rounded to float.
