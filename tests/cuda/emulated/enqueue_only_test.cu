@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 // Only here can be counted what the runtime is asked, and be played what needs several devices or a capture.
 
@@ -40,6 +41,12 @@ TEST_CASE("From begin_step to step the host waits for nothing on a device, takes
                 auto const rank = static_cast<std::uint64_t>(communicator.rank());
                 for (std::uint64_t step = 0; step < 3; ++step) { // the first steps make events
                     (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 4);
+                }
+                if (world > 1) { // ranks share the pool, and how much of it they use at the same time depends on how they run
+                    std::vector<cuda::Event> spare;
+                    for (int event = 0; event < 200; ++event) {
+                        spare.push_back(cuda::Event::record(stream.get()));
+                    }
                 }
                 (void)engine.step_count(); // waits: later steps find the events of earlier ones free
                 Counts const before = counts();
