@@ -49,6 +49,7 @@ public:
         _has_failed.store(true, std::memory_order_release);
     }
 
+    /// @brief Whether a command threw.
     [[nodiscard]] bool has_failed() const noexcept { return _has_failed.load(std::memory_order_acquire); }
 
     /// @brief Throws what a command threw, if one did.
