@@ -33,7 +33,7 @@ struct EngineConfig {
     using Parameter = typename TypesAt<0>::Parameter;
     using Gradient = typename TypesAt<0>::Gradient;
 
-    static constexpr DType parameter_types[] = {dtype_of<typename TypeSets::Parameter>()...}; ///< by number
+    static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {dtype_of<typename TypeSets::Parameter>()...}; ///< by number
 
     /// A payload may overflow at float16's maximum unless it is divided before it is summed.
     static constexpr bool communicates_float16 = (std::is_same_v<typename TypeSets::Communication, float16> || ...);

@@ -84,7 +84,7 @@ public:
             Backend::require_arithmetic(_queue);
         }
         guarded([&] {
-            require_agreement(_layout, Config::parameter_types, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
+            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             Backend::synchronize(Backend::record(_queue));
