@@ -1,4 +1,6 @@
 #include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/comm/run_ranks.hpp>
