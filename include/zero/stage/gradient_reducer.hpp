@@ -172,10 +172,12 @@ public:
     /// @brief Gives up the micro-step: closes every lease.
     void cancel(Queue writer) {
         record_writers(writer, Fence::gradient_lease_reuse);
+        Event const written = Backend::record(_queue);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             if (is_open(bucket)) {
                 close(bucket);
             }
+            _writes[bucket] = {_queue, written}; // also what was never reported, in the caller's memory
         }
     }
 
