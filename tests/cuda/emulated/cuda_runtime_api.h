@@ -63,7 +63,7 @@ inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 
 inline thread_local cudaError_t last_error = cudaSuccess;
-inline thread_local int device = 0;                ///< the current one; all have the same memory
+inline thread_local int device = 0;            ///< the current one; all have the same memory
 inline thread_local bool is_capturing = false; ///< what the calling thread's streams say; nothing is captured
 
 /// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there, and so does what uses memory that was freed.
