@@ -19,7 +19,7 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 sanitizer_configurations=50
 # What has threads, lifetimes and failures in it; pure arithmetic is watched by its own tests, and the other stage tests by the release build.
-sanitized='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|oracle_float)_test'
+sanitized='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|oracle_float)_test'
 legs=()
 for option in "$@"; do
     case $option in

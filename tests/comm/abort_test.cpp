@@ -14,7 +14,8 @@
 #include <thread>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::abort_test {
+
 using test::contains;
 using test::message_of;
 using test::Report;
@@ -184,3 +185,5 @@ TEST_CASE("a provisional cause gives way to a better one, and counts when none c
     group[1].abort("an engine was destroyed", true);
     CHECK_THROWS_WITH(meet(group[0], queue), test::contains_text("an engine was destroyed"));
 }
+
+} // namespace zero::test::abort_test

@@ -7,8 +7,7 @@
 
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::arguments_test {
 
 TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused with the rank and the reason, and change nothing") {
     auto group = LoopbackCommunicator::make_group(1);
@@ -50,3 +49,5 @@ TEST_CASE("a group has at least one rank") {
         CHECK_THROWS_WITH(run_ranks(world, [](LoopbackCommunicator&) {}), contains_text("group of " + std::to_string(world)));
     }
 }
+
+} // namespace zero::test::arguments_test

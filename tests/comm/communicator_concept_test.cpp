@@ -5,7 +5,8 @@
 #include "zero/comm/loopback.hpp"
 #include "zero/comm/recording.hpp"
 
-using namespace zero;
+namespace zero::test::communicator_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -146,3 +147,5 @@ TEST_CASE("a communicator of one type of element is none") {
     STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, FloatAllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, FloatBroadcast, Integers, Abort>);
 }
+
+} // namespace zero::test::communicator_concept_test

@@ -6,8 +6,7 @@
 
 #include <chrono>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::decorators_conformance_test {
 
 namespace {
 
@@ -40,3 +39,5 @@ TEMPLATE_TEST_CASE("a decorated loopback gathers and broadcasts", "", RecordingF
 TEMPLATE_TEST_CASE("a decorated loopback reduces integers exactly", "", RecordingFixture, CheckedFixture) { check_integer_reductions<TestType>(); }
 
 TEMPLATE_TEST_CASE("a decorated loopback releases everybody when one rank aborts", "", RecordingFixture, CheckedFixture) { check_abort<TestType>(); }
+
+} // namespace zero::test::decorators_conformance_test

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <vector>
 
+namespace zero::test::fences_test {
+
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
@@ -19,9 +21,6 @@
 #endif
 
 #ifndef __SANITIZE_THREAD__
-
-using namespace zero;
-using namespace zero::test;
 
 namespace {
 
@@ -83,3 +82,5 @@ TEST_CASE("each fence of the loopback is needed") {
 }
 
 #endif
+
+} // namespace zero::test::fences_test

@@ -16,8 +16,7 @@
 #include <thread>
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::lifetime_test {
 
 namespace {
 
@@ -164,3 +163,5 @@ TEST_CASE("a rank gets so far ahead of its queue as the queue can hold, and no f
     });
     report.check();
 }
+
+} // namespace zero::test::lifetime_test

@@ -4,8 +4,7 @@
 
 #include <chrono>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::loopback_conformance_test {
 
 namespace {
 
@@ -31,3 +30,5 @@ TEST_CASE("Loopback broadcasts every type") { check_broadcasts_of<LoopbackFixtur
 TEST_CASE("Loopback reduces integers exactly") { check_integer_reductions<LoopbackFixture>(); }
 
 TEST_CASE("Loopback releases everybody when one rank aborts") { check_abort<LoopbackFixture>(); }
+
+} // namespace zero::test::loopback_conformance_test

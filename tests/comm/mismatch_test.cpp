@@ -12,7 +12,8 @@
 #include <cstdint>
 #include <string>
 
-using namespace zero;
+namespace zero::test::mismatch_test {
+
 using test::contains;
 using test::Report;
 
@@ -126,3 +127,5 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
         }
     });
 }
+
+} // namespace zero::test::mismatch_test

@@ -10,7 +10,8 @@
 #include <string>
 #include <thread>
 
-using namespace zero;
+namespace zero::test::run_ranks_test {
+
 using test::message_of;
 
 namespace {
@@ -109,3 +110,5 @@ TEST_CASE("a const body and a body that moves nowhere can be run") {
     run_ranks<LoopbackCommunicator>(2, LoopbackOptions{}, body);
     CHECK(calls == 5);
 }
+
+} // namespace zero::test::run_ranks_test

@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::time_out_test {
+
 using test::contains;
 using test::Report;
 
@@ -77,3 +78,5 @@ TEST_CASE("a time-out has to be positive, and may be longer than any clock") {
         }
     }));
 }
+
+} // namespace zero::test::time_out_test

@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::traffic_test {
 
 namespace {
 
@@ -117,3 +116,5 @@ TEST_CASE("decorators stack, and a recorder over a checked communicator is check
     });
     report.check();
 }
+
+} // namespace zero::test::traffic_test

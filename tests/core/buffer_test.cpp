@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-using namespace zero;
+namespace zero::test::buffer_test {
 
 TEST_CASE("a buffer takes its elements from the resource and gives them back at its end") {
     HostMemoryResource memory;
@@ -104,3 +104,5 @@ TEST_CASE("a buffer can be moved but not copied") {
     STATIC_REQUIRE_FALSE(std::is_copy_constructible_v<Buffer<float>>);
     STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<Buffer<float>>);
 }
+
+} // namespace zero::test::buffer_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-using namespace zero;
+namespace zero::test::dtype_test {
 
 TEST_CASE("each type that a collective moves has a name") {
     STATIC_REQUIRE(dtype_of<float>() == DType::float32);
@@ -21,3 +21,5 @@ TEST_CASE("each type that a collective moves has a name") {
     CHECK(name_of(DType::bytes) == std::string("bytes"));
     CHECK(name_of(static_cast<DType>(99)) == std::string("unknown"));
 }
+
+} // namespace zero::test::dtype_test

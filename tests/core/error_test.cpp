@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-using namespace zero;
+namespace zero::test::error_test {
 
 namespace {
 
@@ -89,3 +89,5 @@ TEST_CASE("every error is a zero::Error and a std::runtime_error, and the kinds 
     STATIC_REQUIRE(std::is_base_of_v<CommunicatorError, Aborted>);
     STATIC_REQUIRE_FALSE(std::is_base_of_v<OutOfOrder, InvalidArgument>);
 }
+
+} // namespace zero::test::error_test

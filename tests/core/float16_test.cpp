@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-using namespace zero;
+namespace zero::test::float16_test {
 
 namespace {
 
@@ -113,3 +113,5 @@ TEST_CASE("equality of storage types is equality of bits, and only conversions t
     STATIC_REQUIRE(StorageType<float16>);
     STATIC_REQUIRE_FALSE(StorageType<double>);
 }
+
+} // namespace zero::test::float16_test

@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+namespace zero::test::list_test {
+
 using zero::detail::List;
 
 TEST_CASE("a list keeps its elements in order while it grows", "[core]") {
@@ -68,3 +70,5 @@ TEST_CASE("a list moves its elements, which live once and are destroyed", "[core
     }
     CHECK(counted.use_count() == 1);
 }
+
+} // namespace zero::test::list_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::memory_resource_test {
 
 TEST_CASE("the host memory resource counts the bytes in use per kind") {
     HostMemoryResource memory;
@@ -89,3 +89,5 @@ TEST_CASE("each kind of buffer has a name of its own") {
           == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
                                       "wire", "control", "scratch"});
 }
+
+} // namespace zero::test::memory_resource_test

@@ -10,7 +10,7 @@
 
 // A float in parts is the float again, and its half is the float rounded to nearest even.
 
-using namespace zero;
+namespace zero::test::split_float_test {
 
 namespace {
 
@@ -79,3 +79,5 @@ TEST_CASE("A NaN stays a NaN in the half and in the whole, also where all of its
     }
     CHECK(std::bit_cast<std::uint32_t>(join(split(number(0x7fc00000U)))) == 0x7fc00000U); // the one that arithmetic gives
 }
+
+} // namespace zero::test::split_float_test

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+namespace zero::test::text_test {
+
 using zero::detail::text;
 
 TEST_CASE("a message is its pieces in a row", "[core]") {
@@ -32,3 +34,5 @@ TEST_CASE("an error is thrown with its message, and where it was thrown", "[core
         CHECK(static_cast<unsigned>(error.where().line) == line);
     }
 }
+
+} // namespace zero::test::text_test

@@ -6,8 +6,7 @@
 
 // Streams that stop and go at random: a fence that is missing shows in the bits.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::delays_test {
 
 namespace {
 
@@ -77,3 +76,5 @@ TEST_CASE("Streams that pause at random show when the reduction does not wait fo
     DelayingBackend::left_out = -1;
     CHECK(is_found);
 }
+
+} // namespace zero::test::delays_test

@@ -9,8 +9,7 @@
 
 // Element-wise operations: the device gives the bits of the host's loops, whatever the length and the alignment.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::element_kernels_test {
 
 namespace {
 
@@ -165,3 +164,5 @@ TEST_CASE("A device whose code keeps the rules of rounding is accepted", "[cuda]
     cuda::OwnedStream const stream;
     CHECK_NOTHROW(Device::require_arithmetic(stream.get()));
 }
+
+} // namespace zero::test::element_kernels_test

@@ -6,8 +6,7 @@
 
 // The engine on a device, ranks as threads: in every stage the bits that the host's engine leaves.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::engine_test {
 
 namespace {
 
@@ -154,3 +153,5 @@ TEST_CASE("Norms of gradients and the report of a step are the host's", "[cuda]"
     });
     CHECK(on_device == on_the_host);
 }
+
+} // namespace zero::test::engine_test

@@ -6,8 +6,7 @@
 
 // Whole steps as a CUDA graph: eager, captured, replayed three times with one overflow among them, eager again.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::graph_test {
 
 namespace {
 
@@ -153,3 +152,5 @@ TEST_CASE("Reading a report while a step is captured is refused", "[cuda]") {
     });
     CHECK(outcomes[0].type == "OutOfOrder");
 }
+
+} // namespace zero::test::graph_test

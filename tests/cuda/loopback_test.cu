@@ -11,8 +11,7 @@
 
 // Every collective of the loopback on a device, on the same numbers as on the host: even cuts, uneven ones and empty extents.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::loopback_test {
 
 namespace {
 
@@ -140,3 +139,5 @@ TEST_CASE("The loopback on a device reduces more integers than fit into one meet
     }
     CHECK(found == std::vector<std::vector<std::int64_t>>(3, expected));
 }
+
+} // namespace zero::test::loopback_test

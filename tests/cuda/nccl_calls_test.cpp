@@ -7,8 +7,7 @@
 
 // What NCCL is asked for by rank 1 of 3, to the letter. Addresses are bytes into one block of memory.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_calls_test {
 
 namespace {
 
@@ -148,3 +147,5 @@ TEST_CASE("bad arguments are refused before anything is called, and the communic
     communicator.broadcast(all, 3, 2, script.queue(), tag);
     CHECK(script.journal.take() == Lines{"broadcast 0 -> 0, 3 float32 from 2", "record"});
 }
+
+} // namespace zero::test::nccl_calls_test

@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_conformance_test {
 
 namespace {
 
@@ -115,3 +114,5 @@ TEST_CASE("ranks that call different collectives do not corrupt memory in the fa
     CHECK(ranks[0].fakes->nccl.mismatches == 2);
     CHECK(others == std::vector<float>(4, 2.0F));
 }
+
+} // namespace zero::test::nccl_conformance_test

@@ -10,8 +10,8 @@
 
 // The start from the variables of a launcher.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_environment_test {
+
 using cuda::LauncherError;
 using cuda::NcclResult;
 
@@ -136,3 +136,5 @@ TEST_CASE("a local rank without a device is refused before NCCL is called") {
     CHECK_THAT(message_of<CommunicatorError>([&] { (void)Communicator::from_environment(script.interfaces(), script.options); }), contains_text("cudaGetDeviceCount failed"));
     CHECK(script.journal.take().empty());
 }
+
+} // namespace zero::test::nccl_environment_test

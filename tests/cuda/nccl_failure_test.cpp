@@ -9,8 +9,8 @@
 
 // Polling, errors, time-outs and aborts, step by step.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_failure_test {
+
 using cuda::NcclError;
 using cuda::NcclResult;
 
@@ -335,3 +335,5 @@ TEST_CASE("an abort while NCCL blocks goes ahead after a moment, and the blocked
     CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("stuck in NCCL"));
     CHECK(script.journal.take() == Lines{"abort"});
 }
+
+} // namespace zero::test::nccl_failure_test

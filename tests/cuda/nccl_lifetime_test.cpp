@@ -13,8 +13,8 @@
 
 // How a communicator ends: never with an exception, never without end.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_lifetime_test {
+
 using cuda::NcclResult;
 
 namespace {
@@ -254,3 +254,5 @@ TEST_CASE("what the watchdog asks it asks on the communicator's device") {
         CHECK(line != "asked on device 0");
     }
 }
+
+} // namespace zero::test::nccl_lifetime_test

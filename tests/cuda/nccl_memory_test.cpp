@@ -7,8 +7,8 @@
 
 #include <optional>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_memory_test {
+
 using cuda::NcclError;
 using cuda::NcclMemoryResource;
 using cuda::NcclResult;
@@ -76,3 +76,5 @@ TEST_CASE("after an abort memory is given back without its registration") {
     CHECK_THROWS_AS(memory.allocate(64, BufferKind::parameters), Aborted);
     CHECK(script.journal.take() == Lines{"memory_allocate 64", "memory_free"});
 }
+
+} // namespace zero::test::nccl_memory_test

@@ -15,8 +15,7 @@
 
 // The engine over the NCCL communicator, whose fake library sums in the order of the ranks: what it trains has the bits of the loopback.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_stage_test {
 
 namespace {
 
@@ -114,3 +113,5 @@ TEMPLATE_TEST_CASE("a step that hangs on the device can not be reported as done"
     });
     CHECK_THAT(text, contains_text("the reason of rank 1"));
 }
+
+} // namespace zero::test::nccl_stage_test

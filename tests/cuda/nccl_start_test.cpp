@@ -10,8 +10,8 @@
 
 // Every way to a communicator, and every way in which it fails.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::nccl_start_test {
+
 using cuda::NcclError;
 using cuda::NcclResult;
 using cuda::NcclVersionMismatch;
@@ -231,3 +231,5 @@ TEST_CASE("a rank that leaves well is missed by new collectives alone") {
     CHECK_THAT(message_of<Aborted>([&] { ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }),
                contains_text("rank 1 left the group (its communicator was destroyed)"));
 }
+
+} // namespace zero::test::nccl_start_test

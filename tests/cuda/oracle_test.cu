@@ -3,8 +3,8 @@
 
 // Random configurations of the engine on a device, ranks as threads, against the oracle of the host's tests; as there ZERO_ORACLE_... change them.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::oracle_test {
+
 using namespace zero::test::oracle;
 
 namespace {
@@ -58,3 +58,5 @@ TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configura
 }
 
 #endif
+
+} // namespace zero::test::oracle_test

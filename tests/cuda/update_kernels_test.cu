@@ -14,8 +14,7 @@
 
 // The update in every form of weights and states: the device leaves the bits of the host's loops, beside what it updates, too.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::update_kernels_test {
 
 namespace {
 
@@ -194,7 +193,7 @@ void compare_updates() {
         UpdateDecision const decision{.factor = 0.37F, .skip = false, .random_key = 12345 + step};
         DeviceArray<Group<Optimizer>> const device_groups(groups);
         DeviceArray<UpdateDecision> const device_decision(std::vector<UpdateDecision>{decision});
-        Device::Table<Slice> const table(stream.get(), Device::default_memory(), detail::List<Slice>(on_device_side));
+        Device::Table<Slice> const table(stream.get(), Device::default_memory(), zero::detail::List<Slice>(on_device_side));
         Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(), device_decision.data());
         HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(), &decision);
         CHECK(weights.agree());
@@ -265,3 +264,5 @@ TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
     CHECK_FALSE(weights.agree());
     CHECK_FALSE(states.agree());
 }
+
+} // namespace zero::test::update_kernels_test

@@ -11,10 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace {
+namespace zero::test::convert_kernel_test {
 
-using namespace zero;
-using namespace zero::test;
+namespace {
 
 /// Every value of a 16-bit type, by the definition of its format.
 template <class T>
@@ -189,3 +188,5 @@ TEST_CASE("A factor of one changes no bit, not even of a NaN", "[host][kernel]")
 }
 
 } // namespace
+
+} // namespace zero::test::convert_kernel_test

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::copy_test {
 
 namespace {
 
@@ -99,3 +99,5 @@ TEST_CASE("Tensors go to a bucket and back whether all of them together are wort
         CHECK(wrong == 0);
     }
 }
+
+} // namespace zero::test::copy_test

@@ -13,12 +13,11 @@
 #include <cstdint>
 #include <vector>
 
+namespace zero::test::equal_bits_kernel_test {
+
 // Every kernel against a scalar loop with the same meaning, with every instruction set, every length up to 200 and ranges that start at odd
 // places: so main loops, tails and instruction sets all give the same bits. The elements beside a range must stay untouched.
 namespace {
-
-using namespace zero;
-using namespace zero::test;
 
 constexpr std::size_t margin = 16;
 
@@ -260,3 +259,5 @@ TEST_CASE("An optimizer without a state is possible", "[host][kernel]") {
 }
 
 } // namespace
+
+} // namespace zero::test::equal_bits_kernel_test

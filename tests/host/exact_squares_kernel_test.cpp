@@ -10,10 +10,9 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace zero::test::exact_squares_kernel_test {
 
-using namespace zero;
-using namespace zero::test;
+namespace {
 
 constexpr std::size_t long_range = 64 * 256 + 512 + 300; // long enough for the sums over many elements, with a rest
 
@@ -143,3 +142,5 @@ TEST_CASE("A sum of many squares is given when no addition rounds, and only then
 #endif
 
 } // namespace
+
+} // namespace zero::test::exact_squares_kernel_test

@@ -12,10 +12,10 @@
 #include <random>
 #include <vector>
 
+namespace zero::test::inspect_kernel_test {
+
 namespace {
 
-using namespace zero;
-using namespace zero::test;
 using ops::Inspection;
 using ops::leaf_elements;
 
@@ -139,3 +139,5 @@ TEST_CASE("All elements may be non-finite", "[host][kernel][norm]") {
 }
 
 } // namespace
+
+} // namespace zero::test::inspect_kernel_test

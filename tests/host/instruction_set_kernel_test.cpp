@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace zero::test::instruction_set_kernel_test {
+
 namespace {
 
 using namespace zero::host;
@@ -29,3 +31,5 @@ TEST_CASE("A set can be chosen for a while, and only if the machine has it", "[h
 }
 
 } // namespace
+
+} // namespace zero::test::instruction_set_kernel_test

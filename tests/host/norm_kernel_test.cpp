@@ -10,9 +10,10 @@
 #include <random>
 #include <vector>
 
+namespace zero::test::norm_kernel_test {
+
 namespace {
 
-using namespace zero;
 using ops::NormSum;
 
 template <class T>
@@ -104,3 +105,5 @@ TEST_CASE("The largest floats do not overflow an l1 norm, and subnormal ones are
 }
 
 } // namespace
+
+} // namespace zero::test::norm_kernel_test

@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::queue_conformance_test {
+
 using test::DelayingKind;
 using test::InlineKind;
 using test::ThreadedKind;
@@ -121,3 +122,5 @@ TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", ""
     CHECK(token.front() == 0);
     CHECK(token.back() == 199);
 }
+
+} // namespace zero::test::queue_conformance_test

@@ -11,11 +11,10 @@
 #include <cstdlib>
 #include <vector>
 
+namespace zero::test::split_update_kernel_test {
+
 // Weights in parts against a float master and its cast, with every instruction set.
 namespace {
-
-using namespace zero;
-using namespace zero::test;
 
 /// Hands on what the weight was, and makes the gradient the weight.
 struct Exchange {
@@ -152,3 +151,5 @@ TEST_CASE("After each of a thousand AdamW steps the parts are the float master a
 }
 
 } // namespace
+
+} // namespace zero::test::split_update_kernel_test

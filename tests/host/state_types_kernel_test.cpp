@@ -14,11 +14,10 @@
 #include <cstdint>
 #include <vector>
 
+namespace zero::test::state_types_kernel_test {
+
 // States in 16 bits against a scalar loop with the same meaning, with every instruction set and every length, and against float states.
 namespace {
-
-using namespace zero;
-using namespace zero::test;
 
 constexpr std::size_t block = 64;
 
@@ -251,3 +250,5 @@ TEST_CASE("AdamW with states in 16 bits stays near AdamW with float states, with
 }
 
 } // namespace
+
+} // namespace zero::test::state_types_kernel_test

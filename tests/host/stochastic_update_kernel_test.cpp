@@ -11,11 +11,10 @@
 #include <cstdint>
 #include <vector>
 
+namespace zero::test::stochastic_update_kernel_test {
+
 // Stochastically rounded parameters: the same bits with every instruction set, length and cut; and what plain rounding loses they keep.
 namespace {
-
-using namespace zero;
-using namespace zero::test;
 
 /// Makes the gradient the parameter.
 struct Assign {
@@ -103,3 +102,5 @@ TEST_CASE("Updates of less than half a unit survive on average, and vanish in pl
 }
 
 } // namespace
+
+} // namespace zero::test::stochastic_update_kernel_test

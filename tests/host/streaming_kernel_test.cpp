@@ -12,11 +12,10 @@
 #include <new>
 #include <vector>
 
+namespace zero::test::streaming_kernel_test {
+
 // Ranges so long that results are written past the caches, beside the same range in pieces that are not.
 namespace {
-
-using namespace zero;
-using namespace zero::test;
 
 constexpr std::size_t piece = 50'000; // of at most 34 bytes an element: far below the limit
 constexpr std::size_t alignment = 128;
@@ -111,3 +110,5 @@ TEST_CASE("The update of a long range has the bits of its pieces", "[host][kerne
 }
 
 } // namespace
+
+} // namespace zero::test::streaming_kernel_test

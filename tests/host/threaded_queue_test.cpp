@@ -10,7 +10,8 @@
 #include <string>
 #include <thread>
 
-using namespace zero;
+namespace zero::test::threaded_queue_test {
+
 using test::DelayingKind;
 using test::ThreadedKind;
 
@@ -184,3 +185,5 @@ TEST_CASE("negative control: without a wait, a delaying queue shows that an even
     }
     CHECK(stale > 0);
 }
+
+} // namespace zero::test::threaded_queue_test

@@ -7,7 +7,7 @@
 
 #include <random>
 
-using namespace zero;
+namespace zero::test::adopted_random_test {
 
 namespace {
 
@@ -120,3 +120,5 @@ TEST_CASE("GPT-2 124M in one adopted block leaves less than W * 64 elements to t
     CHECK(layout.bucket_begin(last) == 15'190 * 8'192);
     CHECK(layout.elements(last) == 8'192);
 }
+
+} // namespace zero::test::adopted_random_test

@@ -5,7 +5,7 @@
 
 #include "zero/layout/adopted_layout.hpp"
 
-using namespace zero;
+namespace zero::test::adopted_test {
 
 namespace {
 
@@ -127,3 +127,5 @@ TEST_CASE("an adopted block that is frozen as a whole, or empty, has no bucket")
     CHECK(make_adopted_layout<SingleBucketer>(model, three_offsets, {2, 4, false}).buckets() == 0);
     CHECK(make_adopted_layout<SingleBucketer>({}, {}, {2, 4, false}).buckets() == 0);
 }
+
+} // namespace zero::test::adopted_test

@@ -3,7 +3,7 @@
 
 #include "zero/layout/adopted_layout.hpp"
 
-using namespace zero;
+namespace zero::test::bad_input_test {
 
 namespace {
 
@@ -104,3 +104,5 @@ TEST_CASE("an adopted block is checked like any other model") {
     model[1].name = "p0";
     CHECK_THAT(adopted_message(model, {0, 1}), test::contains_text("two parameters are named 'p0'"));
 }
+
+} // namespace zero::test::bad_input_test

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <random>
 
-using namespace zero;
+namespace zero::test::balanced_partitioner_test {
+
 using test::List;
 
 namespace {
@@ -96,3 +97,5 @@ TEST_CASE("the balanced partitioner says that it cuts nothing and that its exten
     STATIC_REQUIRE_FALSE(BalancedPartitioner::cuts_group);
     STATIC_REQUIRE_FALSE(BalancedPartitioner::is_even);
 }
+
+} // namespace zero::test::balanced_partitioner_test

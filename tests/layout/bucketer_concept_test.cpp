@@ -3,7 +3,8 @@
 
 #include "zero/layout/waste_searching_bucketer.hpp"
 
-using namespace zero;
+namespace zero::test::bucketer_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -100,3 +101,5 @@ TEST_CASE("a bucketer that searches says so with one more function") {
     STATIC_REQUIRE_FALSE(SearchingBucketer<Archetype<Category, Types, Span, Take, Next>>);
     STATIC_REQUIRE_FALSE(SearchingBucketer<SizeCappedBucketer>);
 }
+
+} // namespace zero::test::bucketer_concept_test

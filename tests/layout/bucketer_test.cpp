@@ -5,7 +5,7 @@
 
 #include "zero/layout/make_layout.hpp"
 
-using namespace zero;
+namespace zero::test::bucketer_test {
 
 using Members = std::vector<std::vector<std::size_t>>;
 
@@ -92,3 +92,5 @@ TEST_CASE("bucketers answer with the number of parameters to take") {
     STATIC_REQUIRE_FALSE(SizeCappedBucketer::may_span_units);
     STATIC_REQUIRE_FALSE(UnitBucketer::may_span_units);
 }
+
+} // namespace zero::test::bucketer_test

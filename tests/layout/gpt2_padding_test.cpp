@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-using namespace zero;
+namespace zero::test::gpt2_padding_test {
 
 namespace {
 
@@ -87,3 +87,5 @@ TEST_CASE("the layouts of GPT-2 124M have every element in one place and one own
         CHECK(test::problem_in_any_family(test::gpt2_124m(test::Head::separate), world, std::size_t{1} << 20U) == "");
     }
 }
+
+} // namespace zero::test::gpt2_padding_test

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-using namespace zero;
+namespace zero::test::gpt2_round_robin_test {
 
 namespace {
 
@@ -75,3 +75,5 @@ TEST_CASE("round-robin layouts of GPT-2 124M have no padding, because its sizes 
         CHECK(dealt<SizeCappedBucketer>(world).padded_elements() == test::gpt2_elements);
     }
 }
+
+} // namespace zero::test::gpt2_round_robin_test

@@ -8,7 +8,7 @@
 #include <functional>
 #include <set>
 
-using namespace zero;
+namespace zero::test::hash_test {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST_CASE("other offsets in an adopted block give another hash") {
     CHECK(hash({0, 300}) != hash({300, 0}));
     CHECK(hash({0, 300}) != make_layout<ContiguousPartitioner, SingleBucketer>(specs, {2, 4, false}).hash());
 }
+
+} // namespace zero::test::hash_test

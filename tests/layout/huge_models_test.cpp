@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-using namespace zero;
+namespace zero::test::huge_models_test {
 
 namespace {
 
@@ -46,3 +46,5 @@ TEST_CASE("a cap above 2^32 bytes is not cut off") {
     CHECK(layout.elements(0) == 2 * two_to_31);
     CHECK(layout.elements(1) == two_to_31);
 }
+
+} // namespace zero::test::huge_models_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-using namespace zero;
+namespace zero::test::lease_count_test {
 
 namespace {
 
@@ -127,3 +127,5 @@ TEST_CASE("models without trainable parameters need no gradient bucket") {
     CHECK(largest_bucket(layout, layout.trainable_buckets()) == 0);
     CHECK(largest_bucket(layout, layout.buckets()) == 128);
 }
+
+} // namespace zero::test::lease_count_test

@@ -4,8 +4,6 @@
 
 #include "zero/layout/make_layout.hpp"
 
-using namespace zero;
-
 // Three units: 0 = a tied embedding of 1,000 and frozen positions of 100, 1 = weights of 500, 2 = a bias of 10 and the embedding again.
 // One bucket per unit, in gradient-ready order, each up to a multiple of W * 64:
 //                       bias   weights   embedding   trainable   positions      all
@@ -15,6 +13,8 @@ using namespace zero;
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
 // Open at once: bias and embedding, then weights and embedding: 2, and one more. The first unit has two buckets: stage 3 has 4 leases.
 // bfloat16 parameters, float gradients that are sent as bfloat16 (one wire bucket), fp32 accumulation, master weights and moments.
+
+namespace zero::test::memory_plan_frozen_tied_test {
 
 namespace {
 
@@ -113,3 +113,5 @@ TEST_CASE("a model that is frozen as a whole plans its parameters and their gath
     CHECK(test::text_of(test::default_plan(frozen, 0, 2, sizes, Storage::owned, true)) == "parameters 200+56");
     CHECK(test::text_of(test::default_plan(frozen, 1, 3, sizes, Storage::owned, true)) == "parameters 72+56, parameter leases 512+0");
 }
+
+} // namespace zero::test::memory_plan_frozen_tied_test

@@ -5,13 +5,13 @@
 
 #include "zero/layout/make_layout.hpp"
 
-using namespace zero;
-
 // GPT-2 124M, P = 124,439,808, bfloat16 with fp32 AdamW: 2P = 248,879,616; 4P = 497,759,232; 8P = 995,518,464.
 // Stages 0 to 2: 9 buckets (25 MiB); no padding on 1 and 4 ranks, 21,248 elements on 64, where a rank owns 124,461,056 / 64 = 1,944,704.
 // Stage 3: 15 buckets (units); 33,536 elements of padding on 64 ranks, where a rank owns 124,473,344 / 64 = 1,944,896.
 // Leases: the largest bucket is the embedding, 38,597,376 elements (38,600,704 on 64 ranks). Open at once: 3 in stages 0 to 2, 2 in
 // stage 3, each plus one; stage 3 gathers twice the two buckets of the first unit.
+
+namespace zero::test::memory_plan_gpt2_test {
 
 namespace {
 
@@ -91,3 +91,5 @@ TEST_CASE("the plan of GPT-2 124M dealt round-robin to eight ranks is largest on
           == "parameters 248879616+0, gradients 248879616+0, master weights 253498368+0, optimizer state 506996736+0, "
              "gradient leases 308779008+0");
 }
+
+} // namespace zero::test::memory_plan_gpt2_test

@@ -5,7 +5,7 @@
 
 #include "zero/layout/make_layout.hpp"
 
-using namespace zero;
+namespace zero::test::memory_plan_paper_test {
 
 namespace {
 
@@ -101,3 +101,5 @@ TEST_CASE("a boundary schedule plans a full accumulation buffer in stages 2 and 
         CHECK(found[BufferKind::optimizer_state] == MemoryRow{800, 0, false});
     }
 }
+
+} // namespace zero::test::memory_plan_paper_test

@@ -2,7 +2,7 @@
 
 #include "zero/layout/memory_plan.hpp"
 
-using namespace zero;
+namespace zero::test::memory_plan_text_test {
 
 TEST_CASE("A memory plan is printed with a line for every buffer that there is") {
     MemoryPlan plan;
@@ -12,3 +12,5 @@ TEST_CASE("A memory plan is printed with a line for every buffer that there is")
           == std::string(name_of(BufferKind::parameters)) + ": 128 bytes (28 of padding; the caller's)\n" + name_of(BufferKind::master_weights)
                  + ": 400 bytes (0 of padding)\nallocated by the engine: 400 bytes\n");
 }
+
+} // namespace zero::test::memory_plan_text_test

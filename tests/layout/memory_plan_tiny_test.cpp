@@ -5,14 +5,14 @@
 
 #include "zero/layout/adopted_layout.hpp"
 
-using namespace zero;
-
 // Odd sizes 1, 63, 65 and 0 in one unit, float with two moments and no master weights: P = 129.
 // One bucket in reverse order: 0 -> 0, 65 -> 128, 63 -> 64, 1 -> 64: 256 elements; starts: 65 at 0, 63 at 128, 1 at 192.
 //     W = 1: 256 elements, 127 of them padding; rank 0 owns all.
 //     W = 4: 64 a rank. Contents: 64 (of the 65), 1, 63, 1.
 //     W = 64: a shard is 64 (256 / 64 = 4, rounded up), 4,096 elements, 3,967 padding; ranks 0 to 3 as on four, the others have none.
 // Leases: one bucket is open at once, and one more for overlap; stage 3 gathers up to twice the one bucket of a unit.
+
+namespace zero::test::memory_plan_tiny_test {
 
 namespace {
 
@@ -90,3 +90,5 @@ TEST_CASE("the plan of a model without parameters is empty in every stage") {
         CHECK(test::default_plan(layout, 1, stage, single_precision).engine_bytes() == 0);
     }
 }
+
+} // namespace zero::test::memory_plan_tiny_test

@@ -1,8 +1,7 @@
 #include "support/catch.hpp"
 #include "support/partition_numbers.hpp"
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::partition_numbers_test {
 
 namespace {
 
@@ -63,3 +62,5 @@ TEST_CASE("a dealt group keeps buckets open that the whole group closes") {
     CHECK(gpt2<DealtGroupPartitioner>(8).collectives == 9);
     CHECK(gpt2<DealtGroupPartitioner>(1024).open == 3); // more ranks than tensors: nothing to deal
 }
+
+} // namespace zero::test::partition_numbers_test

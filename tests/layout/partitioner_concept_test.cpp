@@ -5,7 +5,8 @@
 #include "zero/layout/per_tensor_partitioner.hpp"
 #include "zero/layout/whole_group_partitioner.hpp"
 
-using namespace zero;
+namespace zero::test::partitioner_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -144,3 +145,5 @@ TEST_CASE("a partitioner that orders the group says so with one more function") 
     STATIC_REQUIRE(OrderingPartitioner<DealtGroupPartitioner>);
     STATIC_REQUIRE_FALSE(OrderingPartitioner<WholeGroupPartitioner>);
 }
+
+} // namespace zero::test::partitioner_concept_test

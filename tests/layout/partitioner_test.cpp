@@ -2,7 +2,8 @@
 
 #include "support/catch.hpp"
 
-using namespace zero;
+namespace zero::test::partitioner_test {
+
 using test::List;
 using test::partition;
 
@@ -51,3 +52,5 @@ TEST_CASE("the partitioners say whether they cut parameters and whether their ex
     STATIC_REQUIRE_FALSE(RoundRobinPartitioner::is_even);
     STATIC_REQUIRE(granularity == 64);
 }
+
+} // namespace zero::test::partitioner_test

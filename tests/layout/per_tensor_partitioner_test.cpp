@@ -6,7 +6,8 @@
 #include "zero/layout/make_layout.hpp"
 #include "zero/layout/per_tensor_partitioner.hpp"
 
-using namespace zero;
+namespace zero::test::per_tensor_partitioner_test {
+
 using test::List;
 
 namespace {
@@ -50,3 +51,5 @@ TEST_CASE("the parameter bucketer takes one parameter, and may be used in every 
     STATIC_REQUIRE_FALSE(PerTensorPartitioner::cuts_group);
     STATIC_REQUIRE(PerTensorPartitioner::is_even);
 }
+
+} // namespace zero::test::per_tensor_partitioner_test

@@ -2,7 +2,7 @@
 
 #include "zero/layout/placement.hpp"
 
-using namespace zero;
+namespace zero::test::placement_test {
 
 namespace {
 
@@ -31,3 +31,5 @@ TEST_CASE("a boundary schedule keeps a full accumulation buffer in every stage a
     STATIC_REQUIRE(is_row(stage_row(2, boundary), replicated, sharded, replicated, sharded));
     STATIC_REQUIRE(is_row(stage_row(3, boundary), sharded, sharded, replicated, sharded));
 }
+
+} // namespace zero::test::placement_test

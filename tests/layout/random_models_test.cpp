@@ -5,7 +5,7 @@
 
 #include <random>
 
-using namespace zero;
+namespace zero::test::random_models_test {
 
 namespace {
 
@@ -106,3 +106,5 @@ TEST_CASE("the same model gives the same layout every time") {
         });
     }
 }
+
+} // namespace zero::test::random_models_test

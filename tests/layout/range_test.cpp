@@ -2,7 +2,7 @@
 
 #include "zero/layout/range.hpp"
 
-using namespace zero;
+namespace zero::test::range_test {
 
 TEST_CASE("a range knows its size") {
     STATIC_REQUIRE(Range{3, 10}.size() == 7);
@@ -33,3 +33,5 @@ TEST_CASE("rounding goes to the next multiple, and multiples stay") {
     STATIC_REQUIRE(round_up((std::size_t{1} << 33U) + 1, 64) == 8'589'934'656);
     STATIC_REQUIRE(round_down((std::size_t{1} << 33U) + 1, 64) == 8'589'934'592);
 }
+
+} // namespace zero::test::range_test

@@ -6,9 +6,9 @@
 #include "zero/layout/adopted_layout.hpp"
 #include "zero/layout/lease_count.hpp"
 
-using namespace zero;
-
 // The order in which units finish their backward pass, where it is not the reverse registration order.
+
+namespace zero::test::ready_order_test {
 
 namespace {
 
@@ -51,10 +51,10 @@ std::string message(Order const& units) {
 
 TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse registration order") {
     auto const specs = model();
-    CHECK(detail::parameters_in_ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3}) == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
-    CHECK(detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
+    CHECK(zero::detail::parameters_in_ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3}) == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
 }
 
 TEST_CASE("buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
@@ -119,3 +119,5 @@ TEST_CASE("an order for an adopted block is refused, which is cut by address") {
     }
     CHECK(text == "zero: unit_order would be ignored, because an adopted block is cut in the order of its addresses; leave it out.");
 }
+
+} // namespace zero::test::ready_order_test

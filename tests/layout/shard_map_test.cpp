@@ -8,7 +8,7 @@
 
 #include <random>
 
-using namespace zero;
+namespace zero::test::shard_map_test {
 
 namespace {
 
@@ -136,3 +136,5 @@ TEST_CASE("the shard map refuses elements, ranks and offsets that do not exist")
     CHECK_THROWS_WITH(map.element({1, 64}), test::contains_text("zero: rank 1 has no offset 64; it owns 64 elements."));
     CHECK_THROWS_AS(map.elements(2), InvalidArgument);
 }
+
+} // namespace zero::test::shard_map_test

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-using namespace zero;
+namespace zero::test::sizes_test {
 
 namespace {
 
@@ -107,3 +107,5 @@ TEST_CASE("every single element is counted once when owners are counted element 
         CHECK(owners == std::vector<int>(400, 1));
     }
 }
+
+} // namespace zero::test::sizes_test

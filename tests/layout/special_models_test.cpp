@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-using namespace zero;
+namespace zero::test::special_models_test {
 
 using Members = std::vector<std::vector<std::size_t>>;
 
@@ -91,3 +91,5 @@ TEST_CASE("units may be left out, and then have no buckets") {
     CHECK(layout.unit_buckets(4).empty());
     CHECK(layout.unit_buckets(5).size() == 1);
 }
+
+} // namespace zero::test::special_models_test

@@ -4,7 +4,7 @@
 #include "zero/layout/make_layout.hpp"
 #include "zero/layout/traffic.hpp"
 
-using namespace zero;
+namespace zero::test::traffic_test {
 
 namespace {
 
@@ -102,3 +102,5 @@ TEST_CASE("round-robin layouts move the same elements, without the padding to eq
     auto const layout = make_layout<RoundRobinPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, false});
     CHECK(step_traffic(layout, 1, boundary, 1, {}) == Traffic{7'839'707'904, 7'839'707'904, 0}); // 63 * 124,439,808
 }
+
+} // namespace zero::test::traffic_test

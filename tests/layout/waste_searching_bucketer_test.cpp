@@ -10,7 +10,7 @@
 
 #include <random>
 
-using namespace zero;
+namespace zero::test::waste_searching_bucketer_test {
 
 namespace {
 
@@ -126,3 +126,5 @@ TEST_CASE("bounds of the waste-searching bucketer of 0, or in the wrong order, a
                                                       "to the smallest."));
     CHECK_THROWS_AS(make(6, 0), InvalidArgument);
 }
+
+} // namespace zero::test::waste_searching_bucketer_test

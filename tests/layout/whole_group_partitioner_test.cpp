@@ -6,7 +6,8 @@
 #include "zero/layout/make_layout.hpp"
 #include "zero/layout/whole_group_partitioner.hpp"
 
-using namespace zero;
+namespace zero::test::whole_group_partitioner_test {
+
 using test::List;
 using test::partition_group;
 
@@ -97,3 +98,5 @@ TEST_CASE("the group partitioners say that they cut parameters and the group, un
     STATIC_REQUIRE(DealtGroupPartitioner::cuts_group);
     STATIC_REQUIRE_FALSE(DealtGroupPartitioner::is_even);
 }
+
+} // namespace zero::test::whole_group_partitioner_test

@@ -8,7 +8,7 @@
 
 // The random numbers are what they were, and look like independent fair bits along counters, steps and seeds. The bounds are five standard deviations.
 
-using namespace zero;
+namespace zero::test::counter_random_test {
 
 namespace {
 
@@ -84,3 +84,5 @@ TEST_CASE("Neighbouring elements, following steps and neighbouring seeds are ind
     CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i + (std::uint64_t{1} << 32U))}; })));
     CHECK_FALSE(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i)}; })));
 }
+
+} // namespace zero::test::counter_random_test

@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+namespace zero::test::exact_sum_test {
+
 namespace {
 
 using zero::ops::Inspection;
@@ -135,3 +137,5 @@ TEST_CASE("Non-finite elements are counted and the first one is remembered", "[o
 }
 
 } // namespace
+
+} // namespace zero::test::exact_sum_test

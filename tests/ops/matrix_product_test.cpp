@@ -10,8 +10,7 @@
 
 // The blocked product against three plain loops: bit for bit, since the order of each sum is a promise.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::matrix_product_test {
 
 namespace {
 
@@ -22,7 +21,7 @@ struct Sizes {
 /// Edges of tiles (6 rows, two packs) and of panels (256 deep) by one element, and what lies far from any.
 constexpr Sizes all_sizes[] = {{1, 1, 1}, {1, 5, 2}, {6, 8, 16}, {5, 255, 15}, {7, 256, 17}, {6, 257, 8}, {13, 600, 33}, {40, 3, 100}, {3, 0, 4}};
 
-std::vector<float> multiplied(detail::MatrixProduct product) {
+std::vector<float> multiplied(zero::detail::MatrixProduct product) {
     std::vector<float> out(product.rows * product.columns, std::numeric_limits<float>::quiet_NaN());
     product.out = out.data();
     host::detail::run(product);
@@ -99,7 +98,9 @@ TEST_CASE("A transposed matrix has each element at its place", "[ops][tensor]") 
         std::vector<float> numbers(shape.elements());
         std::iota(numbers.begin(), numbers.end(), 0.0F);
         std::vector<float> turned(shape.elements());
-        detail::transpose(turned.data(), numbers.data(), shape.rows, shape.columns);
+        zero::detail::transpose(turned.data(), numbers.data(), shape.rows, shape.columns);
         CHECK(turned == MuonFixture::transposed(numbers, shape));
     }
 }
+
+} // namespace zero::test::matrix_product_test

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+namespace zero::test::norm_test {
+
 namespace {
 
 using zero::NormKind;
@@ -68,3 +70,5 @@ TEST_CASE("The minimum over ranks of what is exchanged is the largest magnitude 
 }
 
 } // namespace
+
+} // namespace zero::test::norm_test

@@ -12,9 +12,9 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace zero::test::number_test {
 
-using namespace zero;
+namespace {
 
 using zero::test::Minimal;
 
@@ -119,3 +119,5 @@ TEST_CASE("An integer power is exact for powers of two and within its bound othe
 }
 
 } // namespace
+
+} // namespace zero::test::number_test

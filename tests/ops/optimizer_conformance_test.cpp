@@ -8,7 +8,7 @@
 
 #include <tuple>
 
-using namespace zero::test;
+namespace zero::test::optimizer_conformance_test {
 
 using AllOptimizers = std::tuple<AdagradFixture, AdamFixture, AdamWFixture, LionFixture, HeavyBallFixture, NesterovFixture>;
 
@@ -52,3 +52,5 @@ TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches its own element and no other", "
 TEMPLATE_LIST_TEST_CASE("Hyper-parameters out of their range are refused with the name of the field", "[ops][optimizer]", AllOptimizers) {
     check_validation<TestType>();
 }
+
+} // namespace zero::test::optimizer_conformance_test

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <limits>
 
-namespace {
+namespace zero::test::optimizer_test {
 
-using namespace zero;
+namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
@@ -108,3 +108,5 @@ TEST_CASE("Adagrad's steps shrink with the root of the sum of squares", "[ops]")
 }
 
 } // namespace
+
+} // namespace zero::test::optimizer_test

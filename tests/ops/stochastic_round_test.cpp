@@ -11,7 +11,7 @@
 
 // What stochastic rounding may give, and how often.
 
-using namespace zero;
+namespace zero::test::stochastic_round_test {
 
 namespace {
 
@@ -90,3 +90,5 @@ TEST_CASE("A finite value becomes infinite exactly where plain rounding makes it
     }
     CHECK_FALSE(is_plain<float16>(65503.0F));
 }
+
+} // namespace zero::test::stochastic_round_test

@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-using namespace zero::test;
+namespace zero::test::tensor_optimizer_conformance_test {
 
 using AllTensorOptimizers = std::tuple<LambFixture, MuonFixture>;
 
@@ -48,3 +48,5 @@ TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches every element of a matrix", "[op
 TEMPLATE_LIST_TEST_CASE("Hyper-parameters of optimizers of whole parameters are refused with the name of the field", "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_validation<TestType>();
 }
+
+} // namespace zero::test::tensor_optimizer_conformance_test

@@ -6,8 +6,7 @@
 
 #include "zero/core/error.hpp"
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::tensor_optimizer_test {
 
 namespace {
 
@@ -128,3 +127,5 @@ TEST_CASE("Options of optimizers of whole parameters that differ give other hash
         CHECK(std::count(hashes.begin(), hashes.end(), hashes[i]) == 1);
     }
 }
+
+} // namespace zero::test::tensor_optimizer_test

@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-using namespace zero;
+namespace zero::test::dynamic_loss_scaler_test {
 
 using Rows = std::vector<test::ScalerRow>;
 
@@ -81,3 +81,5 @@ TEST_CASE("factors that are no powers of two are applied as they are, rounded to
     CHECK(rows[2].scale == test::Approx(450.0));
     CHECK(rows[4].scale == 1500.0F * 0.3F * 1.5F);
 }
+
+} // namespace zero::test::dynamic_loss_scaler_test

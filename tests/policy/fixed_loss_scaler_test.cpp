@@ -2,7 +2,7 @@
 
 #include "zero/policy/dynamic_loss_scaler.hpp"
 
-using namespace zero;
+namespace zero::test::fixed_loss_scaler_test {
 
 TEST_CASE("without a loss scaler the scale is 1 for ever and overflows are the engine's affair") {
     NoLossScalerOptions const options;
@@ -28,3 +28,5 @@ TEST_CASE("a static loss scaler keeps the scale that it was given and skips over
     STATIC_REQUIRE(StaticLossScaler::skips_overflow);
     STATIC_REQUIRE(DynamicLossScaler::skips_overflow);
 }
+
+} // namespace zero::test::fixed_loss_scaler_test

@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-using namespace zero;
+namespace zero::test::growth_delay_test {
 
 using State = DynamicLossScaler::State;
 
@@ -47,3 +47,5 @@ TEST_CASE("growth held at the maximum keeps the scale, where clamping takes the 
     options.at_maximum = AtMaximumScale::hold;
     CHECK(test::last_scale(options, "..") == 128.0F); // growth to exactly the maximum is no growth beyond it
 }
+
+} // namespace zero::test::growth_delay_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-using namespace zero;
+namespace zero::test::loss_scale_bounds_test {
 
 using Rows = std::vector<test::ScalerRow>;
 
@@ -70,3 +70,5 @@ TEST_CASE("exhaustion says for each state of a run whether an overflow changes i
     // 8 (1 left), 4, 2, 1, 1, then clean, overflow, clean, overflow, three clean steps grow to 2 with 2 left, overflow.
     CHECK(exhausted == "---!!!!!!!!!--");
 }
+
+} // namespace zero::test::loss_scale_bounds_test

@@ -3,7 +3,8 @@
 
 #include "zero/policy/dynamic_loss_scaler.hpp"
 
-using namespace zero;
+namespace zero::test::loss_scaler_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -120,3 +121,5 @@ TEST_CASE("a loss scaler with one wrong part is none") {
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<ThrowingExhausted>>);
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<IntegerExhausted>>);
 }
+
+} // namespace zero::test::loss_scaler_concept_test

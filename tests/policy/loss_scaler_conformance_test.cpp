@@ -2,10 +2,6 @@
 
 #include "support/shipped_policies.hpp"
 
-using namespace zero;
-using namespace zero::test;
-namespace presets = zero::loss_scaler_presets;
-
 namespace zero::test {
 
 template <>
@@ -28,9 +24,9 @@ struct LossScalerFixture<DynamicLossScaler> {
                 {.initial_scale = 64, .growth_interval = 3, .growth_delay = 2, .hysteresis = 3},
                 {.initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .consecutive_hysteresis = true, .minimum = 10, .maximum = 5000},
                 {.initial_scale = 4, .growth_interval = 1, .hysteresis = 1, .maximum = 100, .at_maximum = AtMaximumScale::hold},
-                presets::deepspeed(true), // alone `throw_error` at the minimum, far below
-                presets::pytorch(),
-                presets::apex()};
+                loss_scaler_presets::deepspeed(true), // alone `throw_error` at the minimum, far below
+                loss_scaler_presets::pytorch(),
+                loss_scaler_presets::apex()};
     }
     static std::vector<Options> refused() {
         return {{.initial_scale = 0.5F}, {.growth_factor = 1.0F}, {.backoff_factor = 1.0F}, {.growth_interval = 0}, {.hysteresis = 0}, {.at_minimum = AtMinimumScale::call_back}};
@@ -38,6 +34,8 @@ struct LossScalerFixture<DynamicLossScaler> {
 };
 
 } // namespace zero::test
+
+namespace zero::test::loss_scaler_conformance_test {
 
 TEMPLATE_LIST_TEST_CASE("A loss scaler accepts its options, refuses each mistake, and lets ranks compare them", "[policy][scaler]", ShippedLossScalers) {
     check_scaler_options<TestType>();
@@ -77,3 +75,5 @@ TEST_CASE("The suite finds rules that grow on an overflow, vanish, give up early
 TEMPLATE_LIST_TEST_CASE("An engine steps with the scale of the rule and to the same bits in every stage", "[policy][scaler]", ShippedLossScalers) {
     check_scaler_in_engine<TestType>();
 }
+
+} // namespace zero::test::loss_scaler_conformance_test

@@ -8,7 +8,8 @@
 
 // The tables of docs/loss_scalers.md, worked out by hand from the other systems' sources.
 
-using namespace zero;
+namespace zero::test::loss_scaler_presets_test {
+
 namespace presets = zero::loss_scaler_presets;
 
 namespace {
@@ -106,3 +107,5 @@ TEST_CASE("Apex, hysteresis 2 and interval 3: an overflow starts the count anew,
           == Rows{{64, 1, 2}, {64, 2, 2}, {64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {32, 0, 1}, {32, 1, 2}, {32, 2, 2}, {64, 0, 2}, {64, 0, 1}});
     CHECK(test::play(shortened(presets::apex(1), 64, 3), "x.x") == Rows{{32, 0, 1}, {32, 1, 1}, {16, 0, 1}});
 }
+
+} // namespace zero::test::loss_scaler_presets_test

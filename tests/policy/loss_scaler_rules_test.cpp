@@ -9,8 +9,8 @@
 
 // Each preset against the other system's rule, over random overflows.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::loss_scaler_rules_test {
+
 namespace presets = zero::loss_scaler_presets;
 
 namespace {
@@ -165,3 +165,5 @@ TEST_CASE("the comparison tells the rules, and each knob of a preset, from one a
     CHECK(compare(megatron_rule, changed(megatron_options, &Options::consecutive_hysteresis, true)).scales_differ > 1000);
     CHECK(compare(megatron_rule, changed(megatron_options, &Options::growth_delay, 1U)).scales_differ > 1000);
 }
+
+} // namespace zero::test::loss_scaler_rules_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-using namespace zero;
+namespace zero::test::loss_scaler_validate_test {
 
 namespace {
 
@@ -126,3 +126,5 @@ TEST_CASE("a state from elsewhere has to lie inside the bounds") {
     CHECK_NOTHROW(NoLossScaler::validate_state({}, {}));
     CHECK_THROWS_WITH(NoLossScaler::validate_state({2}, {}), zero::test::contains_text("without a loss scaler, whose scale is 1; add StaticLossScaler"));
 }
+
+} // namespace zero::test::loss_scaler_validate_test

@@ -13,7 +13,8 @@
 #include <string>
 #include <type_traits>
 
-using namespace zero;
+namespace zero::test::optimizer_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -195,3 +196,5 @@ TEST_CASE("an optimizer of whole parameters that lacks a part or has a wrong one
     STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Tensors, ShapelessScratch>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Tensors, FloatScratch>>);
 }
+
+} // namespace zero::test::optimizer_concept_test

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::options_hash_test {
 
 namespace {
 
@@ -44,7 +44,7 @@ template <class P, class T>
 bool tells(T P::Options::*member, T value) {
     typename P::Options options;
     options.*member = value;
-    return detail::hash_of_options<P>(options) != detail::hash_of_options<P>({});
+    return zero::detail::hash_of_options<P>(options) != zero::detail::hash_of_options<P>({});
 }
 
 } // namespace
@@ -55,9 +55,9 @@ TEST_CASE("A policy adds its options by a static function that returns nothing")
     STATIC_REQUIRE_FALSE(HasComparedOptions<AddsAndReturns>);
     STATIC_REQUIRE_FALSE(HasComparedOptions<AddsToAnObject>);
     STATIC_REQUIRE_FALSE(HasComparedOptions<AddsOtherOptions>);
-    CHECK(detail::hash_of_options<Adds>({}) == Hash().add(3).value());
+    CHECK(zero::detail::hash_of_options<Adds>({}) == Hash().add(3).value());
     CHECK(tells<Adds>(&Numbers::number, 4));
-    CHECK(detail::hash_of_options<AddsNothing>({4}) == Hash().value());
+    CHECK(zero::detail::hash_of_options<AddsNothing>({4}) == Hash().value());
 }
 
 TEST_CASE("Shipped policies with options add each that has to agree") {
@@ -77,7 +77,7 @@ TEST_CASE("Presets of the dynamic loss scaler differ from each other and from th
     namespace presets = loss_scaler_presets;
     std::vector<std::uint64_t> hashes;
     for (auto const& options : {DynamicLossScalerOptions{}, presets::deepspeed(), presets::deepspeed(true), presets::pytorch(), presets::megatron(), presets::apex(), presets::apex(3)}) {
-        hashes.push_back(detail::hash_of_options<DynamicLossScaler>(options));
+        hashes.push_back(zero::detail::hash_of_options<DynamicLossScaler>(options));
     }
     for (std::size_t one = 0; one < hashes.size(); ++one) {
         for (std::size_t other = 0; other < one; ++other) {
@@ -85,3 +85,5 @@ TEST_CASE("Presets of the dynamic loss scaler differ from each other and from th
         }
     }
 }
+
+} // namespace zero::test::options_hash_test

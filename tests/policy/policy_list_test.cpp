@@ -4,7 +4,7 @@
 #include "zero/ops/sgd.hpp"
 #include "zero/policy/policy_list.hpp"
 
-using namespace zero;
+namespace zero::test::policy_list_test {
 
 namespace {
 
@@ -77,3 +77,5 @@ TEST_CASE("only complete models of a known category are valid policies") {
     STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<MasterWeights<double>>());
     STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<int>());
 }
+
+} // namespace zero::test::policy_list_test

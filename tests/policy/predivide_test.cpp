@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-using namespace zero;
+namespace zero::test::predivide_test {
 
 namespace {
 
@@ -86,3 +86,5 @@ TEST_CASE("the default schedule and factor are left to the stage and the wire, a
     CHECK_FALSE(options.schedule.has_value());
     CHECK_FALSE(options.predivide.has_value());
 }
+
+} // namespace zero::test::predivide_test

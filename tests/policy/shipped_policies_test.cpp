@@ -10,8 +10,7 @@
 
 // The lists of shipped policies are those of the headers, and a policy costs nothing that it does not use.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::shipped_policies_test {
 
 namespace {
 
@@ -124,3 +123,5 @@ TEST_CASE("What a policy does without takes no memory of the backend") {
     CHECK(bytes.operator()<ZeroStage<2>>(BufferKind::wire) == 0);
     CHECK(bytes.operator()<ZeroStage<2>>(BufferKind::parameter_leases) == 0);
 }
+
+} // namespace zero::test::shipped_policies_test

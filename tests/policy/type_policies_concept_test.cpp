@@ -6,7 +6,8 @@
 #include "zero/policy/optimizer_state.hpp"
 #include "zero/policy/parameters.hpp"
 
-using namespace zero;
+namespace zero::test::type_policies_concept_test {
+
 using test::Archetype;
 
 namespace {
@@ -164,3 +165,5 @@ TEST_CASE("a gradient reduction is its category, the library's options and three
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Category<OptimizerCategory>, ReductionOptions, G, C, A>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<float>);
 }
+
+} // namespace zero::test::type_policies_concept_test

@@ -5,8 +5,7 @@
 
 // The worked example of docs/adding_a_policy.md: it conforms, it trains, and the page shows its text.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::worked_example_test {
 
 namespace {
 
@@ -83,3 +82,5 @@ TEST_CASE("The page names files that exist and every category") {
     }
     CHECK(files >= 18);
 }
+
+} // namespace zero::test::worked_example_test

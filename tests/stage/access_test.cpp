@@ -13,8 +13,7 @@
 
 // Reading and changing parameters and states between steps.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::access_test {
 
 namespace {
 
@@ -222,3 +221,5 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
         CHECK((values == std::vector<float>{1.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F}));
     }
 }
+
+} // namespace zero::test::access_test

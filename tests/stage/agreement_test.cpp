@@ -15,8 +15,7 @@
 
 // Ranks that disagree get an error that names both sides, on every rank.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::agreement_test {
 
 namespace {
 
@@ -230,3 +229,5 @@ TEST_CASE("A checked communicator names both sides of a collective that differs"
     });
     check_all(outcomes, "CollectiveMismatch", {"rank 0 called all-gather of 576 float32", "rank 1 called all-gather of 192 float32"});
 }
+
+} // namespace zero::test::agreement_test

@@ -15,8 +15,7 @@
 #include <string>
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::bad_input_test {
 
 namespace {
 
@@ -243,3 +242,5 @@ TEST_CASE("A run-time stage outside 0 to 3 is refused") {
     CHECK_THROWS_WITH(with_stage(4, []<int N>() { return N; }), contains_text("there is no stage 4"));
     CHECK_THROWS_AS(with_stage(-1, []<int N>() { return N; }), InvalidArgument);
 }
+
+} // namespace zero::test::bad_input_test

@@ -12,8 +12,7 @@
 
 // `step` with an update of the caller's own, over the slices that this rank owns.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::caller_update_test {
 
 namespace {
 
@@ -138,3 +137,5 @@ TEST_CASE("An exception in the caller's update breaks the engine also when its t
         });
     }
 }
+
+} // namespace zero::test::caller_update_test

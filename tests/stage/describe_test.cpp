@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-using namespace zero;
+namespace zero::test::describe_test {
 
 TEST_CASE("A composition is described in one line, defaults included") {
     CHECK(describe<ZeroStage<2>>()
@@ -29,3 +29,5 @@ TEST_CASE("with exchanges the policy of a category, or adds it") {
 TEST_CASE("at_stage keeps the policies") {
     STATIC_REQUIRE(std::is_same_v<ZeroStage<2, Sgd>::at_stage<3>, ZeroStage<3, Sgd>>);
 }
+
+} // namespace zero::test::describe_test

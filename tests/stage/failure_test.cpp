@@ -13,8 +13,7 @@
 
 // A rank fails; the others get `Aborted` with the cause, soon, and nobody hangs.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::failure_test {
 
 namespace {
 
@@ -175,3 +174,5 @@ TEST_CASE("A group whose ranks fail at once ends soon, not after the time-out") 
     CHECK(outcomes.rethrown.type == "other");
     CHECK(std::chrono::steady_clock::now() - start < test_time_out.time_out / 2);
 }
+
+} // namespace zero::test::failure_test

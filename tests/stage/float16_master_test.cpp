@@ -8,8 +8,7 @@
 
 // bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more than the parameter.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::float16_master_test {
 
 namespace {
 
@@ -46,3 +45,5 @@ TEST_CASE("Small updates survive better in float16 master weights than in bfloat
     CHECK(half > 0.0);
     CHECK(4.0 * half < none);
 }
+
+} // namespace zero::test::float16_master_test

@@ -9,8 +9,7 @@
 
 // Norms have the same bits however the model is cut, and asking for them changes nothing.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::gradient_norms_bits_test {
 
 namespace {
 
@@ -134,3 +133,5 @@ TEMPLATE_TEST_CASE_SIG("Asking for norms does not change the step by one bit, un
         }
     }
 }
+
+} // namespace zero::test::gradient_norms_bits_test

@@ -8,8 +8,7 @@
 
 // Norms of gradients, by hand.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::gradient_norms_test {
 
 namespace {
 
@@ -149,3 +148,5 @@ TEST_CASE("A rank that does not ask for the norms is a CollectiveMismatch") {
         CHECK_THAT(outcome.message, contains_text("'gradient norms 0'") && contains_text("'gradient norm 0'"));
     }
 }
+
+} // namespace zero::test::gradient_norms_test

@@ -1,8 +1,7 @@
 #include "support/shipped_policies.hpp"
 #include "type_policy_conformance.hpp"
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::gradient_reduction_conformance_test {
 
 namespace {
 
@@ -28,3 +27,5 @@ TEMPLATE_LIST_TEST_CASE("A skipped step leaves nothing of its gradients, whateve
 TEMPLATE_LIST_TEST_CASE("Gradients take the memory that is planned and was worked out by hand", "[stage][reduction]", Entries) { check_memory<TestType>(); }
 
 TEST_CASE("Every shipped combination of gradient types has an entry") { CHECK(policies_without_entry<ShippedGradientReductions, Entries>() == ""); }
+
+} // namespace zero::test::gradient_reduction_conformance_test

@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::join_test {
 
 namespace {
 
@@ -131,3 +130,5 @@ TEST_CASE("The last report is that of the last step, and before the first all ze
     expected.back() = 20;
     CHECK(counts[0] == expected);
 }
+
+} // namespace zero::test::join_test

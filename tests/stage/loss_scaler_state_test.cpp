@@ -11,8 +11,7 @@
 
 // The loss scaler's state, read and set between steps.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::loss_scaler_state_test {
 
 namespace {
 
@@ -188,3 +187,5 @@ TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like
         CHECK(seen.next_scale == 0.5F);
     }
 }
+
+} // namespace zero::test::loss_scaler_state_test

@@ -11,8 +11,7 @@
 
 // The loss scale of an engine, step by step, when one rank of three overflows.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::loss_scaler_steps_test {
 
 namespace {
 
@@ -207,3 +206,5 @@ TEST_CASE("An overflow at the minimum throws or calls back on every rank when as
         CHECK(result.outcomes == std::vector<Outcome>(4));
     }
 }
+
+} // namespace zero::test::loss_scaler_steps_test

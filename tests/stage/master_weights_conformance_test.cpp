@@ -1,8 +1,7 @@
 #include "support/shipped_policies.hpp"
 #include "type_policy_conformance.hpp"
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::master_weights_conformance_test {
 
 namespace {
 
@@ -33,3 +32,5 @@ TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and was 
 TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed are their master weights", "[stage][master]", Entries) { check_changed_parameters<TestType>(); }
 
 TEST_CASE("Every shipped policy of master weights has an entry") { CHECK(policies_without_entry<ShippedMasterWeights, Entries>() == ""); }
+
+} // namespace zero::test::master_weights_conformance_test

@@ -13,8 +13,7 @@
 
 // What an allocator handed out is what the plan says, row by row, equal and not close; and it all comes back.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::memory_test {
 
 namespace {
 
@@ -251,3 +250,5 @@ TEST_CASE("Scattered parameters and a float wire for bfloat16 gradients are plan
     CHECK(accounts[0].allocated[static_cast<std::size_t>(BufferKind::wire)] == 128 * 4);
     CHECK(accounts[0].allocated[static_cast<std::size_t>(BufferKind::gradients)] == 128 * 4);
 }
+
+} // namespace zero::test::memory_test

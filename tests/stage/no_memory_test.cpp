@@ -14,8 +14,7 @@
 
 // Memory runs out at every place of a construction: nothing is freed while a command writes to it, and nothing is left.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::no_memory_test {
 
 namespace {
 
@@ -115,3 +114,5 @@ TEST_CASE("When memory runs out in a construction, nothing is freed under a comm
     CHECK(run_out_everywhere<ZeroStage<1, Parameters<bfloat16>, AdamW, SplitMasterWeights, BlockScaledState<float16>>>() > 8);
     CHECK(run_out_everywhere<ZeroStage<3, Parameters<float>, AdamW>>() > 8);
 }
+
+} // namespace zero::test::no_memory_test

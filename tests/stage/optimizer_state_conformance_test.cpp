@@ -1,8 +1,7 @@
 #include "support/shipped_policies.hpp"
 #include "type_policy_conformance.hpp"
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::optimizer_state_conformance_test {
 
 namespace {
 
@@ -28,3 +27,5 @@ TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of a state, nor of the st
 TEMPLATE_LIST_TEST_CASE("States take the memory that is planned and was worked out by hand", "[stage][state]", Entries) { check_memory<TestType>(); }
 
 TEST_CASE("Every shipped type of states has an entry") { CHECK(policies_without_entry<ShippedOptimizerStates, Entries>() == ""); }
+
+} // namespace zero::test::optimizer_state_conformance_test

@@ -8,8 +8,7 @@
 
 // The oracle checks every bit with two optimizers; here the others follow the same way through the engine.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::optimizers_test {
 
 namespace {
 
@@ -42,3 +41,5 @@ TEMPLATE_TEST_CASE("An optimizer gives the same bits in every stage and on every
     CHECK(train<3, TestType>() == expected);
     CHECK(train<3, TestType>(0.02) != expected);
 }
+
+} // namespace zero::test::optimizers_test

@@ -11,8 +11,7 @@
 
 // Reductions run while the backward pass does: one that waits for its first bucket to be reduced comes to its end.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::overlap_test {
 
 namespace {
 
@@ -183,3 +182,5 @@ TEST_CASE("With an inline communication queue nothing overlaps and every bit is 
         CHECK(train(false, true) == expected);
     });
 }
+
+} // namespace zero::test::overlap_test

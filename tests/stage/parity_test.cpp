@@ -11,8 +11,7 @@
 
 // The whole way of a gradient, on three ranks, against optimizers in double precision that are written after the published algorithms.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::parity_test {
 
 namespace {
 
@@ -152,3 +151,5 @@ TEMPLATE_TEST_CASE_SIG("The comparison with double precision finds every small m
     CHECK(sgd_error<N>({.misses_average = true}) > promise);
     CHECK(sgd_error<N>({.shift = 1}) > promise);
 }
+
+} // namespace zero::test::parity_test

@@ -5,8 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::partitioner_table_test {
 
 namespace {
 
@@ -47,3 +46,5 @@ TEST_CASE("The page about partitioners shows the tables that the program prints"
     CHECK(page().find(compatibility_table()) != std::string::npos);
     CHECK(page().find(partition_tables()) != std::string::npos);
 }
+
+} // namespace zero::test::partitioner_table_test

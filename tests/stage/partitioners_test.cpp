@@ -9,8 +9,7 @@
 
 // Who owns what changes no bit of the training, in any stage.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::partitioners_test {
 
 namespace {
 
@@ -81,3 +80,5 @@ TEST_CASE("The comparison of whole states notices a rank that differs") {
     second.owned[0][0] = {6};
     CHECK_FALSE(whole_state({first, second}).has_value());
 }
+
+} // namespace zero::test::partitioners_test

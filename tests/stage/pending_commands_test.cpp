@@ -8,8 +8,7 @@
 
 // When a collective throws, memory that enqueued commands still use is kept until they ran.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::pending_commands_test {
 
 namespace {
 
@@ -79,7 +78,7 @@ TEST_CASE("A gather on the host that meets another collective frees nothing that
     Seen const seen = observe(
         [](LoopbackCommunicator& communicator, host::Queue& queue, MemoryResource& memory) {
             std::vector<std::uint64_t> const values{1, 2, 3};
-            (void)detail::gather_on_host(communicator, &queue, memory, values, "numbers");
+            (void)zero::detail::gather_on_host(communicator, &queue, memory, values, "numbers");
         },
         [](LoopbackCommunicator& communicator) {
             std::int64_t number = 0;
@@ -113,3 +112,5 @@ TEST_CASE("Norms that meet another collective free nothing that is in use") {
     CHECK(seen.freed >= freed_before + 2); // what the norms took; the engine's own follow
     CHECK(seen.freed_too_early == 0);
 }
+
+} // namespace zero::test::pending_commands_test

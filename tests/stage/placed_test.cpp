@@ -7,8 +7,7 @@
 
 // Sharded memory is in the order that the shard map counts in; replicated memory is bucket after bucket.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::placed_test {
 
 namespace {
 
@@ -19,9 +18,9 @@ void check_memory(std::size_t world) {
     HostMemoryResource memory;
     std::size_t elements = 0;
     for (std::size_t rank = 0; rank < world; ++rank) {
-        detail::Placed<float> const sharded(layout, layout.buckets(), 0, rank, Placement::sharded, memory, BufferKind::parameters);
-        detail::Placed<float> const trainable(layout, layout.trainable_buckets(), 0, rank, Placement::sharded, memory, BufferKind::gradients);
-        detail::Placed<float> const replicated(layout, layout.buckets(), 0, rank, Placement::replicated, memory, BufferKind::parameters);
+        zero::detail::Placed<float> const sharded(layout, layout.buckets(), 0, rank, Placement::sharded, memory, BufferKind::parameters);
+        zero::detail::Placed<float> const trainable(layout, layout.trainable_buckets(), 0, rank, Placement::sharded, memory, BufferKind::gradients);
+        zero::detail::Placed<float> const replicated(layout, layout.buckets(), 0, rank, Placement::replicated, memory, BufferKind::parameters);
         CHECK(sharded.size() == map.elements(rank));
         CHECK(trainable.size() == shard_begins(layout, rank)[layout.trainable_buckets()]);
         CHECK(trainable.size() < sharded.size() + (rank == 0 ? 0 : 1)); // the frozen parameter is in rank 0's memory at least
@@ -49,3 +48,5 @@ TEST_CASE("Sharded memory lies as the shard map says, replicated memory as the b
         check_memory<BalancedPartitioner>(world);
     }
 }
+
+} // namespace zero::test::placed_test

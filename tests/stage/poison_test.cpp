@@ -9,8 +9,7 @@
 
 // NaN in padding, in reused and in released memory changes nothing, and it is really there.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::poison_test {
 
 namespace {
 
@@ -150,3 +149,5 @@ TEST_CASE("In stage 3 a pointer kept after release reads NaN") {
         CHECK_FALSE(seen.is_released_nan); // replicated parameters stay
     }
 }
+
+} // namespace zero::test::poison_test

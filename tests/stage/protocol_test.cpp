@@ -11,8 +11,7 @@
 
 // What a trainer may do between and inside steps, and that it gives the bits that it should.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::protocol_test {
 
 namespace {
 
@@ -229,3 +228,5 @@ TEST_CASE("Groups have their own learning rate and hyper-parameters, from the ne
         }
     });
 }
+
+} // namespace zero::test::protocol_test

@@ -12,8 +12,7 @@
 
 // Buckets that are made anew change no bit of what is trained, whatever is kept beside the parameters, and whoever owns it.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::rebuild_bits_test {
 
 namespace {
 
@@ -94,3 +93,5 @@ TEST_CASE("The stages and cuts in which buckets are made anew give elements to o
     CHECK(ranks_with_other_elements<ZeroStage<3, RoundRobinPartitioner, SizeCappedBucketer>>() >= 2);
     CHECK(ranks_with_other_elements<ZeroStage<0, SizeCappedBucketer>>() == 0);
 }
+
+} // namespace zero::test::rebuild_bits_test

@@ -16,8 +16,7 @@
 
 // What buckets that are made anew cost: memory before, during and after, traffic, and what happens when there is no memory.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::rebuild_memory_test {
 
 namespace {
 
@@ -193,3 +192,5 @@ TEST_CASE("Without memory for it the engine breaks on that rank, and the others 
         }
     }
 }
+
+} // namespace zero::test::rebuild_memory_test

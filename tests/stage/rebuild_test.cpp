@@ -10,8 +10,7 @@
 
 // `rebuild_buckets`: what is recorded in the first step, on which rank, and which buckets come of it.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::rebuild_test {
 
 namespace {
 
@@ -217,3 +216,5 @@ TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch", 
         }
     }
 }
+
+} // namespace zero::test::rebuild_test

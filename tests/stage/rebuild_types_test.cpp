@@ -8,8 +8,7 @@
 
 // Buckets made anew with parameters of several types, and with optimizers of whole parameters.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::rebuild_types_test {
 
 namespace {
 
@@ -46,3 +45,5 @@ TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole par
         CHECK((run.template operator()<ZeroStage<N, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(true) == expected));
     });
 }
+
+} // namespace zero::test::rebuild_types_test

@@ -15,8 +15,7 @@
 
 // A model that works on queues of its own beside the compute queue. The first of them is held up until all is enqueued, so who should wait for it and does not, is early.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::several_queues_test {
 
 namespace {
 
@@ -220,3 +219,5 @@ TEST_CASE("Changes that commands of the compute queue make are sent when they ar
     check.template operator()<0>();
     check.template operator()<2>();
 }
+
+} // namespace zero::test::several_queues_test

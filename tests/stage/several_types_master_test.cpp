@@ -7,9 +7,7 @@
 
 // Ways of keeping master weights where some parameters are bfloat16 and others float, which are their own.
 
-using namespace zero;
-using namespace zero::test;
-using namespace zero::test::mixed;
+namespace zero::test::mixed::several_types_master_test {
 
 namespace {
 
@@ -74,3 +72,5 @@ TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the s
 TEST_CASE("Master weights in float16 and scaled states with several types give the same bits in every stage", "[stage][master]") {
     check_stages<MasterWeights<float16>, BlockScaledState<float16>>();
 }
+
+} // namespace zero::test::mixed::several_types_master_test

@@ -11,9 +11,7 @@
 
 // A model with parameters of several types: matrices in bfloat16, norms and biases in float.
 
-using namespace zero;
-using namespace zero::test;
-using namespace zero::test::mixed;
+namespace zero::test::mixed::several_types_test {
 
 namespace {
 
@@ -111,3 +109,5 @@ TEST_CASE("Types that do not fit are refused by name") {
              "zero::Parameters, and its gradient's in zero::GradientReduction.");
     CHECK(outcomes[2] == "zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered.");
 }
+
+} // namespace zero::test::mixed::several_types_test

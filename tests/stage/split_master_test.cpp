@@ -5,8 +5,7 @@
 
 // Master weights in parts against float ones, beyond what master_weights_conformance_test.cpp compares: the same bits beside the caller's memory.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::split_master_test {
 
 namespace {
 
@@ -27,3 +26,5 @@ TEST_CASE("Master weights in parts give the bits of float master weights beside 
         CHECK((trained<Split<2>>(world, {.storage = storage, .poison = true}) == expected));
     }
 }
+
+} // namespace zero::test::split_master_test

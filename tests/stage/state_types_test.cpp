@@ -8,8 +8,7 @@
 
 // States of the optimizer in 16 bits: how near they are to float ones. That stages agree is in optimizer_state_conformance_test.cpp.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::state_types_test {
 
 namespace {
 
@@ -55,3 +54,5 @@ TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update wi
     CHECK(found > 0.01F);
     CHECK(distance<OptimizerState<bfloat16>>(24) < 4e-4F); // bfloat16 has the range
 }
+
+} // namespace zero::test::state_types_test

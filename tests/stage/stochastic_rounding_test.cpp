@@ -8,8 +8,7 @@
 // Stochastic rounding depends on the seed, the step and the number of an element: not on the number of ranks, and by
 // master_weights_conformance_test.cpp not on stage, partitioner, bucket size and storage.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::stochastic_rounding_test {
 
 namespace {
 
@@ -44,3 +43,5 @@ TEST_CASE("Ranks with different seeds are told so") {
     CHECK(outcomes.rethrown.type == "LayoutMismatch");
     CHECK_THAT(outcomes.rethrown.message, contains_text("master_weights"));
 }
+
+} // namespace zero::test::stochastic_rounding_test

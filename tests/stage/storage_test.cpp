@@ -10,8 +10,7 @@
 
 // Whose memory holds parameters and gradients changes no bit of the training, and the caller's memory holds what it should.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::storage_test {
 
 namespace {
 
@@ -145,3 +144,5 @@ TEST_CASE("The frozen parameters keep their values in every storage") {
         }
     }
 }
+
+} // namespace zero::test::storage_test

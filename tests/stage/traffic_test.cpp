@@ -12,8 +12,7 @@
 
 // How many elements the ranks read from each other in one step: the transport's count, the recorder's, the formula and literals agree.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::traffic_test {
 
 namespace {
 
@@ -166,3 +165,5 @@ TEST_CASE("Every stage, schedule and number of micro-steps moves what the formul
     check_model(gpt2_124m(Head::tied), 2, 124'439'808, 326'074'368);
     check_model(gpt2_124m(Head::separate), 4, 163'037'184, 326'074'368);
 }
+
+} // namespace zero::test::traffic_test

@@ -11,8 +11,7 @@
 
 // Unequal shards: each rank reads what the formula says for its own extents, and the sum is that of equal ones.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::uneven_traffic_test {
 
 namespace {
 
@@ -60,3 +59,5 @@ TEST_CASE("With unequal shards each rank reads from the others what the formula 
     check_traffic<WholeGroupPartitioner>(1344);
     check_traffic<DealtGroupPartitioner>(1344);
 }
+
+} // namespace zero::test::uneven_traffic_test

@@ -11,8 +11,7 @@
 // A backward pass that writes every element itself asks for no zeros. Leases are used again and again, so what another unit or another step
 // left in them must reach nobody.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::unzeroed_gradients_test {
 
 namespace {
 
@@ -89,3 +88,5 @@ TEST_CASE("A silent unit whose gradient nobody clears is noticed") { // the cont
     auto const expected = train<Stage>(false, true, false, ReductionSchedule::every_micro_step);
     CHECK((train<Stage>(false, true, false, ReductionSchedule::every_micro_step, true) != expected));
 }
+
+} // namespace zero::test::unzeroed_gradients_test

@@ -14,8 +14,7 @@
 
 // A mean over tokens whose number only the end of the step knows, and that differs between ranks; and payloads divided before they are sent.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::weighted_mean_test {
 
 namespace {
 
@@ -172,3 +171,5 @@ TEST_CASE("With a divisor that rounds the stages still agree in every bit") {
     CHECK((train.operator()<2>() == expected));
     CHECK((train.operator()<3>() == expected));
 }
+
+} // namespace zero::test::weighted_mean_test

@@ -5,8 +5,7 @@
 
 // Scratch memory: planned, allocated once, and as much as the largest update of a rank needs.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::whole_tensor_memory_test {
 
 namespace {
 
@@ -72,3 +71,5 @@ TEST_CASE("Frozen matrices and parameters that are no matrices need no scratch m
 TEMPLATE_TEST_CASE("LAMB and optimizers of one element have no scratch memory", "[stage][tensor]", Lamb, AdamW) {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, TestType>>(2) == std::vector<std::size_t>{0, 0});
 }
+
+} // namespace zero::test::whole_tensor_memory_test

@@ -3,8 +3,7 @@
 
 // What a stage with an optimizer of whole parameters refuses when it is made, and with which words.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::whole_tensor_refusals_test {
 
 namespace {
 
@@ -67,3 +66,5 @@ TEST_CASE("A partitioner that cuts parameters although it says otherwise is refu
     CHECK(outcome_of_making<ZeroStage<0, LyingPartitioner, Lamb>>(nothing).type == "returned");
     CHECK(outcome_of_making<ZeroStage<2, LyingPartitioner, AdamW>>(nothing).type == "returned");
 }
+
+} // namespace zero::test::whole_tensor_refusals_test

@@ -6,8 +6,7 @@
 
 // LAMB and Muon through the engine: who owns a parameter changes nothing.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::whole_tensor_test {
 
 TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage, however parameters are dealt to ranks", "[stage][tensor]", Lamb, Muon) {
     auto const expected = trained_whole<ZeroStage<0, RoundRobinPartitioner, TestType>>(3);
@@ -73,3 +72,5 @@ TEMPLATE_TEST_CASE("A skipped step changes no bit of an optimizer of whole param
         CHECK(seen[1] != seen[2]);
     }
 }
+
+} // namespace zero::test::whole_tensor_test

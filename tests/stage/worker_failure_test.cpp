@@ -13,8 +13,7 @@
 
 // A command fails on a queue of one rank: that rank learns it from its next call, the others get `Aborted`, and the engine stays readable.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::worker_failure_test {
 
 namespace {
 
@@ -215,3 +214,5 @@ TEST_CASE("A step whose model failed on the compute queue does not report succes
     CHECK(report == Outcome{"other", "too late to be seen by step"});
     CHECK(outcomes.rethrown.type == "BrokenEngine");
 }
+
+} // namespace zero::test::worker_failure_test

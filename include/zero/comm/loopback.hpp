@@ -228,8 +228,8 @@ private:
     }
 
     /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
-    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef first,
-                    detail::FunctionRef second = {}) {
+    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef<> first,
+                    detail::FunctionRef<> second = {}) {
         B::rethrow_failure(queue);
         if constexpr (!copies_arguments) {
             B::synchronize(flight().done);

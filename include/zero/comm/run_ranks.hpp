@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/function_ref.hpp"
 #include "../core/text.hpp"
 #include "loopback.hpp"
 
@@ -49,8 +50,8 @@ private:
 };
 
 /// @brief Runs one rank. The group learns of its exception as soon as the body has unwound, and of its end.
-template <class Communicator, class Body>
-void run_rank(Communicator& communicator, Body& body, Failures& failures) noexcept {
+template <class Communicator>
+void run_rank(Communicator& communicator, FunctionRef<Communicator&> body, Failures& failures) noexcept {
     try {
         std::string const name = detail::text({"rank ", communicator.rank()});
         try {
@@ -69,6 +70,30 @@ void run_rank(Communicator& communicator, Body& body, Failures& failures) noexce
     }
 }
 
+/// @brief What `run_ranks` does, compiled once for all bodies.
+template <class Communicator>
+void run_group(int world, LoopbackOptions const& options, FunctionRef<Communicator&> body) {
+    auto communicators = Communicator::make_group(world, options);
+    Failures failures(communicators.size());
+    std::vector<std::thread> threads;
+    try {
+        threads.reserve(communicators.size());
+        for (std::size_t rank = 1; rank < communicators.size(); ++rank) {
+            threads.emplace_back([&, rank] { run_rank(communicators[rank], body, failures); });
+        }
+    } catch (...) { // the system has no further thread
+        failures.keep(false);
+        communicators[0].abort("a rank could not be started");
+    }
+    if (threads.size() + 1 == communicators.size()) {
+        run_rank(communicators[0], body, failures);
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    failures.rethrow_cause();
+}
+
 } // namespace detail
 
 /// @brief Runs `body(communicator)` as `world` ranks, each on a thread of its own (rank 0 on the calling one), and joins them all.
@@ -78,25 +103,7 @@ void run_rank(Communicator& communicator, Body& body, Failures& failures) noexce
 /// @throws InvalidArgument when world is not positive; whatever `body` throws
 template <class Communicator = LoopbackCommunicator, class Body>
 void run_ranks(int world, LoopbackOptions const& options, Body&& body) {
-    auto communicators = Communicator::make_group(world, options);
-    detail::Failures failures(communicators.size());
-    std::vector<std::thread> threads;
-    try {
-        threads.reserve(communicators.size());
-        for (std::size_t rank = 1; rank < communicators.size(); ++rank) {
-            threads.emplace_back([&, rank] { detail::run_rank(communicators[rank], body, failures); });
-        }
-    } catch (...) { // the system has no further thread
-        failures.keep(false);
-        communicators[0].abort("a rank could not be started");
-    }
-    if (threads.size() + 1 == communicators.size()) {
-        detail::run_rank(communicators[0], body, failures);
-    }
-    for (auto& thread : threads) {
-        thread.join();
-    }
-    failures.rethrow_cause();
+    detail::run_group<Communicator>(world, options, [&](Communicator& communicator) { body(communicator); });
 }
 
 template <class Communicator = LoopbackCommunicator, class Body>

@@ -64,7 +64,7 @@ public:
     using EngineType = Engine; ///< what handles refer to
 
     /// Makes the geometry; checks the options and parameters that it is made of.
-    using LayoutMaker = FlatLayout (*)(std::size_t world, std::span<AnyParameter const>, Options const&, std::span<std::size_t const> unit_order);
+    using LayoutMaker = FlatLayout (*)(int stage, std::size_t world, std::span<AnyParameter const>, Options const&, std::span<std::size_t const> unit_order);
 
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError; what `Parameter::initialize` threw, and then the other ranks get Aborted
@@ -73,7 +73,7 @@ public:
                              LayoutMaker make_layout)
         : _number(number), _communicator(&communicator), _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
           _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()), _make_layout(make_layout),
-          _layout(make_layout(static_cast<std::size_t>(communicator.size()), parameters, options, {})),
+          _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters, options, {})),
           _order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
@@ -538,7 +538,7 @@ private:
     }
 
     /// Runs what sends, enqueues or calls back, after all checks: any failure breaks the engine and releases the peers.
-    void guarded(FunctionRef body) {
+    void guarded(FunctionRef<> body) {
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
@@ -557,7 +557,7 @@ private:
     }
 
     /// The same for a body that looks for leases before it does anything: its refusal leaves everything as it was.
-    void leasing(FunctionRef body) {
+    void leasing(FunctionRef<> body) {
         std::exception_ptr refusal;
         guarded([&] {
             try {

@@ -23,7 +23,7 @@ public:
         auto const shared = broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory, {own_order.begin(), own_order.end()}, "ready order");
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
-        FlatLayout next = _engine->_make_layout(_engine->_layout.world(), parameters, _engine->_options, order);
+        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters, _engine->_options, order);
         require_agreement(next, Config::parameter_dtypes, named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options), *_engine->_communicator, _engine->_queue, *_engine->_memory);
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();

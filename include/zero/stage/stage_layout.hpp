@@ -72,45 +72,48 @@ std::vector<AnyParameter> register_parameters(std::span<Registration const> para
     return registered;
 }
 
-/// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
-/// @param unit_order in which units finish their backward pass; empty: not known, so the reverse registration order
-/// @throws InvalidArgument naming the option or the parameter, and the remedy
-template <class Stage>
-FlatLayout make_stage_layout(std::size_t world, std::span<AnyParameter const> parameters, StageOptions<typename Stage::Engine> const& options,
-                             std::span<std::size_t const> unit_order) {
-    using Partitioner = typename Stage::Partitioner;
-    validate_options(options, Stage::stage);
-    validate_memory(parameters, options.storage);
-    constexpr bool needs_whole = Stage::Engine::Optimizer::whole_tensor;
-    if (needs_whole && options.storage == Storage::adopted) {
+/// @brief Checks what does not depend on types: groups, and what an adopted block asks of the composition.
+inline void validate_registration(std::span<AnyParameter const> parameters, std::size_t groups, Storage storage, bool needs_whole, bool serves_adopted, std::size_t types) {
+    if (needs_whole && storage == Storage::adopted) {
         throw_error<InvalidArgument>({"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; use Storage::scattered or Storage::owned."});
     }
-    if (!serves_adopted_block<Partitioner> && options.storage == Storage::adopted) {
+    if (!serves_adopted && storage == Storage::adopted) {
         throw_error<InvalidArgument>({"zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
     for (auto const& parameter : parameters) {
-        if (options.groups.empty() && parameter.spec.group >= parameters.size()) { // as many groups are made as the largest number asks for
+        if (groups == 0 && parameter.spec.group >= parameters.size()) { // as many groups are made as the largest number asks for
             throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group, ", but there are ", parameters.size(),
                                           " parameters, which make no more groups than that; number groups from 0."});
         }
-        if (!options.groups.empty() && parameter.spec.group >= options.groups.size()) {
+        if (groups != 0 && parameter.spec.group >= groups) {
             throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
-                                          ", but options.groups has ", options.groups.size(), " entries; list every group, or none."});
+                                          ", but options.groups has ", groups, " entries; list every group, or none."});
         }
     }
-    if (Stage::Engine::types > 1 && options.storage == Storage::adopted) {
+    if (types > 1 && storage == Storage::adopted) {
         throw_error<InvalidArgument>({"zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered."});
     }
-    std::vector<std::size_t> const bytes = sizes_of<typename Stage::Engine>();
-    LayoutOptions const geometry{world, bytes.front(), stage_table[Stage::stage].shards_parameters(), {bytes.begin() + 1, bytes.end()},
+}
+
+/// @brief Checks everything that the caller hands to a stage, and makes its geometry. Nothing is allocated or sent yet.
+/// @param unit_order in which units finish their backward pass; empty: not known, so the reverse registration order
+/// @throws InvalidArgument naming the option or the parameter, and the remedy
+template <class Engine, class Partitioner, class Bucketer>
+FlatLayout make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> parameters, StageOptions<Engine> const& options,
+                             std::span<std::size_t const> unit_order) {
+    validate_options(options, stage);
+    validate_memory(parameters, options.storage);
+    constexpr bool needs_whole = Engine::Optimizer::whole_tensor;
+    validate_registration(parameters, options.groups.size(), options.storage, needs_whole, serves_adopted_block<Partitioner>, Engine::types);
+    std::vector<std::size_t> const bytes = sizes_of<Engine>();
+    LayoutOptions const geometry{world, bytes.front(), stage_table[stage].shards_parameters(), {bytes.begin() + 1, bytes.end()},
                                  {unit_order.begin(), unit_order.end()}};
     if (options.storage == Storage::adopted) {
-        return make_adopted_layout<typename Stage::Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block),
-                                                             geometry, options.bucketer);
+        return make_adopted_layout<Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block), geometry, options.bucketer);
     }
-    FlatLayout layout = make_layout<Partitioner, typename Stage::Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    FlatLayout layout = make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
     if (needs_whole) {
-        require_whole_parameters(layout, stage_table[Stage::stage]);
+        require_whole_parameters(layout, stage_table[stage]);
     }
     return layout;
 }

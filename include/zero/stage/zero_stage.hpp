@@ -104,7 +104,7 @@ private:
     struct Registered {};
 
     AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters, Options const& options, Registered)
-        : Base(stage, communicator, parameters, options, &make_stage_layout<Stage>) {}
+        : Base(stage, communicator, parameters, options, &make_stage_layout<typename Stage::Engine, typename Stage::Partitioner, typename Stage::Bucketer>) {}
 };
 
 template <class... Policies>

@@ -10,8 +10,7 @@
 
 // Only here can be counted what the runtime is asked, and be played what needs several devices or a capture.
 
-using namespace zero;
-using namespace zero::test;
+namespace zero::test::enqueue_only_test {
 
 namespace {
 
@@ -167,3 +166,5 @@ TEST_CASE("An event that is not complete leaves no error of the thread behind, a
     event.synchronize();
     CHECK(event.is_complete());
 }
+
+} // namespace zero::test::enqueue_only_test

@@ -20,7 +20,7 @@
 
 // The kernels of the training example, and how the model calls them, against the same model on the host.
 
-using namespace zero::test;
+namespace zero::test::gpt_model_test {
 
 namespace {
 
@@ -159,3 +159,5 @@ TEST_CASE("Two passes of cuda_train_gpt's model give the same bits", "[cuda]") {
     CHECK(first.loss == second.loss);
     CHECK(first.gradients == second.gradients);
 }
+
+} // namespace zero::test::gpt_model_test
