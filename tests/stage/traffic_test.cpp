@@ -71,6 +71,9 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
                 }
             }
             (void)engine.step(0.1).report();
+            if (step == 0) {
+                auto const evaluated = engine.acquire(1); // which the next step does not take for the unit behind its last
+            }
         }
         counts.transport = communicator.traffic();
         counts.recorded = recording.recorded();

@@ -118,7 +118,7 @@ public:
     void begin_micro_step(bool is_last = false) {
         _protocol.require_may_begin_micro_step();
         _reducer.begin_micro_step(is_last);
-        _store.restart_trace();
+        _store.begin_trace();
         _protocol.begin_micro_step(is_last);
     }
 
@@ -137,6 +137,7 @@ public:
         if (refuses_unused && compares) {
             require_all_used(); // the ranks meet again only after all reductions: who lacks a parameter starts them later
         }
+        _store.end_trace();
         _protocol.end_micro_step();
     }
 
@@ -274,6 +275,7 @@ public:
         _protocol.require_step("cancel_step()");
         guarded([&] {
             _reducer.cancel(_compute);
+            _store.end_trace();
             _store.drop_prefetched();
         });
         _protocol.end_step();

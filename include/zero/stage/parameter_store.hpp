@@ -74,7 +74,10 @@ public:
             ++_users[bucket];
         }
         if (_row.shards_parameters()) {
-            follow_trace(unit);
+            std::erase_if(_prefetched, [&](std::size_t bucket) { return _users[bucket] != 0; });
+            if (_is_tracing) {
+                follow_trace(unit);
+            }
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
             Backend::wait(reader, _published[bucket], _row.shards_parameters() ? Fence::weights_gathered : Fence::weights_published);
@@ -134,7 +137,6 @@ public:
     void go_on_from(ParameterStore& other) noexcept {
         _readers = std::move(other._readers);
         _trace = std::move(other._trace);
-        _position = other._position;
     }
 
     /// @brief Each bucket is sent when it was updated.
@@ -169,7 +171,13 @@ public:
     }
 
     /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
-    void restart_trace() noexcept { _position = 0; }
+    void begin_trace() noexcept {
+        _position = 0;
+        _is_tracing = true;
+    }
+
+    /// @brief What is acquired from now on, for instance by an evaluation, is none of a micro-step's and does not come next time.
+    void end_trace() noexcept { _is_tracing = false; }
 
     /// @brief Frees what was gathered in advance and not asked for; the parameters are about to change, or a step is given up.
     void drop_prefetched() {
@@ -280,11 +288,7 @@ private:
 
     /// Remembers the order of acquisitions in a micro-step and gathers the unit that came next last time, if there is room.
     void follow_trace(std::size_t unit) {
-        std::erase_if(_prefetched, [&](std::size_t bucket) { return _users[bucket] != 0; });
         bool const is_expected = _position < _trace.size() && _trace[_position] == unit;
-        if (_position == 1024 * _layout->units()) { // of no micro-step: who only evaluates never restarts the trace
-            return;
-        }
         if (!is_expected) {
             _trace.resize(_position);
             _trace.push_back(unit);
@@ -313,7 +317,8 @@ private:
     std::vector<std::size_t> _users;  ///< per bucket: acquisitions that are held
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;
-    std::size_t _position = 0;
+    std::size_t _position = 0; ///< in the trace
+    bool _is_tracing = false;
 };
 
 } // namespace zero::detail
