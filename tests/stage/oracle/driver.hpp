@@ -65,13 +65,13 @@ inline void check_ownership(Run const& run, std::vector<std::vector<std::vector<
     }
 }
 
-/// One configuration under one stage. The differences are in `run.failures`.
-template <class Stage>
-void run_stage(Run const& run) {
-    using Communicator = typename Stage::Communicator;
+/// One configuration under the stage that `make` constructs. The differences are in `run.failures`.
+template <class Engine>
+void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
+    using Communicator = typename Engine::Communicator;
     std::vector<std::vector<std::vector<unsigned>>> owned(run.configuration->world);
     auto const body = [&](Communicator& communicator) {
-        Trainer<Stage> trainer(communicator, run);
+        Trainer<Engine> trainer(communicator, run, make);
         trainer.train();
         owned[static_cast<std::size_t>(communicator.rank())] = trainer.owned();
     };
@@ -90,6 +90,15 @@ void run_stage(Run const& run) {
     } catch (std::exception const& error) {
         run.failures->add("stage " + std::to_string(run.stage) + " threw: " + error.what());
     }
+}
+
+/// Stages that differ in nothing else have one engine, so it is compiled once with its trainer.
+template <class Stage>
+void run_stage(Run const& run) {
+    using Engine = typename Stage::EngineType;
+    run_engine<Engine>(run, [](auto& communicator, auto const& registrations, auto const& options) -> std::shared_ptr<Engine> {
+        return std::make_shared<Stage>(communicator, registrations, options);
+    });
 }
 
 template <int N, std::size_t R, class Communicator>

@@ -46,29 +46,30 @@ struct Side {
     static MemoryResource* memory() noexcept { return nullptr; }
 };
 
-template <class Stage>
+template <class Engine>
 class Trainer {
 public:
-    using Backend = typename Stage::Backend;
-    using Communicator = typename Stage::Communicator;
-    using T = typename Stage::ParameterType;
-    using G = typename Stage::GradientType;
-    using Handle = decltype(std::declval<Stage&>().acquire(std::size_t{}));
-    using Ticket = decltype(std::declval<Stage&>().step(0.1));
-    static constexpr int stage = Stage::stage;
+    using Backend = typename Engine::Backend;
+    using Communicator = typename Engine::Communicator;
+    using T = typename Engine::ParameterType;
+    using G = typename Engine::GradientType;
+    using Handle = decltype(std::declval<Engine&>().acquire(std::size_t{}));
+    using Ticket = decltype(std::declval<Engine&>().step(0.1));
+    /// Constructs a stage.
+    using Make = std::shared_ptr<Engine> (*)(Communicator&, std::vector<typename Engine::Registration> const&, typename Engine::Options const&);
     using Here = Side<Backend>;
     using Queue = typename Backend::Queue;
     using OwnedQueue = typename Here::OwnedQueue;
 
-    Trainer(Communicator& communicator, Run const& run)
+    Trainer(Communicator& communicator, Run const& run, Make make)
         : _c(*run.configuration), _run(&run), _rank(static_cast<std::size_t>(communicator.rank())), _model(run, _rank), _compute(queue(_c.compute, 1)),
           _communication(communication_queue()), _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : OwnedQueue()), _owned(_c.shapes.size()),
-          _engine(communicator, registrations(), options()), _quiet{Here::handle(_compute), Here::handle(_evaluation), _c.evaluates_elsewhere} {
+          _engine(make(communicator, registrations(), options())), _quiet{Here::handle(_compute), Here::handle(_evaluation), _c.evaluates_elsewhere} {
         if (_c.memory == Memory::owned) {
             _model.forget_initial_values();
         }
         if constexpr (requires { communicator.set_buckets(std::size_t{}); }) {
-            communicator.set_buckets(_engine.layout().trainable_buckets());
+            communicator.set_buckets(_engine->layout().trainable_buckets());
         }
     }
 
@@ -85,7 +86,7 @@ public:
             }
             for (auto const& change : _c.changes) {
                 if (change.step == step) {
-                    _engine.set_learning_rate(change.group, change.factor);
+                    _engine->set_learning_rate(change.group, change.factor);
                 }
             }
             auto const ticket = take_step(step);
@@ -144,7 +145,7 @@ private:
     /// Calls `visit` with the types of a parameter and its gradient.
     template <class Visitor>
     void with_types(std::size_t parameter, Visitor const& visit) {
-        if constexpr (Stage::parameter_types > 1) {
+        if constexpr (Engine::parameter_types > 1) {
             if (_c.shapes[parameter].is_float) {
                 visit.template operator()<float, float>();
                 return;
@@ -153,8 +154,8 @@ private:
         visit.template operator()<T, G>();
     }
 
-    std::vector<typename Stage::Registration> registrations() {
-        std::vector<typename Stage::Registration> list;
+    std::vector<typename Engine::Registration> registrations() {
+        std::vector<typename Engine::Registration> list;
         for (std::size_t index = 0; index < _c.shapes.size(); ++index) {
             with_types(index, [&]<class V, class W>() { list.push_back(registration<V, W>(index)); });
         }
@@ -185,8 +186,8 @@ private:
         return parameter;
     }
 
-    typename Stage::Options options() {
-        typename Stage::Options o;
+    typename Engine::Options options() {
+        typename Engine::Options o;
         o.gradient_clipping = _c.clip;
         if (_c.types().scaler == Scaler::none) {
             o.non_finite = _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
@@ -194,7 +195,7 @@ private:
         o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
-        o.rebuild_buckets = _c.rebuilds ? Stage::in_ready_order : nullptr;
+        o.rebuild_buckets = _c.rebuilds ? Engine::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;
         o.prefetch = _c.prefetches;
         o.poison = _c.is_poisoned;
@@ -248,24 +249,24 @@ private:
     // --- A step as a trainer writes it. ---
 
     Ticket take_step(std::size_t step) {
-        _engine.begin_step();
-        float const* const scale = _engine.loss_scale().data();
+        _engine->begin_step();
+        float const* const scale = _engine->loss_scale().data();
         std::size_t const count = micro_steps_of(_c, step);
         if (_c.micro_step_calls == oracle::MicroSteps::range) {
-            for (auto const micro_step : _engine.micro_steps(count)) {
+            for (auto const micro_step : _engine->micro_steps(count)) {
                 run_micro_step(step, micro_step, scale);
             }
         } else {
             for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
-                _engine.begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced && micro_step + 1 == count);
+                _engine->begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced && micro_step + 1 == count);
                 run_micro_step(step, micro_step, scale);
-                _engine.end_micro_step();
+                _engine->end_micro_step();
             }
         }
         if (_c.evaluates) {
             evaluate(step);
         }
-        auto const ticket = _engine.step(learning_rate_of(_c, step) * _run->learning_rate_error);
+        auto const ticket = _engine->step(learning_rate_of(_c, step) * _run->learning_rate_error);
         Here::run(Here::handle(_compute), [model = &_model, step, scale] { model->check_scale(step, scale); });
         return ticket;
     }
@@ -273,12 +274,12 @@ private:
     void run_micro_step(std::size_t step, std::size_t micro_step, float const* scale) {
         _model.start_micro_step();
         forward(step);
-        for (std::size_t const unit : backward_order(_c, step, micro_step, stage == 3 ? 0 : _rank)) {
+        for (std::size_t const unit : backward_order(_c, step, micro_step, _run->stage == 3 ? 0 : _rank)) {
             bool const is_left_out = is_unused(_c, step, micro_step, _rank, unit);
             if (!is_left_out) {
                 read_weights(step, unit, "weights of the backward pass");
                 write_gradients(step, micro_step, unit, scale);
-            } else if (stage == 3 || _c.reports_unused) {
+            } else if (_run->stage == 3 || _c.reports_unused) {
                 read_weights(step, unit, "weights of the backward pass");
                 report_without_gradient(unit);
             }
@@ -297,7 +298,7 @@ private:
         if (_c.never_acquired == unit) {
             return;
         }
-        auto weights = _engine.acquire(unit);
+        auto weights = _engine->acquire(unit);
         check(weights, step, unit, when, Here::handle(_compute));
         if (_c.holds_handles) {
             if (_held) {
@@ -320,7 +321,7 @@ private:
         Queue const reader = Here::handle(_evaluation != nullptr ? _evaluation : _compute);
         for (std::size_t unit = 0; unit < _c.units; ++unit) {
             if (_c.never_acquired != unit) {
-                auto const weights = _engine.acquire(unit, reader);
+                auto const weights = _engine->acquire(unit, reader);
                 check(weights, step, unit, "weights of the evaluation", reader);
             }
         }
@@ -336,7 +337,7 @@ private:
         }
         bool const is_zeroed = hands_over || !writes_all(_c, unit);
         if (leases) {
-            auto const gradients = _engine.gradients(unit, {}, is_zeroed);
+            auto const gradients = _engine->gradients(unit, {}, is_zeroed);
             for (std::size_t const parameter : parameters_of(unit)) {
                 if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientMemory::handed_over) {
                     bool const adds = !_model.is_first_write(parameter) || is_zeroed;
@@ -349,8 +350,8 @@ private:
                 with_types(parameter, [&]<class V, class>() { hand_over<V>(step, micro_step, parameter, unit, scale); });
             }
         }
-        _engine.gradients_ready(unit);
-        _engine.gradients_ready(unit); // a second time: nothing
+        _engine->gradients_ready(unit);
+        _engine->gradients_ready(unit); // a second time: nothing
     }
 
     template <class W>
@@ -363,7 +364,7 @@ private:
     void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, float const* scale) {
         auto const transient = _model.template gradient<V>(parameter);
         enqueue_backward(step, micro_step, parameter, unit, transient.data(), false, scale);
-        auto const is_free = _engine.template hand_over<typename decltype(transient)::value_type>(unit, parameter, transient);
+        auto const is_free = _engine->template hand_over<typename decltype(transient)::value_type>(unit, parameter, transient);
         auto const overwrite = [model = &_model, data = transient.data(), elements = transient.size()] { model->overwrite(data, elements); };
         if (_evaluation != nullptr) {
             Here::make_wait(Here::handle(_evaluation), is_free);
@@ -382,19 +383,19 @@ private:
             has_callers = has_callers || is_callers;
         }
         if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it
-            static_cast<void>(_engine.gradients(unit));
+            static_cast<void>(_engine->gradients(unit));
             for (std::size_t const parameter : parameters_of(unit)) {
                 static_cast<void>(_model.is_first_write(parameter));
             }
         }
-        _engine.gradients_ready(unit);
+        _engine->gradients_ready(unit);
     }
 
     /// A step that fails in the middle of its backward pass, at the same place on every rank, and is begun again.
     void give_up_a_step(std::size_t step) {
-        _engine.begin_step();
-        float const* const scale = _engine.loss_scale().data();
-        _engine.begin_micro_step(_c.units % 2 == 0);
+        _engine->begin_step();
+        float const* const scale = _engine->loss_scale().data();
+        _engine->begin_micro_step(_c.units % 2 == 0);
         _model.start_micro_step();
         forward(step);
         std::vector<std::size_t> order = backward_order(_c, step, 0, 0);
@@ -404,7 +405,7 @@ private:
             write_gradients(step, 0, unit, scale);
         }
         _held.reset();
-        _engine.cancel_step();
+        _engine->cancel_step();
     }
 
     [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const {
@@ -450,14 +451,14 @@ private:
     /// Everything the engine holds between two steps. Collective.
     void compare_state(std::size_t step) {
         Snapshot const& expected = _run->history->snapshots[step];
-        _engine.for_each_full_parameter([&](std::size_t parameter, auto values) {
+        _engine->for_each_full_parameter([&](std::size_t parameter, auto values) {
             equal(values.size(), expected.parameters[parameter].size(), "the number of elements", step);
             _model.compare(values.data(), expected.parameters[parameter], 0, "parameters", step, parameter);
         });
         for (std::size_t parameter = 0; parameter < _owned.size(); ++parameter) {
             _owned[parameter].assign(_c.shapes[parameter].elements, 0);
         }
-        _engine.for_each_owned_slice([&](auto const& slice) {
+        _engine->for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
             _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
             Master const master = _c.numbers(slice.parameter).master;
@@ -479,8 +480,8 @@ private:
                 ++_owned[slice.parameter][slice.begin + i];
             }
         });
-        equal(_engine.step_count(), expected.step_count, "the step count after", step);
-        auto const scaler = _engine.loss_scaler_state();
+        equal(_engine->step_count(), expected.step_count, "the step count after", step);
+        auto const scaler = _engine->loss_scaler_state();
         equal(scaler.scale, expected.scaler.scale, "the loss scale after", step);
         if constexpr (requires { scaler.clean_steps; }) {
             equal(scaler.clean_steps, expected.scaler.clean_steps, "the clean steps after", step);
@@ -496,7 +497,7 @@ private:
     OwnedQueue _communication;
     OwnedQueue _evaluation;
     std::vector<std::vector<unsigned>> _owned;
-    Stage _engine;
+    std::shared_ptr<Engine> _engine;
     std::optional<Handle> _held;
     Quiet _quiet;
 };
