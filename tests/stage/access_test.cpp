@@ -201,7 +201,7 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
             (void)engine.step(1.0);
         };
         auto const in_order = [&] {
-            for (std::size_t const unit : {3, 0, 1, 2, 4}) {
+            for (std::size_t const unit : {3U, 0U, 1U, 2U, 4U}) {
                 (void)engine.acquire(unit);
             }
         };
