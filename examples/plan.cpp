@@ -66,7 +66,7 @@ Column plan(Settings const& settings, int stage) {
     auto const layout = zero::make_layout<zero::ContiguousPartitioner, zero::UnitBucketer>(model_of(settings), options);
     auto const schedule = zero::default_schedule(stage);
     auto const row = zero::stage_row(stage, schedule);
-    auto const totals = zero::count_layout(layout, 0, row, zero::Storage::owned, 0); // the first rank: no other has more
+    auto const totals = zero::count_layout(layout, 0, row, zero::Storage::owned, 0); // of the first rank: with one parameter a layer no other has more
     zero::ElementSizes const sizes{.parameter = 2, .gradient = 2, .communication = 2, .accumulation = static_cast<std::size_t>(settings.accumulate_bytes),
                                    .master = 4, .optimizer_state = 8};
     std::vector<std::size_t> acquired; // stage 3: each layer forward and backward

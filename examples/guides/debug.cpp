@@ -33,8 +33,8 @@ struct Outcome {
 template <class Engine>
 std::uint64_t fingerprint(Engine& engine) {
     zero::Hash hash;
-    engine.for_each_full_parameter([&](std::size_t, std::span<float const> values) {
-        for (float const value : values) hash.add(double{value});
+    engine.for_each_full_parameter([&](std::size_t, auto values) {
+        for (auto const value : values) hash.add(double{zero::to_float(value)});
     });
     return hash.value();
 }

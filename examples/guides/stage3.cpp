@@ -108,7 +108,7 @@ float train(zero::LoopbackCommunicator& communicator) {
         engine.step(0.01); // averages the gradients over the ranks, and updates
         if (step + 10 >= steps) loss += error / 10.0F;
     }
-    if (rank == 0) std::printf("model states: %zu bytes on the fullest rank\n", engine.memory_plan().model_state_bytes());
+    if (rank == 0) std::printf("model states: %zu bytes on rank 0\n", engine.memory_plan().model_state_bytes());
     return loss;
 }
 

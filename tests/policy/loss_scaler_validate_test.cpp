@@ -52,11 +52,13 @@ TEST_CASE("initial scale, minimum and maximum of a dynamic scaler have to be pos
 }
 
 TEST_CASE("the initial scale has to lie between minimum and maximum") {
-    std::string const expected = "zero: the dynamic loss scaler's initial_scale lies outside minimum..maximum.";
-    CHECK(with(&Options::initial_scale, 0.5F) == expected);
-    CHECK(with(&Options::initial_scale, 33554432.0F) == expected);
-    CHECK(with(&Options::minimum, 65537.0F) == expected);
-    CHECK(with(&Options::maximum, 65535.0F) == expected);
+    auto const expected = [](std::string const& scale, std::string const& minimum, std::string const& maximum) {
+        return "zero: the dynamic loss scaler's initial_scale " + scale + " lies outside minimum..maximum, " + minimum + ".." + maximum + "; give another one, or wider bounds.";
+    };
+    CHECK(with(&Options::initial_scale, 0.5F) == expected("0.500000", "1.000000", "16777216.000000"));
+    CHECK(with(&Options::initial_scale, 33554432.0F) == expected("33554432.000000", "1.000000", "16777216.000000"));
+    CHECK(with(&Options::minimum, 65537.0F) == expected("65536.000000", "65537.000000", "16777216.000000"));
+    CHECK(with(&Options::maximum, 65535.0F) == expected("65536.000000", "1.000000", "65535.000000"));
     CHECK(with(&Options::minimum, 65536.0F) == "nothing was thrown");
     CHECK(with(&Options::maximum, 65536.0F) == "nothing was thrown");
     CHECK(with(&Options::initial_scale, 1.0F) == "nothing was thrown");

@@ -59,7 +59,10 @@ struct DynamicLossScaler {
         detail::require_scale(options.initial_scale, "initial_scale");
         detail::require_scale(options.minimum, "minimum");
         detail::require_scale(options.maximum, "maximum");
-        require(options.minimum <= options.initial_scale && options.initial_scale <= options.maximum, "initial_scale lies outside minimum..maximum");
+        if (options.initial_scale < options.minimum || options.initial_scale > options.maximum) {
+            detail::throw_error<InvalidArgument>({"zero: the dynamic loss scaler's initial_scale ", options.initial_scale, " lies outside minimum..maximum, ", options.minimum,
+                                                  "..", options.maximum, "; give another one, or wider bounds."});
+        }
         require(options.growth_factor > 1.0F && detail::is_finite(options.growth_factor), "growth_factor has to be above 1");
         require(options.backoff_factor > 0.0F && options.backoff_factor < 1.0F, "backoff_factor has to lie between 0 and 1");
         require(options.growth_interval >= 1, "growth_interval has to be at least 1");

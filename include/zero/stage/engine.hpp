@@ -290,7 +290,7 @@ public:
     /// did, `last_report` tells and not its ticket.
     void join() {
         _protocol.require_idle("join()");
-        _protocol.require_nothing_held(_store.is_held(), "join()");
+        _protocol.require_nothing_held(_store.held_bucket(), "join()");
         guarded([&] {
             _store.drop_prefetched();
             _store.wait_for_readers();
@@ -349,7 +349,7 @@ public:
     /// Adopted, scattered and stage 0 parameters: the values of rank 0 count. Owned ones: those of the owner, changed through `for_each_owned_slice`.
     void parameters_changed() {
         _protocol.require_idle("parameters_changed()");
-        _protocol.require_nothing_held(_store.is_held(), "parameters_changed()");
+        _protocol.require_nothing_held(_store.held_bucket(), "parameters_changed()");
         guarded([&] {
             Backend::wait(_queue, Backend::record(_compute), Fence::weights_read); // commands may have made the changes
             _store.wait_for_readers();
@@ -471,7 +471,7 @@ private:
     void decide(double learning_rate, std::optional<std::int64_t> weight) {
         _protocol.require_may_step(learning_rate);
         _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
-        _protocol.require_nothing_held(_store.is_held(), "step()");
+        _protocol.require_nothing_held(_store.held_bucket(), "step()");
         guarded([&] {
             _reducer.finish_step();
             _store.wait_for_readers();

@@ -6,6 +6,7 @@
 #include "type_list.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -187,14 +188,14 @@ public:
         _prefetched.clear();
     }
 
-    /// @brief Some unit is held now.
-    [[nodiscard]] bool is_held() const noexcept {
-        for (std::size_t const users : _users) {
-            if (users != 0) {
-                return true;
+    /// @brief A bucket of a unit that is held now, or none.
+    [[nodiscard]] std::optional<std::size_t> held_bucket() const noexcept {
+        for (std::size_t bucket = 0; bucket < _users.size(); ++bucket) {
+            if (_users[bucket] != 0) {
+                return bucket;
             }
         }
-        return false;
+        return std::nullopt;
     }
 
 private:

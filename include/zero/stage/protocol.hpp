@@ -104,8 +104,12 @@ public:
         }
     }
 
-    void require_nothing_held(bool is_held, char const* call) const {
-        require(!is_held, call, " while weights of a unit are held; release all handles first");
+    void require_nothing_held(std::optional<std::size_t> held_bucket, char const* call) const {
+        require_alive();
+        if (held_bucket) {
+            throw_error<OutOfOrder>({"zero: ", call, " while weights of a unit are held, among them those of parameter '",
+                                     _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name, "'; release all handles first (", rank_text(), ")."});
+        }
     }
 
     void require_rate(double rate, char const* what) const {
@@ -167,8 +171,8 @@ public:
         auto const& spec = _layout->parameter(parameter);
         if (elements != spec.elements || !spec.trainable) {
             throw_error<InvalidArgument>({"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
-                                          " elements, but the parameter has ", spec.elements, (spec.trainable ? "." : " and is frozen."), " (",
-                                          rank_text(), ")"});
+                                          " elements, but the parameter has ", spec.elements, (spec.trainable ? "; hand over all of them" : " and is frozen; hand over none"), " (",
+                                          rank_text(), ")."});
         }
         if (is_in_callers_memory) {
             throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
