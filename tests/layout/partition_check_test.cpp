@@ -63,9 +63,9 @@ TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its co
     CHECK(message<Mistake::descending>() == "zero: the partitioner's cut number 2 of a bucket is 192" + cuts);
     CHECK(message<Mistake::unaligned_cut>() == "zero: the partitioner's cut number 1 of a bucket is 65" + cuts);
     std::string const pieces = "; pieces start at multiples of 64, lie inside the bucket, and do not overlap.";
-    CHECK(message<Mistake::short_end>() == "zero: the partitioner placed piece number 1 (50 elements) at 128 of a bucket of 128" + pieces);
-    CHECK(message<Mistake::overlap>() == "zero: the partitioner placed piece number 1 (50 elements) at 0 of a bucket of 192" + pieces);
-    CHECK(message<Mistake::unaligned_piece>() == "zero: the partitioner placed piece number 0 (100 elements) at 1 of a bucket of 192" + pieces);
+    CHECK(message<Mistake::short_end>() == "zero: the partitioner placed 'second' (50 elements) at 128 of a bucket of 128" + pieces);
+    CHECK(message<Mistake::overlap>() == "zero: the partitioner placed 'second' (50 elements) at 0 of a bucket of 192" + pieces);
+    CHECK(message<Mistake::unaligned_piece>() == "zero: the partitioner placed 'first' (100 elements) at 1 of a bucket of 192" + pieces);
     std::string const kept = " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements.";
     CHECK(message<Mistake::lost_piece>() == "zero: the partitioner gave back piece number 7 of 2 with 50" + kept);
     CHECK(message<Mistake::twice>() == "zero: the partitioner gave back piece number 0 of 2 with 50" + kept);
@@ -73,7 +73,7 @@ TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its co
     CHECK(message<Mistake::uneven>()
           == "zero: the partitioner says is_even, but gives 192 elements of a bucket to rank 0 and 0 to rank 1; make all extents equally long, or is_even false.");
     CHECK(message<Mistake::cut_parameter>()
-          == "zero: the partitioner says that it cuts no parameter, but cuts piece number 0 at 64; cut between pieces, or make cuts_parameters true.");
+          == "zero: the partitioner says that it cuts no parameter, but cuts 'first' at 64; cut between pieces, or make cuts_parameters true.");
 }
 
 } // namespace zero::test::partition_check_test

@@ -134,7 +134,7 @@ FlatLayout make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<
     finish();
     if (!block.leftovers.empty()) {
         ContiguousPartitioner::State state;
-        block.buckets.push_back(detail::place<ContiguousPartitioner>(std::move(block.leftovers), options.world, state));
+        block.buckets.push_back(detail::place<ContiguousPartitioner>(block.parameters, std::move(block.leftovers), options.world, state));
         block.buckets.back().is_staged = true;
     }
     return {std::move(parameters), options.world, std::move(block.buckets)};

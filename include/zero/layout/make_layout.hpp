@@ -143,17 +143,15 @@ void for_runs(std::span<ParameterSpec const> parameters, std::span<std::size_t c
 
 /// @brief Lets the partitioner place the pieces of one bucket. @throws InvalidArgument when it does not keep to its contract
 template <class Partitioner>
-BucketPlan place(std::vector<Piece> pieces, std::size_t world, typename Partitioner::State& state) {
+BucketPlan place(std::span<ParameterSpec const> parameters, std::vector<Piece> pieces, std::size_t world, typename Partitioner::State& state) {
     List<PartitionItem> items;
-    std::vector<std::size_t> elements;
     for (std::size_t index = 0; index < pieces.size(); ++index) {
         items.push_back({index, pieces[index].elements, 0});
-        elements.push_back(pieces[index].elements);
     }
     BucketPlan bucket;
     bucket.cuts.resize(world + 1);
     Partitioner::partition(std::span<PartitionItem>(items.data(), items.size()), state, bucket.cuts);
-    require_partition(elements, as_span(items), bucket.cuts, {Partitioner::cuts_parameters, Partitioner::is_even});
+    require_partition(parameters, as_span(pieces), as_span(items), bucket.cuts, {Partitioner::cuts_parameters, Partitioner::is_even});
     for (PartitionItem const& item : items) {
         bucket.pieces.push_back(pieces[item.index]);
         bucket.pieces.back().bucket_begin = item.offset;
@@ -237,7 +235,7 @@ std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters, 
                 for (std::size_t const index : members) {
                     pieces.push_back({index, 0, 0, parameters[index].elements});
                 }
-                buckets.push_back(place<Partitioner>(std::move(pieces), options.world, state));
+                buckets.push_back(place<Partitioner>(parameters, std::move(pieces), options.world, state));
                 buckets.back().trainable = kind.trainable;
                 buckets.back().type = kind.type;
             });

@@ -1,11 +1,14 @@
 #pragma once
 
 #include "../core/throw_error.hpp"
+#include "flat_layout.hpp"
+#include "order_by.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace zero::detail {
@@ -18,10 +21,10 @@ struct PartitionerTraits {
 
 /// @brief Refuses what a partitioner made of a bucket when it breaks the contract of `Partitioner`: a mistake there would train to other numbers, or
 /// write where nothing is. O(items log(items) + W), once a bucket.
-/// @param elements of the pieces before they were placed, by index
-/// @throws InvalidArgument
-[[gnu::cold]] inline void require_partition(std::span<std::size_t const> elements, std::span<PartitionItem const> items, std::span<std::size_t const> cuts,
-                                            PartitionerTraits traits) {
+/// @param pieces of `parameters`, in the order in which the partitioner got them
+/// @throws InvalidArgument naming the parameter
+[[gnu::cold]] inline void require_partition(std::span<ParameterSpec const> parameters, std::span<Piece const> pieces, std::span<PartitionItem const> items,
+                                            std::span<std::size_t const> cuts, PartitionerTraits traits) {
     for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
         if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
             throw_error<InvalidArgument>({"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
@@ -33,10 +36,10 @@ struct PartitionerTraits {
         }
     }
     std::vector<std::uint64_t> offsets;
-    std::vector<char> is_placed(elements.size(), false);
+    std::vector<char> is_placed(pieces.size(), false);
     for (PartitionItem const& item : items) {
-        if (item.index >= elements.size() || is_placed[item.index] || item.elements != elements[item.index]) {
-            throw_error<InvalidArgument>({"zero: the partitioner gave back piece number ", item.index, " of ", elements.size(), " with ", item.elements,
+        if (item.index >= pieces.size() || is_placed[item.index] || item.elements != pieces[item.index].elements) {
+            throw_error<InvalidArgument>({"zero: the partitioner gave back piece number ", item.index, " of ", pieces.size(), " with ", item.elements,
                                           " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements."});
         }
         is_placed[item.index] = true;
@@ -49,8 +52,9 @@ struct PartitionerTraits {
         if (item.elements == 0) {
             continue;
         }
+        std::string const& name = parameters[pieces[item.index].parameter].name;
         if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back() || item.elements > cuts.back() - item.offset) {
-            throw_error<InvalidArgument>({"zero: the partitioner placed piece number ", item.index, " (", item.elements, " elements) at ", item.offset, " of a bucket of ",
+            throw_error<InvalidArgument>({"zero: the partitioner placed '", name, "' (", item.elements, " elements) at ", item.offset, " of a bucket of ",
                                           cuts.back(), "; pieces start at multiples of ", granularity, ", lie inside the bucket, and do not overlap."});
         }
         free = item.offset + item.elements;
@@ -58,7 +62,7 @@ struct PartitionerTraits {
             ++next_cut;
         }
         if (!traits.cuts_parameters && cuts[next_cut] < free) {
-            throw_error<InvalidArgument>({"zero: the partitioner says that it cuts no parameter, but cuts piece number ", item.index, " at ", cuts[next_cut],
+            throw_error<InvalidArgument>({"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ", cuts[next_cut],
                                           "; cut between pieces, or make cuts_parameters true."});
         }
     }

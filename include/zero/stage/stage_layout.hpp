@@ -6,7 +6,6 @@
 #include "config.hpp"
 #include "options.hpp"
 #include "registration.hpp"
-#include "whole_parameters.hpp"
 
 #include <array>
 #include <cstddef>
@@ -103,20 +102,15 @@ FlatLayout make_stage_layout(int stage, std::size_t world, std::span<AnyParamete
                              std::span<std::size_t const> unit_order) {
     validate_options(options, stage);
     validate_memory(parameters, options.storage);
-    constexpr bool needs_whole = Engine::Optimizer::whole_tensor;
-    validate_registration(parameters, options.groups.size(), options.storage, needs_whole, serves_adopted_block<Partitioner>, Engine::types);
-    StageRow const& row = stage_table[static_cast<std::size_t>(stage)];
+    validate_registration(parameters, options.groups.size(), options.storage, Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>, Engine::types);
+    bool const shards_parameters = stage_table[static_cast<std::size_t>(stage)].shards_parameters();
     std::vector<std::size_t> const bytes = sizes_of<Engine>();
-    LayoutOptions const geometry{world, bytes.front(), row.shards_parameters(), {bytes.begin() + 1, bytes.end()},
+    LayoutOptions const geometry{world, bytes.front(), shards_parameters, {bytes.begin() + 1, bytes.end()},
                                  {unit_order.begin(), unit_order.end()}};
     if (options.storage == Storage::adopted) {
         return make_adopted_layout<Bucketer>(specs_of(parameters), offsets_in_block(parameters, options.adopted_block), geometry, options.bucketer);
     }
-    FlatLayout layout = make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
-    if (needs_whole) {
-        require_whole_parameters(layout, row);
-    }
-    return layout;
+    return make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
 }
 
 } // namespace zero::detail

@@ -1,12 +1,10 @@
 #pragma once
 
 #include "../core/minmax.hpp"
-#include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/placement.hpp"
 
 #include <cstddef>
-#include <string>
 
 /// What an optimizer of whole parameters needs of the geometry.
 namespace zero::detail {
@@ -29,22 +27,6 @@ std::size_t scratch_floats([[maybe_unused]] FlatLayout const& layout, [[maybe_un
         }
     }
     return most;
-}
-
-/// @brief Every rank updates parameters as a whole. A partitioner may promise that and not keep it.
-/// @throws InvalidArgument naming the first that is cut
-inline void require_whole_parameters(FlatLayout const& layout, StageRow const& row) {
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        for (std::size_t rank = 0; rank < (row.shards_optimizer() ? layout.world() : 1); ++rank) {
-            layout.for_slices(bucket, updated_range(layout, bucket, rank, row), [&](Piece const& piece) {
-                auto const& spec = layout.parameter(piece.parameter);
-                if (piece.elements != spec.elements) {
-                    throw_error<InvalidArgument>({"zero: the optimizer needs whole parameters, but '", spec.name,
-                                                  "' is cut, though the partitioner says that it cuts none; use zero::BalancedPartitioner or zero::RoundRobinPartitioner."});
-                }
-            });
-        }
-    }
 }
 
 } // namespace zero::detail
