@@ -2,6 +2,7 @@
 
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -15,39 +16,19 @@ namespace zero::test::threaded_queue_test {
 using test::DelayingKind;
 using test::ThreadedKind;
 
-namespace {
-
-/// Keeps a queue's worker busy until it is opened.
-class Gate {
-public:
-    void close(host::Queue& queue) {
-        queue.enqueue([this] {
-            while (!_is_open.load()) {
-                std::this_thread::yield();
-            }
-        });
-    }
-    void open() { _is_open = true; }
-
-private:
-    std::atomic<bool> _is_open{false};
-};
-
-} // namespace
-
 TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and goes on afterwards") {
     host::ThreadedQueue queue(8);
     host::ThreadedQueue other;
     Gate gate;
     Gate other_gate;
     int ran = 0;
-    gate.close(queue);
+    gate.hold(queue);
     for (int i = 0; i < 7; ++i) {
         queue.enqueue([&ran] { ++ran; });
     }
     CHECK_THROWS_AS(queue.enqueue([&ran] { ++ran; }), QueueFull);
     CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }), test::contains_text("capacity is 8") && test::contains_text("larger"));
-    other_gate.close(other);
+    other_gate.hold(other);
     CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait takes a place, too
     CHECK_NOTHROW(queue.wait(host::Event()));
     gate.open();
@@ -100,7 +81,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     host::ThreadedQueue writer;
     failed->enqueue([] { throw std::runtime_error("failure"); });
     failed->synchronize();
-    gate.close(writer);
+    gate.hold(writer);
     writer.enqueue([&value] { value = 5; });
     failed->wait(writer.record());
     host::Event const after_wait = failed->record();

@@ -4,10 +4,11 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace zero::test {
 
-/// Holds queues up until it is opened. Before that, others get time to overtake who should have waited: what is right does not depend on how much.
+/// Holds queues up until it is opened or destroyed. Before that, others get time to overtake who should have waited: what is right does not depend on how much.
 class Gate {
 public:
     Gate() = default;
@@ -18,10 +19,14 @@ public:
         if (_opener.joinable()) {
             _opener.join();
         }
+        for (host::Event const& passed : _passed) { // a command that was let through may still read the flag
+            passed.synchronize();
+        }
     }
 
     void hold(host::Queue& queue) {
         queue.enqueue([this] { _is_open.wait(false); });
+        _passed.push_back(queue.record());
     }
 
     void open() {
@@ -40,6 +45,7 @@ public:
 private:
     std::atomic<bool> _is_open{false};
     std::thread _opener;
+    std::vector<host::Event> _passed;
 };
 
 } // namespace zero::test
