@@ -204,6 +204,15 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 public:
     using Base::Base;
 
+    /// @brief Refuses a communicator of another type than the stage's, with a sentence instead of a list of constructors.
+    template <class Other, class Registrations = std::vector<typename Base::Registration>>
+        requires(detail::is_accepted<N, Policies...>() && !std::is_convertible_v<Other&, typename Base::Communicator&>)
+    ZeroStage(Other&, Registrations const& parameters, typename Base::Options const& options = {})
+        : Base(*static_cast<typename Base::Communicator*>(nullptr), parameters, options) {
+        static_assert(sizeof(Other) == 0, "zero::ZeroStage: the first argument is not the communicator of this stage, which is ZeroStage<...>::Communicator; "
+                                          "name the communicator's type among the policies (without one a stage takes a zero::LoopbackCommunicator).");
+    }
+
     /// @brief The same composition with one policy exchanged, or added.
     template <class Policy>
     using with = typename detail::Exchange<Policy, detail::PolicyPack<>, Policies...>::template in<zero::ZeroStage, N>;
