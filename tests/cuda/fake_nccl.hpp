@@ -41,6 +41,7 @@ public:
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
+    std::atomic<int> hanging{0};    ///< kernels that wait for another rank's
     std::atomic<int> collisions{0}; ///< a job that was not joined was met by another communicator of the thread, or joined on another thread
 
     int header_version() noexcept override { return 22809; }
@@ -325,7 +326,9 @@ private:
         meeting.calls[static_cast<std::size_t>(kernel.rank)] = kernel.calls;
         ++meeting.arrived;
         group.changed.notify_all();
+        ++hanging;
         group.changed.wait(lock, [&] { return meeting.arrived == group.world || kernel.is_aborted->load(); });
+        --hanging;
         if (meeting.arrived != group.world) {
             return;
         }

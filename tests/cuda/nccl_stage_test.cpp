@@ -3,13 +3,17 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include "zero/comm/checked.hpp"
 #include "zero/comm/recording.hpp"
 #include "zero/stage/zero_stage.hpp"
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -53,6 +57,54 @@ Values train_on(int world) {
 using NonBlocking = FakeNcclCommunicator<cuda::NcclMode::non_blocking>;
 using Half = Parameters<bfloat16>;
 
+/// Rank 0 calls `use(communicator, prepare(communicator))` and meets a collective that rank 1 never calls: rank 1 only prepares, too, and aborts while rank 0 hangs.
+/// @return what rank 0 caught
+template <class Communicator, class Prepare, class Use>
+std::string text_of_hanging(Prepare const& prepare, Use const& use) {
+    std::string text = "nothing was thrown";
+    std::atomic<bool> is_prepared{false};
+    run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
+        std::conditional_t<std::is_same_v<Communicator, NonBlocking>, NonBlocking&, Communicator> communicator(inner);
+        auto const prepared = prepare(communicator);
+        if (inner.rank() == 1) {
+            while (!is_prepared || inner.fakes->nccl.hanging == 0) {
+                std::this_thread::yield();
+            }
+            for (int turn = 0; turn < 1000; ++turn) { // rank 0 gets time to pass its checks and wait; when it did not, it is told the same
+                std::this_thread::yield();
+            }
+            inner.abort("the reason of rank 1");
+            return;
+        }
+        is_prepared = true;
+        try {
+            use(communicator, *prepared);
+        } catch (Aborted const& error) {
+            text = error.what();
+        }
+    });
+    return text;
+}
+
+/// The same for an engine that has made a step.
+template <class Stage, class Use>
+std::string text_of_engine(Use const& use) {
+    auto const prepare = [](auto& communicator) {
+        auto engine = std::make_unique<Stage>(communicator, registration<float>(toy_specs()), typename Stage::Options{});
+        (void)run_step(*engine, static_cast<std::uint64_t>(communicator.rank()), 0).report();
+        return engine;
+    };
+    return text_of_hanging<typename Stage::Communicator>(prepare, [&](auto&, Stage& engine) { use(engine); });
+}
+
+/// The same for the construction of an engine.
+template <class Stage>
+std::string text_of_construction() {
+    auto const prepare = [](auto&) { return std::make_unique<int>(); };
+    return text_of_hanging<typename Stage::Communicator>(
+        prepare, [](auto& communicator, int) { Stage const engine(communicator, registration<float>(toy_specs()), typename Stage::Options{}); });
+}
+
 } // namespace
 
 TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: even cuts", "", ((int N), N), 0, 1, 2, 3) {
@@ -89,29 +141,51 @@ TEST_CASE("a rank that fails inside a step releases the others, with its reason"
     CHECK(outcomes.rethrown.message == "no more data");
 }
 
-TEMPLATE_TEST_CASE("a step that hangs on the device can not be reported as done", "", NonBlocking, Recording<NonBlocking>) {
-    std::promise<void> is_enqueued;
-    std::string text = "nothing was thrown";
-    run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
-        std::conditional_t<std::is_same_v<TestType, NonBlocking>, NonBlocking&, TestType> communicator(inner);
-        using Stage = ZeroStage<2, TestType>;
-        auto const parameters = registration<float>(toy_specs());
-        Stage engine(communicator, parameters, {});
-        (void)run_step(engine, static_cast<std::uint64_t>(inner.rank()), 0).report();
-        if (inner.rank() == 1) {
-            is_enqueued.get_future().wait();
-            inner.abort("the reason of rank 1");
-            return;
-        }
-        auto const ticket = run_step(engine, 0, 1);
-        is_enqueued.set_value();
-        try {
-            (void)ticket.report(); // the wait ends with the abort, and the numbers are rubbish
-        } catch (Aborted const& error) {
-            text = error.what();
-        }
-    });
-    CHECK_THAT(text, contains_text("the reason of rank 1"));
+TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed after a wait", "", NonBlocking, Recording<NonBlocking>) {
+    using Stage = ZeroStage<2, TestType>;
+    auto const reason = contains_text("the reason of rank 1");
+    auto const after_step = [](auto const& read) {
+        return text_of_engine<Stage>([&](Stage& engine) {
+            auto const ticket = run_step(engine, 0, 1);
+            read(engine, ticket);
+        });
+    };
+    int calls = 0;
+    CHECK_THAT(after_step([](Stage&, auto const& ticket) { (void)ticket.report(); }), reason);
+    CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.last_report(); }), reason);
+    CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.step_count(); }), reason);
+    CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.loss_scaler_state(); }), reason);
+    CHECK_THAT(after_step([](Stage& engine, auto const&) {
+                   engine.begin_step();
+                   (void)static_cast<float>(engine.loss_scale());
+               }),
+               reason);
+    CHECK_THAT(after_step([&](Stage& engine, auto const&) { engine.for_each_owned_slice([&](auto const&) { ++calls; }); }), reason);
+    CHECK_THAT(after_step([](Stage& engine, auto const&) { engine.parameters_changed(); }), reason);
+    CHECK(calls == 0);
+}
+
+TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed by calls that wait for it", "", NonBlocking, Recording<NonBlocking>) {
+    using Stage = ZeroStage<2, TestType>;
+    using Sharded = ZeroStage<3, TestType>;
+    auto const reason = contains_text("the reason of rank 1");
+    auto const in_step = [](auto const& end) {
+        return text_of_engine<Stage>([&](Stage& engine) {
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                run_micro_step(engine, 0, 1, 0);
+            }
+            end(engine);
+        });
+    };
+    int calls = 0;
+    CHECK_THAT(in_step([](Stage& engine) { (void)engine.gradient_norms(); }), reason);
+    CHECK_THAT(in_step([&](Stage& engine) { (void)engine.step(0.01, [&](auto const&) { ++calls; }); }), reason);
+    CHECK_THAT(text_of_engine<Sharded>([&](Sharded& engine) { engine.for_each_full_parameter([&](std::size_t, auto) { ++calls; }); }), reason);
+    CHECK_THAT(text_of_construction<Stage>(), reason);
+    std::string const checked = text_of_construction<ZeroStage<1, Checked<NonBlocking>>>();
+    CHECK_THAT(checked, reason);
+    CHECK(calls == 0);
 }
 
 } // namespace zero::test::nccl_stage_test

@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
@@ -94,6 +95,26 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
         return ticket.done().is_complete() ? 1 : 0;
     });
     CHECK(completes == std::vector<int>{1, 1});
+}
+
+TEST_CASE("A loss scale that was taken before a join is still waited for", "[stage]") {
+    auto const scales = on_ranks<float>(1, [](LoopbackCommunicator& communicator) {
+        using Stage = ZeroStage<2, DynamicLossScaler>;
+        host::ThreadedQueue compute;
+        Stage::Options options;
+        options.compute_queue = &compute;
+        Stage engine(communicator, registration<float>(toy_specs()), options);
+        engine.set_loss_scale(64.0F);
+        Gate gate;
+        gate.hold(compute); // the capture of the scale comes behind it
+        engine.begin_step();
+        auto const scale = engine.loss_scale();
+        engine.cancel_step();
+        engine.join();
+        gate.open_by_another_thread();
+        return static_cast<float>(scale);
+    });
+    CHECK(scales == std::vector<float>{64.0F});
 }
 
 TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[stage]") {

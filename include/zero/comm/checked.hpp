@@ -5,6 +5,7 @@
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
 #include "traffic_count.hpp"
+#include "wait_for_collectives.hpp"
 
 #include <array>
 #include <cstddef>
@@ -120,8 +121,7 @@ private:
         Backend::copy_bytes(queue, mine, _own.data(), sizeof(_own));
         _inner->all_gather(static_cast<std::uint64_t const*>(mine), _signatures.data(), _cuts, queue, CollectiveTag{"signatures", 0});
         Backend::copy_bytes(queue, _host.data(), _signatures.data(), _signatures.size_bytes());
-        Backend::synchronize(Backend::record(queue));
-        Backend::rethrow_failure(queue);
+        detail::wait_for_collectives(*_inner, queue);
     }
 
     static Signature sign(detail::CollectiveCall const& call) noexcept {

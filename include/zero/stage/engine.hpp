@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../comm/wait_for_collectives.hpp"
 #include "../core/dtype.hpp"
 #include "../core/function_ref.hpp"
 #include "../core/list.hpp"
@@ -77,7 +78,7 @@ public:
           _order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
           _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
-          _compute(options.compute_queue), _decision(_layout, _rank, _queue, _options, *_memory), _store(context(parameters)),
+          _compute(options.compute_queue), _decision(_layout, communicator, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
         if constexpr (requires { Backend::require_arithmetic(_queue); }) {
             Backend::rethrow_failure(_compute); // refuses a missing stream, too
@@ -87,7 +88,7 @@ public:
             require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
-            Backend::synchronize(Backend::record(_queue));
+            wait_for_collectives(*_communicator, _queue);
         });
     }
 
@@ -257,8 +258,7 @@ public:
     StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
         guarded([&] {
-            Backend::synchronize(Backend::record(_queue));
-            Backend::rethrow_failure(_queue);
+            wait_for_collectives(*_communicator, _queue);
             if (UpdateDecision const decision = Backend::load(_decision.decision()); !decision.skip) {
                 _shard.for_each_type([&](auto const& memory) { memory.update_by(update, decision.factor, learning_rate); });
             }
@@ -309,7 +309,7 @@ public:
     [[nodiscard]] StepReport last_report() const { return _decision.last_report(); }
 
     /// @brief The scale of this step, to be multiplied into the loss.
-    [[nodiscard]] LossScale<Backend> loss_scale() const { return _decision.loss_scale(); }
+    [[nodiscard]] LossScale<Engine> loss_scale() const { return LossScale<Engine>(*this); }
 
     /// @}
     /// @name Parameters and states
@@ -324,7 +324,7 @@ public:
             std::size_t const unit = _layout.parameter(parameter).units.front();
             auto const weights = acquire(unit);
             Backend::synchronize(Backend::record(_compute));
-            guarded([&] { Backend::synchronize(Backend::record(_queue)); });
+            guarded([&] { wait_for_collectives(*_communicator, _queue); });
             with_types(_layout.parameter(parameter).type,
                        [&]<class Types>(Types) { visit(parameter, weights.template get<typename Types::Parameter>(parameter)); });
         }
@@ -336,6 +336,7 @@ public:
     void for_each_owned_slice(Visitor&& visit) {
         _store.wait_for_readers();
         Backend::synchronize(Backend::record(_queue));
+        rethrow_failure_of(*_communicator);
         _shard.for_each_type([&](auto const& memory) {
             for (std::size_t index = 0; index < memory.slices(); ++index) {
                 auto owned = memory.owned_slice(index);
@@ -356,7 +357,7 @@ public:
             _store.drop_prefetched();
             _store.synchronize_changes();
             _shard.copy_parameters_to_master();
-            Backend::synchronize(Backend::record(_queue));
+            wait_for_collectives(*_communicator, _queue);
         });
     }
 
@@ -450,6 +451,7 @@ private:
     friend class Weights<Engine>;
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
+    friend class LossScale<Engine>;
     friend class EngineRebuild<Config>;
 
     [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
@@ -476,7 +478,7 @@ private:
             _reducer.finish_step();
             _store.wait_for_readers();
             _store.drop_prefetched();
-            _decision.decide(_shard, *_communicator, learning_rate, _protocol.micro_steps(), weight, predivide());
+            _decision.decide(_shard, learning_rate, _protocol.micro_steps(), weight, predivide());
         });
     }
 
@@ -545,9 +547,7 @@ private:
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
             _reducer.rethrow_failure();
-            if constexpr (requires { _communicator->rethrow_failure(); }) {
-                _communicator->rethrow_failure(); // what its calls could not know yet
-            }
+            rethrow_failure_of(*_communicator); // what its calls could not know yet
             body();
         } catch (std::exception const& error) {
             break_down(error.what());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../comm/wait_for_collectives.hpp"
 #include "agreement.hpp"
 #include "engine.hpp"
 #include "small_values.hpp"
@@ -28,7 +29,7 @@ public:
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();
         Backend::synchronize(Backend::record(_engine->_compute)); // it reads what is about to be freed
-        Backend::synchronize(Backend::record(_engine->_queue));
+        wait_for_collectives(*_engine->_communicator, _engine->_queue);
         _engine->_order.stop();
         { GradientReducer<Config> const freed = std::move(_engine->_reducer); } // between two steps gradients are no state, and their memory is needed
         FlatLayout const old = std::exchange(_engine->_layout, std::move(next)); // from here on the old parts are asked for memory, and no more for geometry

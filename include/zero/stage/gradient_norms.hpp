@@ -2,6 +2,7 @@
 
 #include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
+#include "../comm/wait_for_collectives.hpp"
 #include "../core/buffer.hpp"
 #include "../core/list.hpp"
 #include "../layout/flat_layout.hpp"
@@ -51,10 +52,6 @@ public:
         Buffer<ops::NormSum> found(memory, _count, BufferKind::control);
         Buffer<std::int64_t> exchanged(memory, _count * integers(kind), BufferKind::control);
         Drain<Backend> const drain(queue); // after everything that commands use, whatever is thrown
-        auto const wait = [queue] {
-            Backend::synchronize(Backend::record(queue));
-            Backend::rethrow_failure(queue);
-        };
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             own.collect(*this, reducer.template memory<Types>(), static_cast<std::size_t>(communicator.rank()));
@@ -62,7 +59,7 @@ public:
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
-        wait();
+        wait_for_collectives(communicator, queue); // the gradients are the result of some
         for (ops::NormSum& sum : sums) {
             for (std::size_t integer = 0; integer < integers(kind); ++integer) {
                 values.push_back(integers_of(kind, sum)[integer]);
@@ -72,7 +69,7 @@ public:
         communicator.all_reduce_integers(exchanged.data(), exchanged.size(), kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum,
                                          queue, CollectiveTag{"gradient norms", 0});
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
-        wait();
+        wait_for_collectives(communicator, queue);
         std::vector<double> norms;
         for (std::size_t norm = 0; norm < _count; ++norm) {
             std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind), integers(kind) * sizeof(std::int64_t));

@@ -110,23 +110,19 @@ private:
 };
 
 /// @brief The scale of the current step, as a scalar in the backend's memory.
-template <class Backend>
+template <class Engine>
 class LossScale {
 public:
-    LossScale(float const* scale, typename Backend::Event captured) noexcept : _scale(scale), _captured(std::move(captured)) {}
+    explicit LossScale(Engine const& engine) noexcept : _engine(&engine) {}
 
     /// @brief For commands on the compute queue, which were ordered behind the capture.
-    [[nodiscard]] float const* data() const noexcept { return _scale; }
+    [[nodiscard]] float const* data() const noexcept { return _engine->_decision.captured_scale(); }
 
     /// @brief Waits on the host until the scale is known, which it is once the previous step is done.
-    operator float() const { // NOLINT(google-explicit-constructor): it is a number
-        Backend::synchronize(_captured);
-        return Backend::load(_scale);
-    }
+    operator float() const { return _engine->_decision.load_captured_scale(); } // NOLINT(google-explicit-constructor): it is a number
 
 private:
-    float const* _scale;
-    typename Backend::Event _captured;
+    Engine const* _engine;
 };
 
 /// @brief One call of `step`; its report can be read while the engine lives.

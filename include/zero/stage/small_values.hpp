@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../comm/wait_for_collectives.hpp"
 #include "../core/buffer.hpp"
 #include "drain.hpp"
 
@@ -14,7 +15,7 @@ namespace zero::detail {
 /// @brief Copies `values` to the backend, `begin` elements into memory for `total`, lets `exchange(own, all)` enqueue a collective on it, and copies all
 /// of it back. Waits.
 template <class Communicator, class Exchange>
-std::vector<std::uint64_t> through_backend(typename Communicator::Backend::Queue queue, MemoryResource& memory, std::vector<std::uint64_t> const& values,
+std::vector<std::uint64_t> through_backend(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory, std::vector<std::uint64_t> const& values,
                                            std::size_t begin, std::size_t total, Exchange&& exchange) {
     using Backend = typename Communicator::Backend;
     std::vector<std::uint64_t> exchanged(total);
@@ -24,7 +25,7 @@ std::vector<std::uint64_t> through_backend(typename Communicator::Backend::Queue
     Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
     exchange(own, all.data());
     Backend::copy_bytes(queue, exchanged.data(), all.data(), all.size_bytes());
-    Backend::synchronize(Backend::record(queue));
+    wait_for_collectives(communicator, queue);
     return exchanged;
 }
 
@@ -38,7 +39,7 @@ std::vector<std::uint64_t> gather_on_host(Communicator& communicator, typename C
         cuts.push_back(peer * values.size());
     }
     std::size_t const begin = cuts[static_cast<std::size_t>(communicator.rank())];
-    return through_backend<Communicator>(queue, memory, values, begin, cuts.back(), [&](std::uint64_t* own, std::uint64_t* all) {
+    return through_backend(communicator, queue, memory, values, begin, cuts.back(), [&](std::uint64_t* own, std::uint64_t* all) {
         communicator.all_gather(own, all, cuts, queue, CollectiveTag{what, 0});
     });
 }
@@ -47,7 +48,7 @@ std::vector<std::uint64_t> gather_on_host(Communicator& communicator, typename C
 template <class Communicator>
 std::vector<std::uint64_t> broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue, MemoryResource& memory,
                                              std::vector<std::uint64_t> const& values, char const* what) {
-    return through_backend<Communicator>(queue, memory, values, 0, values.size(), [&](std::uint64_t* own, std::uint64_t*) {
+    return through_backend(communicator, queue, memory, values, 0, values.size(), [&](std::uint64_t* own, std::uint64_t*) {
         communicator.broadcast(own, values.size(), 0, queue, CollectiveTag{what, 0});
     });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../comm/wait_for_collectives.hpp"
 #include "../core/buffer.hpp"
 #include "../core/list.hpp"
 #include "../core/minmax.hpp"
@@ -158,7 +159,7 @@ public:
                 HeldSlice const& slice = targets[target];
                 Backend::copy_bytes(_queue, slice.data, whole.data() + from.bytes(slice.begin), from.bytes(slice.elements));
             }
-            Backend::synchronize(Backend::record(_queue)); // a queue takes a limited number of commands
+            wait_for_collectives(*_communicator, _queue); // each time: a queue takes a limited number of commands
         }
     }
 

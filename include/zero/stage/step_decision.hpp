@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/communicator.hpp"
+#include "../comm/wait_for_collectives.hpp"
 #include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -25,14 +27,15 @@ template <class Config>
 class StepDecision {
 public:
     using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
     using Optimizer = typename Config::Optimizer;
     using Group = GroupState<Optimizer>;
     using ScalerState = typename Config::LossScaler::State;
 
-    StepDecision(FlatLayout const& layout, std::size_t rank, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout), _options(&options), _rank(rank), _queue(queue), _group_count(count_groups(layout, options)),
+    StepDecision(FlatLayout const& layout, Communicator& communicator, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue), _group_count(count_groups(layout, options)),
           _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
         set_initial_state();
     }
@@ -42,32 +45,39 @@ public:
         Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
         Backend::run(_queue, CaptureScale<Config>{_state.data()});
         _captured = Backend::record(_queue);
-        Backend::wait(reader, _captured, Fence::loss_scale_captured);
+        Backend::wait(reader, *_captured, Fence::loss_scale_captured);
     }
 
     /// @brief Between steps: all that was enqueued is ordered before all that comes.
-    void forget_events() noexcept { _captured = {}; }
+    void forget_events() noexcept { _captured.reset(); }
 
-    [[nodiscard]] LossScale<Backend> loss_scale() const { return {&_state.data()->captured_scale, _captured}; }
+    /// @brief The scale that was captured last, in the backend's memory.
+    [[nodiscard]] float const* captured_scale() const noexcept { return &_state.data()->captured_scale; }
+
+    /// @brief The same on the host. Waits for its capture.
+    [[nodiscard]] float load_captured_scale() const {
+        Backend::synchronize(_captured ? *_captured : Backend::record(_queue));
+        rethrow_failure_of(*_communicator);
+        return Backend::load(captured_scale());
+    }
 
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
-    template <class Communicator>
-    void decide(OptimizerShard<Config> const& shard, Communicator& communicator, double learning_rate, std::size_t micro_steps,
+    void decide(OptimizerShard<Config> const& shard, double learning_rate, std::size_t micro_steps,
                 std::optional<std::int64_t> weight, float predivide) {
         bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
         StepState<Config>* const state = _state.data();
         if (weight) {
             Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
-            communicator.all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue, CollectiveTag{"weight of the step", 0});
+            _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue, CollectiveTag{"weight of the step", 0});
         }
         if (is_inspected) {
             Backend::run(_queue, ClearInspection<Config>{state});
             shard.inspect(&state->inspection);
-            communicator.all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue,
-                                             CollectiveTag{"gradient norm", 0});
-            communicator.all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
-                                             CollectiveTag{"first non-finite gradient", 0});
+            _communicator->all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue,
+                                               CollectiveTag{"gradient norm", 0});
+            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
+                                               CollectiveTag{"first non-finite gradient", 0});
         }
         Backend::run(_queue,
                      Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, weight ? 0.0 : divisor(micro_steps), predivide,
@@ -76,7 +86,7 @@ public:
 
     /// @brief What a reduced gradient of this step is multiplied by. Waits for the capture of the loss scale.
     [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
-        return unscale_factor(predivide, divisor(micro_steps), loss_scale());
+        return unscale_factor(predivide, divisor(micro_steps), load_captured_scale());
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
@@ -116,6 +126,7 @@ public:
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
         Backend::synchronize(Backend::record(_queue));
+        rethrow_failure_of(*_communicator);
         return Backend::load(_state.data()); // not by a command: after a failure the queue runs none
     }
 
@@ -123,6 +134,7 @@ public:
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
         Backend::synchronize(done);
         Backend::rethrow_failure(_queue);
+        rethrow_failure_of(*_communicator);
         StepReport const found = Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
             throw_error<OutOfOrder>({"zero: the report of step ", serial, " was overwritten; read it before ", StepState<Config>::reports_kept,
@@ -151,7 +163,7 @@ public:
         StepReport const last = report(_serial, done);
         if (throws && last.non_finite_count != 0) { // a step of no sample is skipped, too
             throw_error<NonFiniteGradients>({"zero: ", last.non_finite_count, " gradients are infinite or NaN, the first is ",
-                                             locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
+                                             locate(last.first_non_finite), "; the step changed nothing (rank ", _communicator->rank(), ")."});
         }
         if constexpr (has_minimum) {
             if (!answers_minimum || !settled().is_exhausted) {
@@ -161,7 +173,7 @@ public:
                 _options->loss_scaler.on_minimum(_options->loss_scaler.context);
             } else {
                 throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ", last.loss_scale, ", first in ",
-                                                 locate(last.first_non_finite), "; the step changed nothing (rank ", _rank, ")."});
+                                                 locate(last.first_non_finite), "; the step changed nothing (rank ", _communicator->rank(), ")."});
             }
         }
     }
@@ -211,13 +223,13 @@ private:
     }
 
     FlatLayout const* _layout;
+    Communicator* _communicator;
     StageOptions<Config> const* _options;
-    std::size_t _rank;
     Queue _queue;
     std::size_t _group_count;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
-    Event _captured{};
+    std::optional<Event> _captured; ///< none at first and after `forget_events`
     std::uint64_t _serial = 0;
     Drain<Backend> _drain;
 };
