@@ -2,6 +2,7 @@
 #include "support/shapes.hpp"
 
 #include "zero/layout/make_layout.hpp"
+#include "zero/layout/memory_plan.hpp"
 #include "zero/layout/traffic.hpp"
 
 namespace zero::test::traffic_test {
@@ -101,6 +102,13 @@ TEST_CASE("frozen parameters are gathered in stage 3 and never moved in the othe
 TEST_CASE("round-robin layouts move the same elements, without the padding to equal shares") {
     auto const layout = make_layout<RoundRobinPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, false});
     CHECK(step_traffic(layout, 1, boundary, 1, {}) == Traffic{7'839'707'904, 7'839'707'904, 0}); // 63 * 124,439,808
+}
+
+TEST_CASE("a rank that the layout is not cut for is refused by the planner") {
+    auto const layout = gpt2(test::Head::tied, 4);
+    CHECK_THROWS_WITH(step_traffic_of_rank(layout, 4, 1, boundary, 1, {}), "zero: there is no rank 4; the layout is cut for 4, numbered from 0.");
+    CHECK_THROWS_AS(count_layout(layout, 4, stage_table[2], Storage::owned, 0), InvalidArgument);
+    CHECK_NOTHROW(count_layout(layout, 3, stage_table[2], Storage::owned, 0));
 }
 
 } // namespace zero::test::traffic_test

@@ -37,7 +37,7 @@ TEST_CASE("float16 parameters train with the worked example to the same bits in 
                 (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2);
             }
             auto seen = full_parameters(engine);
-            seen.push_back({static_cast<float>(engine.step_count()), engine.loss_scale()});
+            seen.push_back({static_cast<float>(engine.step_count()), engine.loss_scaler_state().scale});
             return seen;
         })[0];
     };

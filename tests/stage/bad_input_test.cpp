@@ -62,6 +62,16 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
                       contains_text("parameters 'a' and 'b' share parameter memory"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 5, .gradient = data}, {.name = "b", .elements = 4, .gradient = data + 4}})),
                       contains_text("parameters 'a' and 'b' share gradient memory"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5}, {.name = "b", .data = data + 5, .elements = 3, .gradient = data + 2}}, {.storage = Storage::scattered})),
+                      contains_text("parameters 'a' and 'b' share memory, one for its values and one for its gradient; give each its own"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5, .gradient = data}}, {.storage = Storage::scattered})), contains_text("parameters 'a' and 'a' share memory"));
+    CHECK_NOTHROW((construct<1>({{.name = "a", .data = data, .elements = 5, .gradient = data}}))); // owned: read once
+    auto* const odd = reinterpret_cast<float*>(reinterpret_cast<char*>(data) + 2);
+    for (auto const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
+        CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = odd, .elements = 3}}, {.storage = storage, .adopted_block = storage == Storage::adopted ? std::span(data) : std::span<float>()})),
+                          contains_text("the memory of parameter 'a' does not begin at a multiple of its elements' 4 bytes"));
+    }
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .elements = 3, .gradient = odd}})), contains_text("the memory of parameter 'a'"));
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .elements = 3}}, {.storage = Storage::scattered})), contains_text("parameter 'a' has 3 elements but its pointer is null"));
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted})), contains_text("adopted_block go together"));
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data + 6, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
@@ -95,6 +105,8 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = -3.0F}})), contains_text("predivide is -3"));
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.communication_queue = nullptr})), contains_text("a queue is a null pointer"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.compute_queue = nullptr})), contains_text("leave it out for the default"));
     CHECK_THROWS_AS(run_ranks(0, [](LoopbackCommunicator&) {}), InvalidArgument);
 }
 
@@ -112,6 +124,9 @@ TEST_CASE("Options that would be ignored are refused with the remedy") {
     CHECK_NOTHROW((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.non_finite = NonFinite::skip})));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.weight_decay = 0.5}, .groups = {{}}})), contains_text("'optimizer' would be ignored, because 'groups' lists"));
     CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.optimizer = {.weight_decay = 0.5}}}})));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 2}, {.name = "b", .elements = 3}}, {.groups = {{}, {}, {}}})),
+                      contains_text("options.groups has 3 entries, but no parameter is in group 1, so its options would be ignored"));
+    CHECK_NOTHROW((construct<2>({}, {.groups = {{}}}))); // a rank's program may build an empty model
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.on_minimum = [](void*) {}}})), contains_text("on_minimum and context would be ignored"));
 }
 
@@ -126,7 +141,18 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
     refuses<OutOfOrder, 2>("begin_micro_step()", in_micro_step<2>, [](Engine& engine) { engine.begin_micro_step(); });
     refuses<OutOfOrder, 2>("gradients() outside a micro-step", started, [](Engine& engine) { (void)engine.gradients(0); });
     refuses<OutOfOrder, 2>("gradients_ready() outside a micro-step", started, [](Engine& engine) { engine.gradients_ready(0); });
+    refuses<OutOfOrder, 2>("loss_scale() outside a step; call begin_step() first (rank 0)", idle, [](Engine& engine) { (void)engine.loss_scale(); });
     refuses<OutOfOrder, 2>("cancel_step() outside a step", idle, [](Engine& engine) { engine.cancel_step(); });
+    for (std::size_t const group : {std::size_t{2}, std::numeric_limits<std::size_t>::max()}) {
+        refuses<InvalidArgument, 2>("does not exist; there are 2, numbered from 0 (rank 0)", idle, [=](Engine& engine) { engine.set_learning_rate(group, 1.0); });
+    }
+    refuses<InvalidArgument, 2>("a queue is a null pointer", idle, [](Engine& engine) { (void)engine.acquire(0, nullptr); });
+    refuses<InvalidArgument, 2>("a queue is a null pointer", in_micro_step<2>, [](Engine& engine) { (void)engine.gradients(0, nullptr); });
+    refuses<InvalidArgument, 2>("a queue is a null pointer", in_micro_step<2>, [](Engine& engine) { engine.gradients_ready(0, nullptr); });
+    refuses<InvalidArgument, 2>("a queue is a null pointer", in_micro_step<2>, [](Engine& engine) {
+        std::vector<float> const gradient(300);
+        (void)engine.hand_over(0, 0, gradient, nullptr);
+    });
     refuses<InvalidArgument, 2>("micro_steps(0)", started, [](Engine& engine) { (void)engine.micro_steps(0); });
     refuses<InvalidArgument, 2>("unit 9 does not exist", in_micro_step<2>, [](Engine& engine) { (void)engine.gradients(9); });
     refuses<InvalidArgument, 2>("('first.bias') is not one of unit 2", idle, [](Engine& engine) {

@@ -3,11 +3,13 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
+#include <zero/comm/run_ranks.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 // `step` with an update of the caller's own, over the slices that this rank owns.
@@ -55,7 +57,32 @@ std::vector<std::vector<std::uint32_t>> train(bool is_callers) {
     });
 }
 
+template <class Slice>
+constexpr bool has_constant_values = std::is_const_v<typename decltype(Slice::values)::element_type>;
+
+template <class... Policies>
+void check_values(bool is_constant) {
+    int calls = 0;
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        using Stage = ZeroStage<2, Policies...>;
+        Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()));
+        forward_and_backward(engine, 0, 0);
+        engine.step(0.05, [&]<class Slice>(Slice const&) {
+            CHECK(has_constant_values<Slice> == is_constant);
+            ++calls;
+        });
+        engine.for_each_owned_slice([]<class Slice>(Slice const&) { CHECK_FALSE(has_constant_values<Slice>); });
+    });
+    CHECK(calls != 0);
+}
+
 } // namespace
+
+TEST_CASE("An update can not write values that are rounded from master weights") {
+    check_values<Parameters<bfloat16>>(true);
+    check_values<Parameters<bfloat16>, NoMasterWeights>(false);
+    check_values<>(false);
+}
 
 TEST_CASE("A caller's own momentum update gives the bits of Sgd, in every stage") {
     for (int const stage : {0, 1, 2, 3}) {

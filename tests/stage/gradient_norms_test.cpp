@@ -145,7 +145,7 @@ TEST_CASE("A rank that does not ask for the norms is a CollectiveMismatch") {
     });
     for (Outcome const& outcome : outcomes.ranks) {
         CHECK(outcome.type == "CollectiveMismatch");
-        CHECK_THAT(outcome.message, contains_text("'gradient norms 0'") && contains_text("'gradient norm 0'"));
+        CHECK_THAT(outcome.message, contains_text("'gradient norms, kind and scope: 0'") && contains_text("'gradient norm after micro-steps: 1'"));
     }
 }
 

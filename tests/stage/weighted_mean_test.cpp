@@ -141,7 +141,7 @@ TEST_CASE("A weight that is missing, negative or would be ignored is refused, an
     CHECK(messages
           == std::vector<std::string>{"zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.",
                                       "zero: step() needs the weight of this rank's gradients: reduction.kind is weighted_mean.",
-                                      "zero: the weight of a step is -5; it has to be at least 0.", "2"});
+                                      "zero: the weight of a step is -5; it has to be at least 0 (rank 0).", "2"});
 }
 
 TEST_CASE("Payloads may be divided by any factor before they are sent, which the step makes up for") {

@@ -18,7 +18,7 @@ namespace zero {
 /// float. What `run` takes is a functor of the library's, marked to run on a device, too.
 ///
 /// Optional: `is_device` (the host can not read or write the memory), `copies_arguments` (tables of pointers are free when an operation returns)
-/// `rethrow_failure(Event)`, for queues that fail alone, `drain(Queue)`, where waiting for a recorded event may not do, and `require_arithmetic(Queue)`, which refuses a device whose code was compiled with other rules of rounding.
+/// `rethrow_failure(Event)`, for queues that fail alone, `drain(Queue)`, where waiting for a recorded event may not do, `require_queue(Queue)`, which refuses one that can not be used, and `require_arithmetic(Queue)`, which refuses a device whose code was compiled with other rules of rounding.
 template <class B>
 concept Backend = std::copyable<typename B::Queue> && std::copyable<typename B::Event> && std::default_initializable<typename B::Event>
                && requires { typename B::OwnedQueue; }

@@ -41,6 +41,13 @@ struct HostBackend {
         return memory;
     }
 
+    /// @brief Every queue of the caller's own goes through here first. @throws InvalidArgument for a null pointer
+    static void require_queue(Queue queue) {
+        if (queue == nullptr) {
+            throw InvalidArgument("zero: a queue is a null pointer; give the address of a host queue, or leave it out for the default.");
+        }
+    }
+
     static Event record(Queue queue) { return queue->record(); }
     static void wait(Queue queue, Event const& event, Fence) { queue->wait(event); }
     static void synchronize(Event const& event) { event.synchronize(); }

@@ -4,6 +4,7 @@
 #include "../core/as_span.hpp"
 #include "../core/hash.hpp"
 #include "../core/minmax.hpp"
+#include "../core/throw_error.hpp"
 #include "parameter_spec.hpp"
 #include "partitioner.hpp"
 #include "range.hpp"
@@ -243,4 +244,14 @@ private:
     std::size_t _trainable_buckets = 0;
 };
 
+namespace detail {
+
+/// @throws InvalidArgument when the layout is not cut for such a rank
+inline void require_rank(FlatLayout const& layout, std::size_t rank) {
+    if (rank >= layout.world()) {
+        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ", layout.world(), ", numbered from 0."});
+    }
+}
+
+} // namespace detail
 } // namespace zero

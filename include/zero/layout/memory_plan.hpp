@@ -166,10 +166,12 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
 }
 
 /// @brief Counts the buckets of one type for one rank. O(pieces).
+/// @throws InvalidArgument when there is no such rank
 /// @param extra_leases added to the pools that depend on the order of use: gradients, and gathered units in stage 3; see `lease_count`
 /// @param further_gradient_leases added to those of gradients
 [[gnu::cold]] inline LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row, Storage storage, std::size_t extra_leases,
                                  std::size_t type = 0, std::size_t further_gradient_leases = 0) {
+    detail::require_rank(layout, rank);
     LayoutTotals totals;
     bool const is_gathered = row.shards_parameters();
     std::size_t buckets = 0;

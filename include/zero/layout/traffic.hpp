@@ -28,8 +28,10 @@ struct Traffic {
 /// whenever it is acquired and moves no parameters at the end of the step. A rank has 1 / W of it when its shards are equal.
 /// @param micro_steps accumulated micro-steps in the step
 /// @param acquired_units every unit that was acquired during the step, once per acquisition (stage 3 only)
+/// @throws InvalidArgument when there is no such rank
 inline Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage, ReductionSchedule schedule, std::size_t micro_steps,
                                     std::span<std::size_t const> acquired_units) {
+    detail::require_rank(layout, rank);
     std::uint64_t reduced = 0;  // every rank reads its own extents of the others ...
     std::uint64_t gathered = 0; // ... and the others' extents
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {

@@ -77,8 +77,8 @@ public:
           _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters, options, {})),
           _order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank), _schedule(options.reduction.schedule.value_or(default_schedule(number))),
           _own_queue(options.communication_queue ? nullptr : std::make_unique<typename Backend::OwnedQueue>()),
-          _queue(options.communication_queue ? *options.communication_queue : Backend::handle(*_own_queue)),
-          _compute(options.compute_queue), _decision(_layout, communicator, _queue, _options, *_memory), _store(context(parameters)),
+          _queue(options.communication_queue ? usable(*options.communication_queue) : Backend::handle(*_own_queue)),
+          _compute(usable(options.compute_queue)), _decision(_layout, communicator, _queue, _options, *_memory), _store(context(parameters)),
           _reducer(context(parameters)), _shard(context(parameters), _store, _reducer), _drain(_queue) {
         if constexpr (requires { Backend::require_arithmetic(_queue); }) {
             Backend::rethrow_failure(_compute); // refuses a missing stream, too
@@ -155,7 +155,7 @@ public:
     [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {}) {
         _protocol.require_alive();
         _protocol.require_unit(unit);
-        Queue const queue = reader.value_or(_compute);
+        Queue const queue = usable(reader.value_or(_compute));
         leasing([&] { _store.acquire(unit, queue); });
         return {*this, unit, queue};
     }
@@ -169,7 +169,8 @@ public:
     [[nodiscard]] Gradients<Engine> gradients(std::size_t unit, std::optional<Queue> writer = {}, bool is_zeroed = true) {
         _protocol.require_micro_step("gradients()");
         _protocol.require_not_ready(_reducer.readiness(), unit);
-        leasing([&] { _reducer.acquire(unit, writer.value_or(_compute), is_zeroed); });
+        Queue const queue = usable(writer.value_or(_compute));
+        leasing([&] { _reducer.acquire(unit, queue, is_zeroed); });
         return {*this, unit, _protocol.micro_step_serial()};
     }
 
@@ -187,8 +188,9 @@ public:
         });
         _protocol.require_not_ready(_reducer.readiness(), unit);
         _protocol.require_transient_gradient(parameter, gradient.size(), _reducer.is_in_callers_memory(parameter));
+        Queue const queue = usable(writer.value_or(_compute));
         Event done;
-        leasing([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), writer.value_or(_compute)); });
+        leasing([&] { done = _reducer.hand_over(unit, parameter, gradient.data(), queue); });
         return done;
     }
 
@@ -199,8 +201,9 @@ public:
     void gradients_ready(std::size_t unit, std::optional<Queue> writer = {}) {
         _protocol.require_micro_step("gradients_ready()");
         _protocol.require_unit(unit);
+        Queue const queue = usable(writer.value_or(_compute));
         if (!_reducer.readiness().is_unit_ready(unit)) {
-            leasing([&] { _reducer.set_ready(unit, writer.value_or(_compute)); });
+            leasing([&] { _reducer.set_ready(unit, queue); });
             _order.note(unit);
         }
     }
@@ -210,6 +213,7 @@ public:
     ///
     /// Elements count once, however many units or ranks share them. The same bits in every stage; `l2` over `global` is `StepReport::gradient_norm`.
     /// With a weighted mean they are norms of the sum, since the weights come with `step`.
+    /// Ranks have to ask for the same kind and scope.
     /// @return one norm, or one for each group or parameter (0 when it is frozen); infinite where a gradient is not finite
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2, NormScope scope = NormScope::global) {
@@ -247,6 +251,14 @@ public:
         return end_step();
     }
 
+    /// @brief Refuses a weight that would be cut to an integer.
+    template <class Weight>
+        requires std::is_floating_point_v<Weight>
+    StepTicket<Engine> step(double learning_rate, Weight) {
+        static_assert(sizeof(Weight) == 0, "zero: the weight of a step is a number of tokens or samples, an integer; a fraction would be cut off.");
+        return step(learning_rate);
+    }
+
     /// @brief Ends the step with an update of the caller's own: calls `update(slice)` with a `SliceUpdate` for every part of a parameter that
     /// this rank updates. Collective, waits for the decision and for `update`.
     ///
@@ -254,7 +266,7 @@ public:
     /// skipped step does not call it.
     /// @throws what `update` throws, whatever its type: some weights may be written then, so the engine is broken, and the other ranks get Aborted
     template <class Update>
-        requires(!std::is_convertible_v<Update, std::optional<std::int64_t>>)
+        requires(!std::is_convertible_v<Update, std::optional<std::int64_t>> && !std::is_floating_point_v<std::remove_cvref_t<Update>>)
     StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
         guarded([&] {
@@ -308,8 +320,11 @@ public:
     /// @brief What the last step did that ran, be it captured or not. Waits. @throws OutOfOrder while a graph is captured
     [[nodiscard]] StepReport last_report() const { return _decision.last_report(); }
 
-    /// @brief The scale of this step, to be multiplied into the loss.
-    [[nodiscard]] LossScale<Engine> loss_scale() const { return LossScale<Engine>(*this); }
+    /// @brief The scale of this step, to be multiplied into the loss. @throws OutOfOrder outside a step: the scale of the next one is not known before `begin_step`
+    [[nodiscard]] LossScale<Engine> loss_scale() const {
+        _protocol.require_step("loss_scale()");
+        return LossScale<Engine>(*this);
+    }
 
     /// @}
     /// @name Parameters and states
@@ -459,6 +474,13 @@ private:
                 _order.is_wanted() ? _options.leases_until_rebuild : 0};
     }
 
+    static Queue usable(Queue queue) {
+        if constexpr (requires { Backend::require_queue(queue); }) {
+            Backend::require_queue(queue);
+        }
+        return queue;
+    }
+
     /// One divisor for all payloads, whatever their type: a power of two unless the caller chose another.
     [[nodiscard]] float predivide() const { return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16); }
 
@@ -478,7 +500,7 @@ private:
             _reducer.finish_step();
             _store.wait_for_readers();
             _store.drop_prefetched();
-            _decision.decide(_shard, learning_rate, _protocol.micro_steps(), weight, predivide());
+            _decision.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(), weight, predivide());
         });
     }
 

@@ -67,7 +67,7 @@ public:
         }
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         communicator.all_reduce_integers(exchanged.data(), exchanged.size(), kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum,
-                                         queue, CollectiveTag{"gradient norms", 0});
+                                         queue, CollectiveTag{"gradient norms, kind and scope:", static_cast<std::size_t>(kind) * 10 + static_cast<std::size_t>(_scope)});
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
         wait_for_collectives(communicator, queue);
         std::vector<double> norms;

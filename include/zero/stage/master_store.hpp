@@ -27,7 +27,6 @@ public:
     using P = typename Types::Parameter;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<P, P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
@@ -35,6 +34,7 @@ public:
     explicit MasterStore(TypedContext<Config> const&) {}
     [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) { return {parameter, nullptr}; }
     static void take_over(Queue, Pointers const&, std::size_t) {}
+    template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.master, elements}; }
 };
 
@@ -45,7 +45,6 @@ public:
     using M = typename Types::Master;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Config, Types>;
     using Pointers = MasterPointers<M, P>;
     static constexpr std::size_t bytes = sizeof(M);
     static constexpr std::size_t bytes_per_block = 0;
@@ -66,6 +65,7 @@ public:
         Backend::convert(queue, at.master, at.parameter, elements, 1.0F);
     }
 
+    template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.parameter, elements};
         owned.master = {at.master, elements};
@@ -81,7 +81,6 @@ class MasterStore<Config, Types, MasterForm::split> {
 public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Owned = OwnedSlice<Config, Types>;
     using Pointers = SplitPointers;
     static constexpr std::size_t bytes = sizeof(std::uint16_t);
     static constexpr std::size_t bytes_per_block = block_elements / 8;
@@ -105,6 +104,7 @@ public:
         Backend::fill(queue, at.rounded_up, (elements + 7) / 8, std::uint8_t{0});
     }
 
+    template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.parameter, elements};
         owned.remainder = {at.remainder, elements};
@@ -121,7 +121,6 @@ class MasterStore<Config, Types, MasterForm::stochastic> {
 public:
     using P = typename Types::Parameter;
     using Queue = typename Config::Backend::Queue;
-    using Owned = OwnedSlice<Config, Types>;
     using Pointers = StochasticPointers<P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
@@ -133,6 +132,7 @@ public:
     }
 
     static void take_over(Queue, Pointers const&, std::size_t) {}
+    template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.parameter, elements}; }
 
 private:

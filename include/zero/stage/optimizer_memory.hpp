@@ -89,7 +89,8 @@ public:
                                                                     "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
-            update(SliceUpdate<Config, Types>{owned_slice(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            using Value = std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>;
+            update(SliceUpdate<Config, Types>{owned_slice<Value>(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
             if constexpr (Types::has_master) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
             }
@@ -102,9 +103,10 @@ public:
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _slices.size_bytes() + _inspected.size_bytes(); }
 
     /// @brief A slice of the table as its owner may read and change it.
-    [[nodiscard]] OwnedSlice<Config, Types> owned_slice(std::size_t index) const {
+    template <class Value = typename Types::Parameter>
+    [[nodiscard]] OwnedSlice<Config, Types, Value> owned_slice(std::size_t index) const {
         Slice const& slice = _slices.slices()[index];
-        OwnedSlice<Config, Types> owned;
+        OwnedSlice<Config, Types, Value> owned;
         owned.parameter = _origins[index].parameter;
         owned.begin = _origins[index].parameter_begin;
         Masters::show(slice.weights(), slice.elements, owned);

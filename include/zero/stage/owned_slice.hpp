@@ -8,17 +8,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace zero {
 
 /// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is no such state.
 ///
 /// The spans are what is stored, bit for bit; `master_weight` and `state` are what it means whatever the policy. On a device they are device memory.
-template <class Config, class Types>
+/// @tparam Value type of the parameter, const where it is read only
+template <class Config, class Types, class Value = typename Types::Parameter>
 struct OwnedSlice {
     std::size_t parameter = 0; ///< number of registration
     std::size_t begin = 0; ///< first element, counted inside the parameter
-    std::span<typename Types::Parameter> values; ///< the parameter
+    std::span<Value> values; ///< the parameter
     std::span<typename Types::Master> master; ///< MasterWeights: the copy that the optimizer updates
     std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states> states; ///< one span for each state of the optimizer
     std::array<std::span<float>, Config::Optimizer::states> scales; ///< BlockScaledState: of 64 states each
@@ -44,9 +46,9 @@ struct OwnedSlice {
 };
 
 /// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
-/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
+/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there are master weights the values are read only: they are rounded from them.
 template <class Config, class Types>
-struct SliceUpdate : OwnedSlice<Config, Types> {
+struct SliceUpdate : OwnedSlice<Config, Types, std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>> {
     std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
     float factor = 1.0F;                                    ///< unscales, averages and clips
     double learning_rate = 0.0;                             ///< as given to `step`

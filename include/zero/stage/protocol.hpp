@@ -25,11 +25,13 @@ public:
 
     [[nodiscard]] bool is_in_step() const noexcept { return _phase == Phase::in_step || _phase == Phase::in_micro_step; }
     [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
+    [[nodiscard]] std::uint64_t steps_begun() const noexcept { return _steps_begun; } ///< cancelled ones included
     [[nodiscard]] std::uint64_t micro_step_serial() const noexcept { return _micro_step_serial; }
     [[nodiscard]] std::string rank_text() const { return text({"rank ", _rank}); }
 
     void begin_step() noexcept {
         _micro_steps = 0;
+        ++_steps_begun;
         _is_announced = false;
         _phase = Phase::in_step;
     }
@@ -69,7 +71,7 @@ public:
     void require_idle(char const* call) const {
         require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
     }
-    void require_step(char const* call) const { require(is_in_step(), call, " outside a step"); }
+    void require_step(char const* call) const { require(is_in_step(), call, " outside a step; call begin_step() first"); }
     void require_micro_step(char const* call) const {
         require(_phase == Phase::in_micro_step, call,
                 " outside a micro-step; call it inside the loop over micro_steps(n), or between begin_micro_step() and end_micro_step()");
@@ -100,7 +102,7 @@ public:
                                               : "zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.");
         }
         if (weight.value_or(0) < 0) {
-            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight, "; it has to be at least 0."});
+            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight, "; it has to be at least 0 (", rank_text(), ")."});
         }
     }
 
@@ -114,13 +116,13 @@ public:
 
     void require_rate(double rate, char const* what) const {
         if (!is_non_negative_float(rate)) {
-            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite as a float and not negative."});
+            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite as a float and not negative (", rank_text(), ")."});
         }
     }
 
     void require_group(std::size_t group, std::size_t groups) const {
         if (group >= groups) {
-            throw_error<InvalidArgument>({"zero: parameter group ", group, " does not exist; there are ", groups, '.'});
+            throw_error<InvalidArgument>({"zero: parameter group ", group, " does not exist; there are ", groups, ", numbered from 0 (", rank_text(), "); list them in options.groups."});
         }
     }
 
@@ -159,6 +161,7 @@ public:
 
     /// @brief A handle from this micro-step, whose unit was not reported yet.
     void require_current_gradient(Readiness const& readiness, std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+        require_alive();
         require_member(unit, parameter);
         if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || readiness.is_unit_ready(unit)) {
             throw_error<LateGradient>({"zero: the gradient of parameter '", _layout->parameter(parameter).name,
@@ -238,6 +241,7 @@ private:
     Phase _phase = Phase::idle;
     std::string _failure;
     std::size_t _micro_steps = 0;
+    std::uint64_t _steps_begun = 0;
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
 };

@@ -31,7 +31,7 @@ struct Parameter {
     std::size_t group = 0;             ///< parameter group: one that options.groups lists; if it lists none, below the number of parameters
     bool trainable = true;             ///< false: frozen, without gradient and optimizer state
     std::size_t rows = 0;              ///< of the matrix that its elements are, row by row; 0: it is no matrix. For optimizers of whole parameters
-    G* gradient = nullptr;             ///< the caller's memory for its gradient; null: in the engine's buckets, without a copy (and always when frozen)
+    G* gradient = nullptr;             ///< the caller's memory for its gradient, which counts in micro-steps that call `gradients` or `gradients_ready`; null: in the engine's buckets, without a copy (and always when frozen)
     /// Fills elements [begin, begin + values.size()) of an owned parameter; called on rank 0 instead of reading `data`, which is null then.
     /// What it throws leaves the constructor, and the other ranks get Aborted with its text.
     Initializer<T> initialize{};
@@ -81,7 +81,8 @@ inline Claim claim(void const* memory, std::size_t bytes, std::string const& nam
     return {begin, begin + bytes, &name};
 }
 
-inline void refuse_overlaps(List<Claim> const& claims, char const* what) {
+/// @param relation of the two parameters, in the message
+inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {
         begins.push_back(claim.begin);
@@ -91,9 +92,14 @@ inline void refuse_overlaps(List<Claim> const& claims, char const* what) {
         Claim const& before = claims[order[index - 1]];
         Claim const& after = claims[order[index]];
         if (after.begin < before.end) {
-            detail::throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '", *after.name, "' share ", what,
-                                                  " memory; register a tied parameter once and list all its units."});
+            detail::throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '", *after.name, "' share ", relation, "; ", remedy});
         }
+    }
+}
+
+inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string const& name) {
+    if (reinterpret_cast<std::uintptr_t>(memory) % bytes != 0) {
+        detail::throw_error<InvalidArgument>({"zero: the memory of parameter '", name, "' does not begin at a multiple of its elements' ", bytes, " bytes; align it."});
     }
 }
 
@@ -122,6 +128,8 @@ inline void refuse_overlaps(List<Claim> const& claims, char const* what) {
             detail::throw_error<InvalidArgument>({"zero: frozen parameter '", spec.name,
                                                   "' has memory for its gradient, which would be ignored; leave 'gradient' out, or register it as trainable."});
         }
+        refuse_misaligned(parameter.data, size_of(parameter.type), spec.name);
+        refuse_misaligned(parameter.gradient, size_of(parameter.gradient_type), spec.name);
         if (parameter.data != nullptr) {
             values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
         }
@@ -129,8 +137,15 @@ inline void refuse_overlaps(List<Claim> const& claims, char const* what) {
             gradients.push_back(claim(parameter.gradient, spec.elements * size_of(parameter.gradient_type), spec.name));
         }
     }
-    refuse_overlaps(values, "parameter");
-    refuse_overlaps(gradients, "gradient");
+    constexpr char const* register_once = "register a tied parameter once and list all its units.";
+    refuse_overlaps(values, "parameter memory", register_once);
+    refuse_overlaps(gradients, "gradient memory", register_once);
+    if (storage != Storage::owned) { // otherwise values are read during construction only
+        for (Claim const& gradient : gradients) {
+            values.push_back(gradient);
+        }
+        refuse_overlaps(values, "memory, one for its values and one for its gradient", "give each its own.");
+    }
 }
 
 } // namespace detail

@@ -79,6 +79,7 @@ inline void validate_registration(std::span<AnyParameter const> parameters, std:
     if (!serves_adopted && storage == Storage::adopted) {
         throw_error<InvalidArgument>({"zero: an adopted block is cut bucket by bucket where it lies, and another partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
+    std::vector<bool> is_used(groups, parameters.empty());
     for (auto const& parameter : parameters) {
         if (groups == 0 && parameter.spec.group >= parameters.size()) { // as many groups are made as the largest number asks for
             throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group, ", but there are ", parameters.size(),
@@ -87,6 +88,15 @@ inline void validate_registration(std::span<AnyParameter const> parameters, std:
         if (groups != 0 && parameter.spec.group >= groups) {
             throw_error<InvalidArgument>({"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
                                           ", but options.groups has ", groups, " entries; list every group, or none."});
+        }
+        if (groups != 0) {
+            is_used[parameter.spec.group] = true;
+        }
+    }
+    for (std::size_t group = 0; group < groups; ++group) {
+        if (!is_used[group]) {
+            throw_error<InvalidArgument>({"zero: options.groups has ", groups, " entries, but no parameter is in group ", group,
+                                          ", so its options would be ignored; set the group of a parameter, or leave the entry out."});
         }
     }
     if (types > 1 && storage == Storage::adopted) {

@@ -57,8 +57,8 @@ public:
         return at;
     }
 
-    template <class Types>
-    static void show(Pointers const& at, std::size_t elements, OwnedSlice<Config, Types>& owned) {
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         for (std::size_t state = 0; state < states; ++state) {
             owned.states[state] = {at.states[state], elements};
             if constexpr (is_scaled) {

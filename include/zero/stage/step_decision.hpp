@@ -2,16 +2,19 @@
 
 #include "../comm/communicator.hpp"
 #include "../comm/wait_for_collectives.hpp"
+#include "../core/hash.hpp"
 #include "../core/list.hpp"
 #include "../core/text.hpp"
 #include "../core/throw_error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/dynamic_loss_scaler.hpp"
+#include "../policy/options_hash.hpp"
 #include "drain.hpp"
 #include "handles.hpp"
 #include "optimizer_shard.hpp"
 #include "step_state.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -36,7 +39,7 @@ public:
 
     StepDecision(FlatLayout const& layout, Communicator& communicator, Queue queue, StageOptions<Config> const& options, MemoryResource& memory)
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue), _group_count(count_groups(layout, options)),
-          _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
+          _settings(2 * _group_count + 1), _state(memory, 1, BufferKind::control), _groups(memory, _group_count, BufferKind::control), _drain(queue) {
         set_initial_state();
     }
 
@@ -62,7 +65,11 @@ public:
     }
 
     /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and report. Collective.
-    void decide(OptimizerShard<Config> const& shard, double learning_rate, std::size_t micro_steps,
+    ///
+    /// What ranks may not do differently is in the tags of its collectives, which transports compare: nothing else would meet a rank that makes other
+    /// micro-steps, cancels a step alone, or has another learning rate.
+    /// @param begun steps so far, cancelled ones included
+    void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun, std::size_t micro_steps,
                 std::optional<std::int64_t> weight, float predivide) {
         bool const skips = Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
@@ -75,9 +82,9 @@ public:
             Backend::run(_queue, ClearInspection<Config>{state});
             shard.inspect(&state->inspection);
             _communicator->all_reduce_integers(state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum, _queue,
-                                               CollectiveTag{"gradient norm", 0});
+                                               is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps} : CollectiveTag{"gradient norm", 0});
             _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
-                                               CollectiveTag{"first non-finite gradient", 0});
+                                               CollectiveTag{"steps, rate and settings as hash", hash_of_settings(begun, learning_rate)});
         }
         Backend::run(_queue,
                      Decide<Config>{state, _groups.data(), _group_count, ++_serial, learning_rate, weight ? 0.0 : divisor(micro_steps), predivide,
@@ -96,10 +103,12 @@ public:
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _state.size_bytes() + _groups.size_bytes(); }
 
     void set_learning_rate(std::size_t group, double factor) {
+        _settings[2 * group] = std::bit_cast<std::uint64_t>(factor);
         Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
     }
 
     void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
+        _settings[2 * group + 1] = hash_of_options<Optimizer>(hyper);
         Backend::run(_queue, Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
@@ -118,10 +127,16 @@ public:
         return scaler;
     }
 
-    void set_scaler_state(ScalerState const& scaler) { Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler}); }
+    void set_scaler_state(ScalerState const& scaler) {
+        note_scale(scaler.scale);
+        Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
+    }
 
     /// @brief The scale alone.
-    void set_scale(float scale) { Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale}); }
+    void set_scale(float scale) {
+        note_scale(scale);
+        Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
+    }
 
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
@@ -179,8 +194,21 @@ public:
     }
 
 private:
+    [[nodiscard]] bool is_mean() const noexcept { return _options->reduction.kind == ReductionKind::mean; }
+
+    void note_scale(float scale) noexcept { _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale); }
+
+    [[nodiscard]] std::uint64_t hash_of_settings(std::uint64_t begun, double learning_rate) const noexcept {
+        Hash hash;
+        hash.add(begun).add(learning_rate);
+        for (std::uint64_t const setting : _settings) {
+            hash.add(setting);
+        }
+        return hash.value();
+    }
+
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
-        return _options->reduction.kind == ReductionKind::mean ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
+        return is_mean() ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps) : 1.0;
     }
 
     static constexpr bool has_minimum = requires(typename Config::LossScaler::Options options) { options.at_minimum; };
@@ -227,6 +255,7 @@ private:
     StageOptions<Config> const* _options;
     Queue _queue;
     std::size_t _group_count;
+    List<std::uint64_t> _settings; ///< what was set since the construction: two for each group, and the scale
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     std::optional<Event> _captured; ///< none at first and after `forget_events`

@@ -110,6 +110,16 @@ private:
 template <class... Policies>
 struct PolicyPack {};
 
+/// @brief What is no policy replaces none; the stage it then stands in says what it is.
+template <class Replacement, class Policy>
+consteval bool replaces() {
+    if constexpr (HasCategory<Replacement>) {
+        return is_in<typename Replacement::policy_category, Policy>();
+    } else {
+        return false;
+    }
+}
+
 /// @brief The policies of a list that are not of a category, and one more.
 template <class Replacement, class Kept, class... Policies>
 struct Exchange;
@@ -123,7 +133,7 @@ struct Exchange<Replacement, PolicyPack<Kept...>> {
 template <class Replacement, class... Kept, class First, class... Rest>
 struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
     : Exchange<Replacement,
-               std::conditional_t<is_in<typename Replacement::policy_category, First>(), PolicyPack<Kept...>, PolicyPack<Kept..., First>>,
+               std::conditional_t<replaces<Replacement, First>(), PolicyPack<Kept...>, PolicyPack<Kept..., First>>,
                Rest...> {};
 
 /// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with them.

@@ -1,0 +1,94 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/stages.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/comm/run_ranks.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+// What ranks do differently inside a program that sends the same: without these checks replicas would drift apart, and nobody would say so.
+
+namespace zero::test::settings_agreement_test {
+
+namespace {
+
+template <int N>
+using Engine = ZeroStage<N, DynamicLossScaler>;
+
+/// Rank 1 alone calls `differ(engine)` before the second step, whose micro-steps and learning rate are `count_of(rank)` and `rate_of(rank)`.
+/// @return the text of a CollectiveMismatch that every rank got, "agreed" when none was thrown
+template <int N>
+std::string text_of(GradientReductionOptions const& reduction, std::function<void(Engine<N>&)> const& differ, std::size_t count_of_rank_1 = 2, double rate_of_rank_1 = 0.01) {
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        Engine<N> engine(communicator, registration<float>(toy_specs()), {.reduction = reduction});
+        bool const is_weighted = reduction.kind == ReductionKind::weighted_mean;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            bool const differs = rank == 1 && step == 1;
+            if (differs) {
+                differ(engine);
+            }
+            engine.begin_step();
+            float const scale = engine.loss_scale();
+            for (auto const micro_step : engine.micro_steps(differs ? count_of_rank_1 : 2)) {
+                run_micro_step(engine, rank, step, micro_step, scale);
+            }
+            double const rate = differs ? rate_of_rank_1 : 0.01;
+            (void)(is_weighted ? engine.step(rate, 3) : engine.step(rate)).report();
+        }
+    });
+    for (Outcome const& outcome : outcomes.ranks) {
+        CHECK(outcome.type == outcomes.ranks[0].type);
+        CHECK(outcome.message == outcomes.ranks[0].message);
+    }
+    return outcomes.ranks[0].type == "returned" ? "agreed" : outcomes.ranks[0].message;
+}
+
+template <class T>
+void nothing(T&) {}
+
+} // namespace
+
+TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divides by them") {
+    in_every_stage([]<int N>() {
+        auto const none = nothing<Engine<N>>;
+        auto const boundary = ReductionSchedule::boundary;
+        CHECK((text_of<N>({.schedule = boundary}, none)) == "agreed");
+        if (N == 3) { // its gathers meet the wrong ones before that
+            CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)), contains_text("'parameters of bucket 2'"));
+            return;
+        }
+        CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)), contains_text("'gradient norm after micro-steps: 2'") && contains_text("'gradient norm after micro-steps: 3'"));
+        CHECK((text_of<N>({.kind = ReductionKind::sum, .schedule = boundary}, none, 3)) == "agreed");
+        CHECK((text_of<N>({.kind = ReductionKind::weighted_mean, .schedule = boundary}, none, 3)) == "agreed");
+    });
+}
+
+TEST_CASE("A rank with another learning rate, other settings or a step of its own is a mismatch") {
+    in_every_stage([]<int N>() {
+        auto const differs = contains_text("'steps, rate and settings as hash ");
+        auto const none = nothing<Engine<N>>;
+        CHECK_THAT((text_of<N>({}, none, 2, 0.02)), differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_learning_rate(1, 0.5); })), differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_hyper_parameters(0, {.beta1 = 0.8}); })), differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_loss_scale(1024.0F); })), differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) {
+                       auto state = engine.loss_scaler_state();
+                       state.scale = 512.0F;
+                       engine.set_loss_scaler_state(state);
+                   })),
+                   differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) {
+                       engine.begin_step();
+                       engine.cancel_step();
+                   })),
+                   differs);
+    });
+}
+
+} // namespace zero::test::settings_agreement_test
