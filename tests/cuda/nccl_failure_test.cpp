@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -206,6 +208,29 @@ TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
     SECTION("time-out") {
         CHECK_THROWS_AS(communicator.synchronize(), TimedOut);
         CHECK(communicator.is_aborted());
+    }
+}
+
+TEST_CASE("a long wait in which collectives go on ending is no blocking call to a watchdog that meets one of its questions") {
+    for (bool const has_left : {false, true}) {
+        Script script;
+        script.options.time_out = has_left ? std::chrono::minutes(1) : std::chrono::milliseconds(1000);
+        auto const cause = std::make_shared<cuda::detail::NcclAbortCause>();
+        cuda::detail::NcclSession session(script.interfaces(), &script, false, 1, 3, 0, script.options, cause);
+        session.open("a test");
+        script.system.are_events_complete = false;
+        for (int collective = 0; collective < 5; ++collective) {
+            session.run({CollectiveKind::broadcast, DType::float32, 1, 0, tag}, script.memory, script.memory, {}, script.queue());
+        }
+        if (has_left) {
+            cause->set("a rank left the group", cuda::detail::NcclAbortCause::Kind::left, script.system.now());
+        }
+        script.system.on_pause = [&] { script.system.completions = 1; };
+        script.system.step = 900;
+        script.nccl.on_question = [&] { std::thread([&] { session.watch(); }).join(); }; // this thread holds the communicator
+        CHECK_NOTHROW(session.synchronize());
+        CHECK(script.system.time == 5 * 900);
+        CHECK(session.handle() == &script);
     }
 }
 

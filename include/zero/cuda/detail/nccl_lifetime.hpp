@@ -126,10 +126,13 @@ protected:
         }
     }
 
+    /// Each question of a wait is a call of its own to the watchdog: only one that lasts too long by itself is stuck inside NCCL.
     void pause(Lock& lock, unsigned turn) {
+        _busy_since = idle;
         lock.unlock();
         _system->pause(turn);
         lock.lock();
+        _busy_since = _system->now();
     }
 
     void throw_if_given_up(Lock& lock) {
