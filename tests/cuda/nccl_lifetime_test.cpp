@@ -3,6 +3,9 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -95,6 +98,37 @@ TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
         CHECK(destruction(script, communicator) == Lines{"finalize", "destroy", "left to itself after 43 ms, on device 2"});
         CHECK(script.system.time - before == 50);
     }
+}
+
+TEST_CASE("the longest duration there is means no limit, not one that has passed long ago") {
+    Script script;
+    constexpr auto without_limit = std::chrono::milliseconds::max();
+    script.system.time = 1;
+    script.options.time_out = without_limit;
+    script.options.finish_time_out = without_limit;
+    std::optional communicator(script.communicator());
+    script.system.step = std::chrono::milliseconds(std::chrono::hours(24)).count();
+    script.system.are_events_complete = false;
+    int days = 0;
+    script.system.on_pause = [&] { script.system.are_events_complete = ++days % 100 == 0; };
+    reduce(*communicator, script);
+    communicator->synchronize();
+    CHECK(days == 100);
+    script.system.are_events_complete = false;
+    reduce(*communicator, script);
+    CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
+    CHECK(days == 200);
+}
+
+TEST_CASE("a watchdog that never looks waits for its end instead of looking all the time") {
+    Script script;
+    script.options.watch_interval = std::chrono::milliseconds::max();
+    std::atomic<int> questions{0};
+    std::optional communicator(Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
+    REQUIRE(script.journal.wait_for("set_device 0"));
+    script.nccl.on_question = [&] { ++questions; };
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK(questions == 0);
 }
 
 TEST_CASE("what is being destroyed is out of reach of an abort") {

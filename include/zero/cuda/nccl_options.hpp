@@ -3,11 +3,14 @@
 #include "../core/throw_error.hpp"
 #include "nccl_library.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace zero::cuda {
 
 /// @brief How a communicator over NCCL waits, notices failures and sums. All ranks of a group have to choose the same `native_all_reduce`, which nothing compares.
+///
+/// A time of `std::chrono::milliseconds::max()` is no limit.
 struct NcclOptions {
     /// Above 0; how long peers may stay away: in the start, in a call, and for collectives that were enqueued, from the end of the one before.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
@@ -35,6 +38,14 @@ inline void check_options(NcclOptions const& options) {
         zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::finish_time_out and watch_interval must not be negative (", options.finish_time_out.count(), " ms, ",
                                                    options.watch_interval.count(), " ms)."});
     }
+}
+
+/// @brief Without limit is a year: the time from now on has to be a number of the clock's.
+inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
+    constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
+    options.finish_time_out = std::min(options.finish_time_out, year);
+    options.watch_interval = std::min(options.watch_interval, year);
+    return options;
 }
 
 } // namespace detail

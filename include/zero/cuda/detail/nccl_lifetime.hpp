@@ -31,7 +31,7 @@ public:
     /// @param is_owner finalises and destroys the handle at the end; an abort frees it in any case
     /// @param device the handle's
     NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world, int device, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
-        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _device(device), _options(options), _flights(*_system),
+        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _device(device), _options(with_finite_waits(options)), _flights(*_system),
           _is_owner(is_owner), _cause(std::move(cause)), _exceptions(std::uncaught_exceptions()) {}
 
     NcclLifetime(NcclLifetime const&) = delete;
