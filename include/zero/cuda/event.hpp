@@ -43,7 +43,7 @@ struct EventNode {
 
 /// @brief Events that nobody names any more, to be recorded again: so recording creates none once a program is in its stride.
 ///
-/// When the last event of the process goes, all are destroyed: nothing of CUDA's outlives what uses it, and none waits for the end of the process.
+/// When the last event and the last `KeptEvents` of the process go, all are destroyed: nothing of CUDA's outlives what uses it, and none waits for the end of the process.
 /// (That an event is recorded anew while a stream still waits for its old point is legal: the stream waits for the point of when it was told to.)
 class EventPool {
 public:
@@ -67,7 +67,7 @@ public:
         } else {
             node = make(device);
         }
-        ++_in_use;
+        ++_users;
         node->handles.store(1, std::memory_order_relaxed);
         return node;
     }
@@ -77,9 +77,17 @@ public:
         EventNode*& first = _free[static_cast<std::size_t>(node->device)];
         node->next = first;
         first = node;
-        if (--_in_use == 0) {
-            destroy_all();
-        }
+        drop_user();
+    }
+
+    void keep() noexcept {
+        std::lock_guard const lock(_mutex);
+        ++_users;
+    }
+
+    void keep_no_more() noexcept {
+        std::lock_guard const lock(_mutex);
+        drop_user();
     }
 
 private:
@@ -97,7 +105,10 @@ private:
         }
     }
 
-    void destroy_all() noexcept {
+    void drop_user() noexcept {
+        if (--_users != 0) {
+            return;
+        }
         for (EventNode*& first : _free) {
             while (first != nullptr) {
                 EventNode* const node = std::exchange(first, first->next);
@@ -109,7 +120,16 @@ private:
 
     std::mutex _mutex;
     std::vector<EventNode*> _free; ///< by device
-    std::size_t _in_use = 0;
+    std::size_t _users = 0; ///< events, and those who want free ones to be kept
+};
+
+/// @brief While one lives, events that nobody names any more are kept to be recorded again. Each of an engine's tables has one: an engine itself may name no event between two steps.
+class KeptEvents {
+public:
+    KeptEvents() noexcept { EventPool::instance().keep(); }
+    KeptEvents(KeptEvents const&) noexcept : KeptEvents() {}
+    KeptEvents& operator=(KeptEvents const&) noexcept = default;
+    ~KeptEvents() { EventPool::instance().keep_no_more(); }
 };
 
 } // namespace detail

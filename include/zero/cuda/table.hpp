@@ -3,6 +3,7 @@
 #include "../core/buffer.hpp"
 #include "../core/list.hpp"
 #include "error.hpp"
+#include "event.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -94,6 +95,7 @@ private:
     Buffer<Slice> _device_slices;
     Buffer<Chunk> _device_chunks;
     int _multiprocessors = 1;
+    [[no_unique_address]] detail::KeptEvents _kept_events;
 };
 
 } // namespace zero::cuda

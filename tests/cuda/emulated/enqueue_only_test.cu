@@ -1,4 +1,5 @@
 #include "cuda/device_model.cuh"
+#include "cuda/scripted_nccl.hpp"
 
 #include "support/stages.hpp"
 
@@ -6,6 +7,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // Only here can be counted what the runtime is asked, and be played what needs several devices or a capture.
@@ -63,6 +65,26 @@ TEST_CASE("From begin_step to step the host waits for nothing on a device, takes
     });
 }
 
+TEST_CASE("An engine over NCCL that has joined the queues, and so names no event, makes none in its next step either", "[cuda]") {
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, cuda::BasicNcclCommunicator<cuda::Backend>>;
+        Script script;
+        auto communicator = Stage::Communicator::from_unique_id(script.interfaces(), {}, 0, 1, script.options);
+        cuda::OwnedStream const stream;
+        typename Stage::Options options;
+        options.compute_queue = stream.get();
+        Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+        std::size_t made = 0;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            std::size_t const before = counts().events_made;
+            (void)run_device_step(engine, stream.get(), 0, step, 2, 0.01, 4);
+            engine.join();
+            made = counts().events_made - before;
+        }
+        CHECK(made == 0);
+    });
+}
+
 TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda]") {
     Counts const before = counts();
     cuda::OwnedStream const stream;
@@ -74,7 +96,7 @@ TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda
     CHECK(after.events_made <= before.events_made + 1); // or it was a used one
 }
 
-TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with it", "[cuda]") {
+TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with it unless there is a table", "[cuda]") {
     cuda::OwnedStream const stream;
     std::size_t const before = emulated::events_made;
     {
@@ -92,6 +114,15 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     CHECK(cuda::Event().is_complete());
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 3); // the pool was empty
+    {
+        cuda::Table<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>> table; // as an engine has some
+        (void)cuda::Event::record(stream.get());
+        auto const other = std::move(table);
+        (void)cuda::Event::record(stream.get());
+        CHECK(emulated::events_made == before + 4);
+    }
+    (void)cuda::Event::record(stream.get());
+    CHECK(emulated::events_made == before + 5);
 }
 
 TEST_CASE("A report, or norms, of a step that is being captured are refused without a question to the runtime, which would spoil the capture", "[cuda]") {
