@@ -14,25 +14,43 @@
 // Two libraries of one program that were compiled for different architectures must not run each other's kernels: a launcher of the one would then pick
 // a kernel that has no code for the device. So kernels and what launches them are hidden, and everything on the way has the architectures in its name.
 
-#define ZERO_CUDA_JOIN_2(a, b) a##_##b
-#define ZERO_CUDA_JOIN_3(a, b, c) a##_##b##_##c
-#define ZERO_CUDA_JOIN_4(a, b, c, d) a##_##b##_##c##_##d
-#define ZERO_CUDA_JOIN_5(a, b, c, d, e) a##_##b##_##c##_##d##_##e
-#define ZERO_CUDA_JOIN_6(a, b, c, d, e, f) a##_##b##_##c##_##d##_##e##_##f
-#define ZERO_CUDA_JOIN_7(a, b, c, d, e, f, g) a##_##b##_##c##_##d##_##e##_##f##_##g
-#define ZERO_CUDA_JOIN_8(a, b, c, d, e, f, g, h) a##_##b##_##c##_##d##_##e##_##f##_##g##_##h
-#define ZERO_CUDA_JOIN_9(a, b, c, d, e, f, g, h, i) a##_##b##_##c##_##d##_##e##_##f##_##g##_##h##_##i
-#define ZERO_CUDA_JOIN_10(a, b, c, d, e, f, g, h, i, j) a##_##b##_##c##_##d##_##e##_##f##_##g##_##h##_##i##_##j
-#define ZERO_CUDA_JOIN_11(a, b, c, d, e, f, g, h, i, j, k) a##_##b##_##c##_##d##_##e##_##f##_##g##_##h##_##i##_##j##_##k
-#define ZERO_CUDA_JOIN_12(a, b, c, d, e, f, g, h, i, j, k, l) a##_##b##_##c##_##d##_##e##_##f##_##g##_##h##_##i##_##j##_##k##_##l
-#define ZERO_CUDA_PICK(a, b, c, d, e, f, g, h, i, j, k, l, name, ...) name
-#define ZERO_CUDA_JOIN(...)                                                                                                                              \
-    ZERO_CUDA_PICK(__VA_ARGS__, ZERO_CUDA_JOIN_12, ZERO_CUDA_JOIN_11, ZERO_CUDA_JOIN_10, ZERO_CUDA_JOIN_9, ZERO_CUDA_JOIN_8, ZERO_CUDA_JOIN_7,            \
-                   ZERO_CUDA_JOIN_6, ZERO_CUDA_JOIN_5, ZERO_CUDA_JOIN_4, ZERO_CUDA_JOIN_3, ZERO_CUDA_JOIN_2, unused)                                      \
-    (__VA_ARGS__)
+#define ZERO_CUDA_JOIN_1(a, b) a##_##b
+#define ZERO_CUDA_JOIN_2(a, b, ...) ZERO_CUDA_JOIN_1(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_3(a, b, ...) ZERO_CUDA_JOIN_2(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_4(a, b, ...) ZERO_CUDA_JOIN_3(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_5(a, b, ...) ZERO_CUDA_JOIN_4(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_6(a, b, ...) ZERO_CUDA_JOIN_5(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_7(a, b, ...) ZERO_CUDA_JOIN_6(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_8(a, b, ...) ZERO_CUDA_JOIN_7(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_9(a, b, ...) ZERO_CUDA_JOIN_8(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_10(a, b, ...) ZERO_CUDA_JOIN_9(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_11(a, b, ...) ZERO_CUDA_JOIN_10(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_12(a, b, ...) ZERO_CUDA_JOIN_11(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_13(a, b, ...) ZERO_CUDA_JOIN_12(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_14(a, b, ...) ZERO_CUDA_JOIN_13(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_15(a, b, ...) ZERO_CUDA_JOIN_14(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_16(a, b, ...) ZERO_CUDA_JOIN_15(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_17(a, b, ...) ZERO_CUDA_JOIN_16(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_18(a, b, ...) ZERO_CUDA_JOIN_17(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_19(a, b, ...) ZERO_CUDA_JOIN_18(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_20(a, b, ...) ZERO_CUDA_JOIN_19(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_21(a, b, ...) ZERO_CUDA_JOIN_20(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_22(a, b, ...) ZERO_CUDA_JOIN_21(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_23(a, b, ...) ZERO_CUDA_JOIN_22(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_24(a, b, ...) ZERO_CUDA_JOIN_23(a##_##b, __VA_ARGS__)
+#define ZERO_CUDA_JOIN_COUNTED(count, ...) ZERO_CUDA_JOIN_##count(__VA_ARGS__)
+#define ZERO_CUDA_JOIN(count, ...) ZERO_CUDA_JOIN_COUNTED(count, __VA_ARGS__)
+#define ZERO_CUDA_25TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, found, ...) found
+/// How many architectures are named; above 24 it is the 25th, which is a larger number.
+#define ZERO_CUDA_COUNT(...) ZERO_CUDA_25TH(__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 
 /// The name of the inline namespace of everything that runs on a device: v<major>_<minor>_<patch>_sm_<architecture>..., as nvcc numbers them.
-#define ZERO_CUDA_NAMESPACE ZERO_CUDA_JOIN(v0_1_0_sm, __CUDA_ARCH_LIST__)
+#if ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__) > 24
+#error "zero: this nvcc compiles for more than 24 architectures at once; name fewer with -arch or -gencode."
+#define ZERO_CUDA_NAMESPACE too_many_architectures
+#else
+#define ZERO_CUDA_NAMESPACE ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_1_0_sm, __CUDA_ARCH_LIST__)
+#endif
 
 // What is instantiated with a type without linkage (an optimizer of an unnamed namespace) can not be hidden and need not be: warning 1407 says so.
 /// Marks a kernel, and a function from which one is launched.
