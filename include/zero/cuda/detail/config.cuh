@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../../core/version.hpp"
+
 // Built by nvcc only.
 #if !defined(__CUDACC__)
 #error "zero: headers that end in .cuh are for nvcc; include them in .cu files only."
@@ -51,6 +53,7 @@
 #else
 #define ZERO_CUDA_NAMESPACE ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_1_0_sm, __CUDA_ARCH_LIST__)
 #endif
+static_assert(zero::version_major == 0 && zero::version_minor == 1 && zero::version_patch == 0, "zero: ZERO_CUDA_NAMESPACE has to name the version of core/version.hpp.");
 
 // What is instantiated with a type without linkage (an optimizer of an unnamed namespace) can not be hidden and need not be: warning 1407 says so.
 /// Marks a kernel, and a function from which one is launched.
