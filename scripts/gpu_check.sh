@@ -59,9 +59,21 @@ device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev
 row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
 row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 
-if [ -z "$nccl" ]; then
+# nccl_library FOLDER: its library of NCCL. As for cmake/FindNCCL.cmake the header has to lie there, too, and neither may be a link to another installation's.
+nccl_library() {
+    local root library file
+    root=$(realpath -e "$1" 2>/dev/null) || return 1
+    library=$(ls "$root"/lib{64,,/*}/libnccl.so{,.2} 2>/dev/null | head -n 1)
+    for file in "$root/include/nccl.h" "$library"; do
+        case $(realpath -e "$file" 2>/dev/null) in "$root"/*) ;; *) return 1 ;; esac
+    done
+    printf '%s\n' "$library"
+}
+if [ -n "$nccl" ]; then
+    nccl_library "$nccl" >/dev/null || { printf "error: '%s' does not hold both include/nccl.h and libnccl.so\n" "$nccl" >&2; exit 3; }
+else
     for candidate in "$toolkit" /usr $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia.nccl"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
-        [ ! -f "$candidate/include/nccl.h" ] || { nccl=$candidate; break; }
+        ! nccl_library "$candidate" >/dev/null || { nccl=$candidate; break; }
     done
 fi
 row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
@@ -105,10 +117,10 @@ compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_
 # What needs NCCL: its header and library from one folder.
 nccl_flags=()
 if [ -n "$nccl" ]; then
-    nccl_folder=$(dirname "$(ls "$nccl"/lib64/libnccl.so* "$nccl"/lib/libnccl.so* "$nccl"/lib/*/libnccl.so* 2>/dev/null | head -n 1)")
-    nccl_library=$(ls "$nccl_folder"/libnccl.so "$nccl_folder"/libnccl.so.2 2>/dev/null | head -n 1)
-    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_library" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
-    compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_library" "-Wl,-rpath=$nccl_folder" \
+    nccl_file=$(nccl_library "$nccl")
+    nccl_folder=$(dirname "$nccl_file")
+    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
+    compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_file" "-Wl,-rpath=$nccl_folder" \
         -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
 fi
 
@@ -121,7 +133,7 @@ if has_include CLI/CLI.hpp "$cli11"; then
     nccl_example=()
     [ -z "$nccl" ] || nccl_example=(-DGPT_HAS_NCCL "${nccl_flags[@]}")
     examples+=(cuda_train_gpt)
-    compile cuda_train_gpt "$nvcc" "${flags[@]}" -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
+    compile cuda_train_gpt "$nvcc" "${flags[@]}" -O2 -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
         -o "$build/cuda_train_gpt"
     if has_include Eigen/Core "$eigen"; then
         examples+=(train_gpt)
@@ -141,6 +153,8 @@ run() {
         row "$what" FAILED $((SECONDS - started)) "status $status, see $log"
     elif grep -q 'skipped: no CUDA device' "$log"; then
         row "$what" skipped $((SECONDS - started)) "no CUDA device"
+    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark ends with status 0 all the same
+        row "$what" FAILED $((SECONDS - started)) "$(grep -m 1 'ERROR OCCURRED' "$log")"
     else
         row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:' "$log" | tail -n 1)"
     fi
@@ -212,7 +226,7 @@ benchmark_flags=()
 for file in "$root"/bench/cuda/*_bench.cu; do
     name=$(basename "$file" .cu)
     started=$SECONDS
-    if ! "$nvcc" "${flags[@]}" "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name" >"$build/log/$name.build" 2>&1; then
+    if ! "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name" >"$build/log/$name.build" 2>&1; then
         if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
             row "benchmark $name" missing "" "Google Benchmark is not installed"
         else
@@ -220,8 +234,9 @@ for file in "$root"/bench/cuda/*_bench.cu; do
         fi
         continue
     fi
-    run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
-    grep -E '_median' "$build/log/$name.run"
+    run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
+        "--benchmark_out=$build/log/$name.json" # not aggregates alone: they leave out repetitions that failed
+    python3 "$root/scripts/bench_table.py" "$build/log/$name.json" || grep '_median' "$build/log/$name.run"
 done
 
 if ! python3 -c 'import torch' >/dev/null 2>&1; then

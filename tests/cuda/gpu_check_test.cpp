@@ -1,0 +1,111 @@
+#include "support/catch.hpp"
+#include "support/program.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+// scripts/gpu_check.sh with a compiler that writes down what it is asked for and makes programs that only say something.
+
+namespace zero::test::gpu_check_test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char const* compiler = R"(#!/usr/bin/env bash
+root=$(cd "$(dirname "$0")/.." && pwd)
+printf '%s\n' "$*" >>"$root/calls"
+while [ "$#" -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done
+[ -n "${out:-}" ] || { cat >/dev/null; exit 0; }
+case $out in *_bench) says=$root/benchmark_says ;; *) says=/dev/null ;; esac
+printf '#!/bin/sh\ncat %s\n' "$says" >"$out"
+chmod +x "$out"
+)";
+
+/// A folder with that compiler, which goes with this object.
+class Toolkit {
+public:
+    Toolkit() {
+        fs::remove_all(root);
+        write("benchmark_says", "all is well\n");
+        write("bin/nvcc", compiler);
+        for (char const* const missing : {"python3", "nvidia-smi"}) {
+            write(std::string("bin/") + missing, "#!/bin/sh\nexit 1\n");
+        }
+    }
+    Toolkit(Toolkit const&) = delete;
+    Toolkit& operator=(Toolkit const&) = delete;
+    ~Toolkit() { fs::remove_all(root); }
+
+    void write(std::string const& file, std::string const& text) const {
+        fs::create_directories((root / file).parent_path());
+        std::ofstream(root / file) << text;
+        fs::permissions(root / file, fs::perms::owner_all);
+    }
+
+    [[nodiscard]] ProgramOutcome check() const {
+        std::string const bin = (root / "bin").string();
+        return run_program("PATH=" + bin + ":$PATH NVCC=" + bin + "/nvcc CXX=" + bin + "/nvcc ZERO_JOBS=1 " ZERO_SOURCE_DIR "/scripts/gpu_check.sh --no-sanitizer --build " + (root / "build").string()
+                           + " </dev/null");
+    }
+
+    /// With what `file` was compiled.
+    [[nodiscard]] std::string options_of(std::string const& file) const {
+        std::ifstream calls(root / "calls");
+        for (std::string call; std::getline(calls, call);) {
+            if (call.find(file) != std::string::npos) {
+                return call;
+            }
+        }
+        return {};
+    }
+
+    fs::path root = fs::temp_directory_path() / ("zero_gpu_check_" + std::to_string(::getpid()));
+};
+
+} // namespace
+
+TEST_CASE("The check on a device optimises what it times: benchmarks and the example") {
+    Toolkit const toolkit;
+    auto const outcome = toolkit.check();
+    INFO(outcome.output);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("passed"));
+    for (char const* const file : {"/kernels_bench.cu", "/step_bench.cu", "/cuda_train_gpt.cu"}) {
+        CHECK_THAT(toolkit.options_of(file), contains_text(" -O2 "));
+    }
+}
+
+TEST_CASE("The check on a device fails where a benchmark reports an error, though its exit status is 0; without a device it is skipped") {
+    Toolkit const toolkit;
+    SECTION("an error in one of its repetitions") {
+        toolkit.write("benchmark_says", "update/cuda ERROR OCCURRED: 'out of memory'\nupdate/cuda_median 1 ms\n");
+        auto const outcome = toolkit.check();
+        CHECK(outcome.status != 0);
+        CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("FAILED"));
+        CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("out of memory"));
+    }
+    SECTION("no device") {
+        toolkit.write("benchmark_says", "update/cuda ERROR OCCURRED: 'skipped: no CUDA device'\n");
+        auto const outcome = toolkit.check();
+        CHECK(outcome.status == 0);
+        CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("skipped"));
+    }
+}
+
+TEST_CASE("The check on a device takes NCCL from a folder that holds both header and library") {
+    Toolkit const toolkit;
+    toolkit.write("include/nccl.h", "");
+    std::string const own = toolkit.root.string();
+    CHECK_THAT(toolkit.check().after("\nNCCL "), !contains_text(own));
+    toolkit.write("lib64/libnccl.so.2", "");
+    CHECK_THAT(toolkit.check().after("\nNCCL "), contains_text(own));
+    CHECK_THAT(toolkit.options_of("linked_nccl.cpp"), contains_text(own + "/lib64/libnccl.so.2"));
+    fs::rename(toolkit.root / "lib64/libnccl.so.2", toolkit.root / "lib64/libnccl.so.2.28.9");
+    fs::create_symlink("libnccl.so.2.28.9", toolkit.root / "lib64/libnccl.so");
+    CHECK_THAT(toolkit.check().after("\nNCCL "), contains_text(own));
+}
+
+} // namespace zero::test::gpu_check_test
