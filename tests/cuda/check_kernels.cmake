@@ -2,8 +2,8 @@
 # cmake ... -DCHECK=accesses -DARCHITECTURE=<number> -P check_kernels.cmake
 #
 # registers: every kernel for one architecture needs no local memory and at most 128 registers, of which two blocks of 256 threads have enough.
-# accesses: in PTX the main loop of every hot kernel accesses global memory only, 16 bytes or more at a time; and PTX does not depend on -fmad. Takes the PTX
-# that the check of registers for the same architecture has left.
+# accesses: in PTX the main loop of every hot kernel accesses global memory only, 16 bytes or more at a time; and PTX does not depend on -fmad,
+# -prec-div or -prec-sqrt. Takes the PTX that the check of registers for the same architecture has left.
 
 cmake_minimum_required(VERSION 3.25)
 set(kept "${WORK}/${ARCHITECTURE}")
@@ -55,12 +55,12 @@ if(CHECK STREQUAL "registers")
     message("${count} kernels for sm_${ARCHITECTURE}, at most ${most} registers")
 else()
     set(ptx "${kept}/all_kernels.ptx")
-    set(without_fmad "${kept}/without_fmad.ptx")
-    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -fmad=false -ptx "${source}" -o "${without_fmad}" COMMAND_ERROR_IS_FATAL ANY)
+    set(with_other_rounding "${kept}/with_other_rounding.ptx")
+    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -fmad=false -prec-div=false -prec-sqrt=false -ptx "${source}" -o "${with_other_rounding}" COMMAND_ERROR_IS_FATAL ANY)
     file(READ "${ptx}" text)
-    file(READ "${without_fmad}" other)
+    file(READ "${with_other_rounding}" other)
     if(NOT text STREQUAL other)
-        complain("PTX depends on -fmad: compare ${ptx} with ${without_fmad}")
+        complain("PTX depends on -fmad, -prec-div or -prec-sqrt: compare ${ptx} with ${with_other_rounding}")
     endif()
     string(REPLACE ";" "," text "${text}") # semicolons and brackets mean something in lists
     string(REPLACE "[" "(" text "${text}")

@@ -29,16 +29,16 @@ inline namespace ZERO_CUDA_NAMESPACE {
 /// bytes at a time where all that a slice consists of is aligned to that. The kernels are instantiated in the units that use them, and neither
 /// they nor the functions here are visible outside a shared library.
 struct Backend : RuntimeBackend {
-    /// @brief Refuses code that was compiled with -use_fast_math or a part of it, which has no macro. Waits.
+    /// @brief Refuses code that was compiled with -ftz=true or with -use_fast_math, which contains it; neither has a macro. Waits.
     /// @throws InvalidArgument, CudaError
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
         Buffer<int> is_exact(memory, 1, BufferKind::control);
-        kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, 3.0F, is_exact.data());
+        kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
         synchronize(record(queue));
         if (load(is_exact.data()) == 0) {
-            zero::detail::throw_error<InvalidArgument>({"zero: this code was compiled by nvcc with -use_fast_math, -ftz=true, -prec-div=false or -prec-sqrt=false, which change results; "
-                                                       "compile without them."});
+            zero::detail::throw_error<InvalidArgument>({"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, which contains it: numbers below the normal ones become "
+                                                       "zero; compile without."});
         }
     }
 

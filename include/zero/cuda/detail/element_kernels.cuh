@@ -86,14 +86,11 @@ ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
     functor();
 }
 
-/// @brief Writes whether numbers below the normal ones survive arithmetic, and whether it rounds as it should.
+/// @brief Writes whether numbers below the normal ones survive arithmetic.
 template <class = void>
-ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, float three, int* is_exact) {
+ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int* is_exact) {
     float const half = ops::mul(least_normal, 0.5F);
-    bool const keeps_subnormals = half != 0.0F && ops::add(half, half) == least_normal;
-    bool const divides = 1.0F / three == __fdiv_rn(1.0F, three) && ops::div(half, three) != 0.0F;
-    bool const roots = sqrtf(three) == __fsqrt_rn(three);
-    *is_exact = keeps_subnormals && divides && roots ? 1 : 0;
+    *is_exact = half != 0.0F && ops::add(half, half) == least_normal ? 1 : 0;
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
