@@ -53,6 +53,8 @@ public:
         add(kernels::run_kernel<detail::Decide<Config>>);
         add(kernels::run_kernel<detail::CaptureScale<Config>>);
         add(kernels::run_kernel<detail::ClearInspection<Config>>);
+        add(kernels::run_kernel<detail::Assign<typename Config::Optimizer::Options>>);
+        add(kernels::run_kernel<detail::Assign<typename Config::LossScaler::State>>);
     }
 
     std::vector<void const*> addresses;
@@ -94,6 +96,9 @@ inline std::vector<void const*> all_kernels() {
     list.add_update<Sgd, float, MasterPointers<float, bfloat16>, StatePointers<Sgd::states, float>>();
     list.add_update<Lion, float, MasterPointers<float, bfloat16>, StatePointers<Lion::states, float>>();
     list.add_update<Adagrad, float, MasterPointers<float, bfloat16>, StatePointers<Adagrad::states, float>>();
+    list.add(kernels::run_kernel<detail::Assign<std::int64_t>>);
+    list.add(kernels::run_kernel<detail::Assign<float>>);
+    list.add(kernels::run_kernel<detail::Assign<double>>);
     list.add_commands<DynamicLossScaler>();
     list.add_commands<StaticLossScaler>();
     list.add_commands<Sgd>();
