@@ -207,6 +207,19 @@ TEST_CASE("a reference leaves the caller's communicator alone, with what is unde
     CHECK(destruction(script, communicator).empty());
 }
 
+TEST_CASE("a reference that an exception unwinds aborts nothing: that is left to the caller") {
+    Script script;
+    try {
+        auto communicator = Script::Communicator::refer_to(script.interfaces(), &script, script.options);
+        script.system.are_events_complete = false;
+        reduce(communicator, script);
+        (void)script.journal.take();
+        throw std::runtime_error("elsewhere");
+    } catch (std::runtime_error const&) {
+        CHECK(script.journal.take().empty());
+    }
+}
+
 TEST_CASE("a reference that is aborted has freed the caller's communicator, and says so") {
     Script script;
     std::optional communicator(Script::Communicator::refer_to(script.interfaces(), &script, script.options));

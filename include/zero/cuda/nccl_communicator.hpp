@@ -29,8 +29,8 @@ namespace zero::cuda {
 ///
 /// Any error of NCCL, of a peer or of the clock aborts the communicator and throws; what the watchdog finds is thrown by the next call. From then on every call throws
 /// `Aborted` with the first cause. Ranks of one process learn each other's causes; those of other processes see an error of NCCL or their time-out. The destructor waits for
-/// what was enqueued, at most `finish_time_out`; then, or while an exception unwinds, it aborts. An abort is waited for at most 5 s. Destroy CUDA graphs that hold
-/// collectives before the communicator: NCCL waits for them.
+/// what was enqueued, at most `finish_time_out`; then, or while an exception unwinds, it aborts. (That of a reference does neither: see `refer_to`.) An abort is waited for at most
+/// 5 s. Destroy CUDA graphs that hold collectives before the communicator: NCCL waits for them.
 template <class B>
 class BasicNcclCommunicator {
 public:
@@ -38,9 +38,11 @@ public:
     using Backend = B;
     using Queue = typename B::Queue;
 
-    /// @brief Uses a communicator of the caller, who destroys it after this object, unless `is_aborted()`: an abort has freed it. Its device has to be the current one.
+    /// @brief Uses a communicator of the caller, whose it stays. Its device has to be the current one. One that NCCL still sets up is waited for.
     ///
-    /// One that NCCL still sets up is waited for. Whatever this throws, the communicator stays the caller's.
+    /// The destructor of a reference neither waits nor aborts, also while an exception unwinds: the caller waits (`synchronize`) or lets the peers go (`abort`). Any failure aborts
+    /// by itself, which frees NCCL's communicator. So the reference outlives the scope of the engine, is asked `is_aborted()` last, and goes before the handle, which its watchdog
+    /// uses: that is destroyed only if the answer was no.
     /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when it is not set up in time
     static BasicNcclCommunicator refer_to(NcclInterface interfaces, NcclHandle handle, NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, false, options));
