@@ -102,6 +102,8 @@ TEST_CASE("Options out of their range are refused with their name and value") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = -1.0}}})), contains_text("learning_rate_factor of group 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.groups = {{.learning_rate_factor = 1e39}}})), contains_text("learning_rate_factor of group 0 is 9999"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.optimizer = {.epsilon = 1e-46}})), contains_text("epsilon is 1e-46"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}, {.name = "b", .elements = 3}}, {.groups = {{}, {.optimizer = {.beta1 = 1.5}}}})),
+                      contains_text("beta1 is 1.5") && contains_text("It is an option of group 1."));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.bucketer = {.bucket_bytes = 0}})), contains_text("bucket_bytes is 0"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}}, {.reduction = {.predivide = -3.0F}})), contains_text("predivide is -3"));
     CHECK_THROWS_WITH((construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}}, {.loss_scaler = {.growth_interval = 0}})), contains_text("growth_interval"));

@@ -3,7 +3,6 @@
 #include "../backend/tables.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../policy/master_weights.hpp"
-#include "owned_slice.hpp"
 #include "part_context.hpp"
 #include "per_block.hpp"
 #include "placed.hpp"

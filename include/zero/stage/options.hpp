@@ -101,7 +101,11 @@ void validate_options(StageOptions<Config> const& options, int stage) {
         detail::throw_error<InvalidArgument>({"zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of every group; give them there only."});
     }
     for (std::size_t group = 0; group < options.groups.size(); ++group) {
-        Config::Optimizer::validate(options.groups[group].optimizer);
+        try {
+            Config::Optimizer::validate(options.groups[group].optimizer);
+        } catch (InvalidArgument const& error) {
+            detail::throw_error<InvalidArgument>({error.what(), " It is an option of group ", group, '.'});
+        }
         double const factor = options.groups[group].learning_rate_factor;
         if (!detail::is_non_negative_float(factor)) {
             detail::throw_error<InvalidArgument>({"zero: learning_rate_factor of group ", group, " is ", factor,
