@@ -95,6 +95,22 @@ TEST_CASE("A norm that reads the padding is found in every stage", "[oracle][mut
     require_found(c, Mutation::padding_inspected);
 }
 
+TEST_CASE("A norm, or a clip coefficient, that is reported one unit in the last place too small is found in every stage", "[oracle][mutants]") {
+    // Parameters and states are right then: only the comparison of reports can find it.
+    Configuration c = make_mutant_configuration(5);
+    require_found(c, Mutation::norm_off_by_an_ulp);
+    require_found(c, Mutation::coefficient_off_by_an_ulp);
+    c.clip = 0.01F;
+    c.steps = 2;
+    c.memory = Memory::scattered;
+    for (int const stage : {0, 1, 2}) {
+        CAPTURE(stage);
+        CHECK(count_differences(stage, c) == 0);
+        CHECK(count_differences(stage, c, {Mutation::norm_off_by_an_ulp, Fence{}}) == 3 * c.all_steps()); // each rank, each step, and nothing else
+        CHECK(count_differences(stage, c, {Mutation::coefficient_off_by_an_ulp, Fence{}}) == 3 * c.all_steps());
+    }
+}
+
 TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle][mutants]") {
     Configuration c = make_mutant_configuration(5);
     require_found(c, Mutation::last_bucket_dropped);

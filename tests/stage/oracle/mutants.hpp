@@ -9,6 +9,7 @@
 #include "zero/host/host_backend.hpp"
 
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -25,6 +26,8 @@ enum class Mutation {
     sum_rounded_early,   ///< a partial sum over ranks is rounded to bfloat16
     added_in_bfloat16,   ///< the sum over micro-steps is
     padding_inspected,   ///< the norm reads on to the next multiple of 64 elements
+    norm_off_by_an_ulp,  ///< the reported norm, and nothing else
+    coefficient_off_by_an_ulp, ///< the reported clip coefficient, and nothing else
     last_bucket_dropped, ///< the last bucket is not reduced
     state_not_moved,     ///< where buckets are made anew, each rank keeps what it had of a state
     fence_removed
@@ -78,6 +81,21 @@ struct MutantBackend : HostBackend {
     static void wait(Queue queue, Event const& event, Fence fence) {
         if (!is_active(Mutation::fence_removed) || chosen_mutant.fence != fence) {
             HostBackend::wait(queue, event, fence);
+        }
+    }
+
+    template <class F>
+    static void run(Queue queue, F const& functor) {
+        HostBackend::run(queue, functor);
+        if constexpr (requires { functor.state->reports[functor.serial]; }) { // the decision of a step
+            if (is_active(Mutation::norm_off_by_an_ulp) || is_active(Mutation::coefficient_off_by_an_ulp)) {
+                bool const is_norm = is_active(Mutation::norm_off_by_an_ulp);
+                queue->enqueue([reports = &functor.state->reports, serial = functor.serial, is_norm] {
+                    StepReport& report = (*reports)[serial % reports->size()];
+                    report.gradient_norm = is_norm ? std::nextafter(report.gradient_norm, 0.0) : report.gradient_norm;
+                    report.clip_coefficient = is_norm ? report.clip_coefficient : std::nextafter(report.clip_coefficient, 0.0F);
+                });
+            }
         }
     }
 
