@@ -1,6 +1,7 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/stage/zero_stage.hpp>
 
@@ -100,6 +101,66 @@ TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all, and not o
     // 'second.weight' comes after 300 + 500 + 7 elements.
     CHECK(ranks[0].first_bad[1] == 807 + 77);
     CHECK(ranks[0].first_bad[0] == -1);
+}
+
+TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
+    in_every_stage([]<int N>() {
+        auto const reports = on_ranks<StepReport>(2, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()), {.gradient_clipping = 0.5F});
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                    auto const weights = engine.acquire(unit);
+                    static_cast<void>(engine.gradients(unit)); // zeroed, and nobody adds anything
+                    engine.gradients_ready(unit);
+                }
+            }
+            return engine.step(0.01).report();
+        });
+        for (StepReport const& report : reports) {
+            CHECK(report.has_norm);
+            CHECK(report.gradient_norm == 0.0);
+            CHECK(report.clip_coefficient == 1.0F);
+            CHECK_FALSE(report.is_skipped);
+            CHECK(report.step_count == 1);
+        }
+    });
+}
+
+TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
+    struct Result {
+        std::size_t owned = 0;
+        StepReport report;
+        bool is_unchanged = false;
+    };
+    in_every_stage([]<int N>() {
+        auto const results = on_ranks<Result>(world, [](LoopbackCommunicator& communicator) {
+            auto parameters = registration<float>({{"small", 10}}); // one bucket, and all of it is the shard of one rank
+            ZeroStage<N, RoundRobinPartitioner, DynamicLossScaler> engine(communicator, parameters, {.loss_scaler = {.initial_scale = 1024.0F, .hysteresis = 1}});
+            auto const before = snapshot(engine);
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                auto const weights = engine.acquire(0);
+                engine.gradients(0)[0][7] = communicator.rank() == 2 ? infinity : 1.0F;
+                engine.gradients_ready(0);
+            }
+            Result result;
+            result.report = engine.step(0.01).report();
+            result.is_unchanged = snapshot(engine) == before;
+            engine.for_each_owned_slice([&](auto const& slice) { result.owned += slice.values.size(); });
+            return result;
+        });
+        CHECK(results[0].owned == 10);
+        CHECK(results[2].owned == (N == 0 ? 10 : 0));
+        for (Result const& result : results) {
+            CHECK(result.report.is_skipped);
+            CHECK(result.report.non_finite_count == 1);
+            CHECK(result.report.first_non_finite == 7);
+            CHECK(result.report.step_count == 0);
+            CHECK(result.report.next_loss_scale == 512.0F);
+            CHECK(result.is_unchanged);
+        }
+    });
 }
 
 TEST_CASE("With a hysteresis of 2 the first overflow keeps the scale") {
