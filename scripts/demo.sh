@@ -19,6 +19,15 @@ configure demo release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_BUILD_TESTS=OFF
 build_target train_gpt || stop "the example could not be built"
 
 say "training: train_gpt ${train_arguments[*]}"
-"$build_dir/examples/train_gpt" "${train_arguments[@]}" || stop "the training failed"
+log=$build_dir/train_gpt.log
+"$build_dir/examples/train_gpt" "${train_arguments[@]}" | tee "$log" || stop "the training failed"
+
+# A network that knows no more than which byte follows which has not learned: short runs of the program may end so, this one must not.
+losses=$(sed -nE 's/.*validation loss ([0-9.]+) nats a byte \(unigram [0-9.]+, bigram ([0-9.]+)\).*/\1 \2/p' "$log")
+[ -n "$losses" ] || stop "the training printed no validation loss that is a number"
+read -r loss bigram <<<"$losses"
+awk -v loss="$loss" -v bigram="$bigram" 'BEGIN { exit !(loss < bigram) }' || stop "the training learned too little: its validation loss $loss is not below that of bigrams, $bigram"
+say "learned: the validation loss $loss is below that of bigrams, $bigram"
+
 say "verifying: train_gpt ${verify_arguments[*]}"
 "$build_dir/examples/train_gpt" "${verify_arguments[@]}" || stop "the verification failed"
