@@ -14,7 +14,7 @@ TEST_CASE("A pool leases what was free longest: nobody waits for the bucket befo
     for (std::array<std::size_t, 2> const closed : {std::array<std::size_t, 2>{0, 1}, std::array<std::size_t, 2>{1, 0}}) {
         CAPTURE(closed[0]);
         HostMemoryResource memory;
-        detail::BucketPool<float, HostBackend> pool(2, 64, 4, memory, BufferKind::gradient_leases);
+        zero::detail::BucketPool<float, HostBackend> pool(2, 64, 4, memory, BufferKind::gradient_leases);
         bool is_reduced = false;
         bool was_reduced = false;
         host::ThreadedQueue compute;
