@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../backend/backend.hpp"
 #include "../core/dtype.hpp"
 #include "../core/policy_category.hpp"
 
@@ -39,7 +38,7 @@ enum class IntegerReduction : std::uint8_t { sum, min };
 /// - optional, `rethrow_failure()`: throws what the transport noticed after its calls had returned. Who waited for the queue calls it before believing what a collective gave (`detail::wait_for_collectives`).
 /// - optional, `forget_events()`, noexcept: all that this rank enqueued is ordered before all that it will, so events kept of it can go. For the capture of graphs, where they are void.
 template <class C>
-concept Communicator = std::same_as<typename C::policy_category, CommunicatorCategory> && requires { typename C::Backend; } && Backend<typename C::Backend>
+concept Communicator = std::same_as<typename C::policy_category, CommunicatorCategory> && requires { typename C::Backend; }
                     && requires(C& communicator, C const& constant, float const* send, float* receive, bfloat16 const* send_half, bfloat16* receive_half,
                                 std::span<std::size_t const> cuts, std::int64_t* integers, typename C::Backend::Queue queue, CollectiveTag tag) {
                            { constant.rank() } -> std::convertible_to<int>;
@@ -59,9 +58,9 @@ concept Communicator = std::same_as<typename C::policy_category, CommunicatorCat
 /// @brief Reports each reason why `C` is not a `Communicator` as one error.
 template <class C>
 consteval bool diagnose_communicator() {
-    constexpr bool has_backend = requires { typename C::Backend; };
+    constexpr bool has_backend = requires { typename C::Backend::Queue; };
     static_assert(has_backend, "zero: a Communicator needs a member type 'Backend' (whose queues it enqueues on).");
-    if constexpr (has_backend && diagnose_backend<typename C::Backend>()) {
+    if constexpr (has_backend) {
         using Queue = typename C::Backend::Queue;
         using Cuts = std::span<std::size_t const>;
         using Integer = std::int64_t;
