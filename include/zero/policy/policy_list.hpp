@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../backend/backend.hpp"
 #include "../comm/communicator.hpp"
 #include "../layout/bucketer.hpp"
 #include "../layout/partitioner.hpp"
@@ -47,17 +46,13 @@ struct Select<Category, Default, First, Rest...> {
 template <class Category, class Default, class... Policies>
 using select_t = typename Select<Category, Default, Policies...>::type;
 
-/// @brief A communicator that an engine can work with: collectives alone need a backend's queues, an engine all of it.
-template <class P>
-concept EngineCommunicator = Communicator<P> && Backend<typename P::Backend>;
-
 /// @brief Is `P` a complete model of the concept that its category names?
 template <class P>
 consteval bool is_valid_policy() {
     if constexpr (!HasCategory<P>) {
         return false;
     } else {
-        return ParametersPolicy<P> || Partitioner<P> || Bucketer<P> || EngineCommunicator<P> || LossScaler<P> || MasterWeightsPolicy<P> || Optimizer<P>
+        return ParametersPolicy<P> || Partitioner<P> || Bucketer<P> || Communicator<P> || LossScaler<P> || MasterWeightsPolicy<P> || Optimizer<P>
             || OptimizerStatePolicy<P> || GradientReductionPolicy<P>;
     }
 }
@@ -75,11 +70,7 @@ consteval bool diagnose_policy() {
         } else if constexpr (is_in<BucketerCategory, P>()) {
             return diagnose_bucketer<P>();
         } else if constexpr (is_in<CommunicatorCategory, P>()) {
-            if constexpr (requires { requires !Backend<typename P::Backend>; }) {
-                return diagnose_backend<typename P::Backend>();
-            } else {
-                return diagnose_communicator<P>();
-            }
+            return diagnose_communicator<P>();
         } else if constexpr (is_in<LossScalerCategory, P>()) {
             return diagnose_loss_scaler<P>();
         } else if constexpr (is_in<MasterWeightsCategory, P>()) {

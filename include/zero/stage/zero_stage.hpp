@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../backend/backend.hpp"
 #include "compatibility.hpp"
 #include "engine.hpp"
 #include "engine_rebuild.hpp"
@@ -27,19 +28,40 @@ consteval Conflict conflict_in() {
                         .master = Config::master_conflict});
 }
 
+/// @brief A communicator whose backend lacks something: its collectives may need no more than the queues, an engine does.
+template <class P>
+consteval bool has_bare_backend() {
+    if constexpr (is_in<CommunicatorCategory, P>()) {
+        return requires { requires !Backend<typename P::Backend>; };
+    } else {
+        return false;
+    }
+}
+
+template <class P>
+consteval bool diagnose_backend_of() {
+    if constexpr (has_bare_backend<P>()) {
+        return diagnose_backend<typename P::Backend>();
+    } else {
+        return true;
+    }
+}
+
 template <int N, class... Policies>
 consteval bool is_accepted() {
-    if constexpr (!(is_valid_policy<Policies>() && ...) || !are_distinct<Policies...>) {
+    if constexpr ((has_bare_backend<Policies>() || ...) || !(is_valid_policy<Policies>() && ...) || !are_distinct<Policies...>) {
         return false;
     } else {
         return conflict_in<N, Policies...>() == Conflict::none;
     }
 }
 
-/// @brief Says why a stage is rejected, the first cause only: not a policy, an incomplete one, two of a kind, a bad composition.
+/// @brief Says why a stage is rejected, the first cause only: a communicator without a whole backend, not a policy, an incomplete one, two of a kind, a bad composition.
 template <int N, class... Policies>
 consteval bool diagnose_stage() {
-    if constexpr (!(is_valid_policy<Policies>() && ...)) {
+    if constexpr ((has_bare_backend<Policies>() || ...)) {
+        return (diagnose_backend_of<Policies>() && ...); // before its collectives, which name types of the backend
+    } else if constexpr (!(is_valid_policy<Policies>() && ...)) {
         return (diagnose_policy<Policies>() && ...);
     } else if constexpr (!are_distinct<Policies...>) {
         return diagnose_duplicates<Policies...>();
@@ -148,7 +170,7 @@ consteval bool conflicts_in_storage() {
 
 template <bool DropsStorage, class Policy>
 inline constexpr bool is_usable =
-    is_valid_policy<Policy>() && !(DropsStorage && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
+    is_valid_policy<Policy>() && !has_bare_backend<Policy>() && !(DropsStorage && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
 
 /// @brief What a rejected stage would be without the policies that can not be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>

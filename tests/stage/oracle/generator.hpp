@@ -156,7 +156,7 @@ inline void choose_numbers(Random& random, Configuration& c) {
     if (random.chance(50)) {
         c.clip = random.pick(std::array{1e-4F, 0.01F, 1.0F, 1e6F});
     }
-    std::size_t const groups = random.between(1, 3);
+    std::size_t const groups = std::min(random.between(1, 3), std::max(c.shapes.size(), std::size_t{1}));
     c.lists_groups = groups > 1 || random.chance(30);
     c.groups.clear();
     for (std::size_t group = 0; group < groups; ++group) {
@@ -175,6 +175,9 @@ inline void choose_numbers(Random& random, Configuration& c) {
     }
     for (auto& shape : c.shapes) {
         shape.group = random.below(groups);
+    }
+    for (std::size_t group = 0; group < groups && !c.shapes.empty(); ++group) { // one that is listed has to have a parameter
+        c.shapes[(c.shapes.size() / 2 + group) % c.shapes.size()].group = group;
     }
 }
 
