@@ -113,6 +113,7 @@ private:
 template <class Engine>
 class LossScale {
 public:
+    /// @brief Given out by `loss_scale()`, and used while the engine lives.
     explicit LossScale(Engine const& engine) noexcept : _engine(&engine) {}
 
     /// @brief For commands on the compute queue, which were ordered behind the capture.
