@@ -155,6 +155,14 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed af
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.last_report(); }), reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.step_count(); }), reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.loss_scaler_state(); }), reason);
+    CHECK_THAT(after_step([&](Stage& engine, auto const& ticket) { // once the caller knows, what is there can be read
+                   CHECK_THROWS_AS(ticket.report(), Aborted);
+                   (void)engine.step_count();
+                   (void)engine.last_report();
+                   engine.for_each_owned_slice([](auto const&) {});
+                   throw Aborted("the reason of rank 1, and the rest was read");
+               }),
+               contains_text("and the rest was read"));
     CHECK_THAT(after_step([](Stage& engine, auto const&) {
                    engine.begin_step();
                    (void)static_cast<float>(engine.loss_scale());

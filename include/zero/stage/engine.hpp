@@ -318,7 +318,7 @@ public:
     }
 
     /// @brief What the last step did that ran, be it captured or not. Waits. @throws OutOfOrder while a graph is captured
-    [[nodiscard]] StepReport last_report() const { return _decision.last_report(); }
+    [[nodiscard]] StepReport last_report() const { return believed(_decision.last_report()); }
 
     /// @brief The scale of this step, to be multiplied into the loss. @throws OutOfOrder outside a step: the scale of the next one is not known before `begin_step`
     [[nodiscard]] LossScale<Engine> loss_scale() const {
@@ -351,7 +351,7 @@ public:
     void for_each_owned_slice(Visitor&& visit) {
         _store.wait_for_readers();
         Backend::synchronize(Backend::record(_queue));
-        rethrow_failure_of(*_communicator);
+        believe();
         _shard.for_each_type([&](auto const& memory) {
             for (std::size_t index = 0; index < memory.slices(); ++index) {
                 auto owned = memory.owned_slice(index);
@@ -395,11 +395,11 @@ public:
         guarded([&] { _decision.set_hyper_parameters(group, hyper); });
     }
 
-    /// @brief Steps that were not skipped. Waits.
-    [[nodiscard]] std::uint64_t step_count() const { return _decision.settled().step_count; }
+    /// @brief Steps that were not skipped. Waits. @throws CommunicatorError when what it waited for was aborted, and the engine does not know yet
+    [[nodiscard]] std::uint64_t step_count() const { return believed(_decision.settled()).step_count; }
 
     /// @brief The loss scaler's trackers. Waits.
-    [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return _decision.settled().scaler; }
+    [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const { return believed(_decision.settled()).scaler; }
 
     /// @brief Goes on from another state of the loss scaler, all trackers of it, from the next `begin_step` on. On every rank the same.
     /// @throws InvalidArgument when its scale is not positive and finite, is below 2^-126, or outside the scaler's bounds (without a scaler: is not 1)
@@ -479,6 +479,19 @@ private:
             Backend::require_queue(queue);
         }
         return queue;
+    }
+
+    /// What was read after a wait, unless it is of a collective that failed meanwhile. An engine that is known to have failed can be read.
+    template <class T>
+    [[nodiscard]] T believed(T const& value) const {
+        believe();
+        return value;
+    }
+
+    void believe() const {
+        if (!_protocol.is_broken()) {
+            rethrow_failure_of(*_communicator);
+        }
     }
 
     /// One divisor for all payloads, whatever their type: a power of two unless the caller chose another.

@@ -89,8 +89,7 @@ public:
                                                                     "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
-            using Value = std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>;
-            update(SliceUpdate<Config, Types>{owned_slice<Value>(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            update(SliceUpdate<Config, Types>{owned_slice<UpdatedValue<Types>>(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
             if constexpr (Types::has_master) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
             }

@@ -45,10 +45,18 @@ struct OwnedSlice {
     }
 };
 
+namespace detail {
+
+/// @brief What an update may not write is what is rounded from master weights.
+template <class Types>
+using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>;
+
+} // namespace detail
+
 /// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
 /// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there are master weights the values are read only: they are rounded from them.
 template <class Config, class Types>
-struct SliceUpdate : OwnedSlice<Config, Types, std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>> {
+struct SliceUpdate : OwnedSlice<Config, Types, detail::UpdatedValue<Types>> {
     std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
     float factor = 1.0F;                                    ///< unscales, averages and clips
     double learning_rate = 0.0;                             ///< as given to `step`

@@ -23,6 +23,7 @@ public:
 
     Protocol(FlatLayout const& layout, std::size_t rank) noexcept : _layout(&layout), _rank(rank) {}
 
+    [[nodiscard]] bool is_broken() const noexcept { return _phase == Phase::broken; }
     [[nodiscard]] bool is_in_step() const noexcept { return _phase == Phase::in_step || _phase == Phase::in_micro_step; }
     [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
     [[nodiscard]] std::uint64_t steps_begun() const noexcept { return _steps_begun; } ///< cancelled ones included

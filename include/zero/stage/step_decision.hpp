@@ -141,7 +141,6 @@ public:
     /// @brief The state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
         Backend::synchronize(Backend::record(_queue));
-        rethrow_failure_of(*_communicator);
         return Backend::load(_state.data()); // not by a command: after a failure the queue runs none
     }
 
