@@ -27,9 +27,14 @@ __global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_
     }
 }
 
+struct NothingElse {
+    void operator()(auto) const {}
+};
+
 /// `run_micro_step` with a model that runs on a stream.
-template <class Engine>
-void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, std::size_t binades) {
+/// @param also called with each gradient before its unit is ready
+template <class Engine, class Also = NothingElse>
+void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, std::size_t binades, Also const& also = {}) {
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         auto const weights = engine.acquire(unit);
@@ -42,6 +47,7 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
             if (!gradient.empty()) {
                 cuda::kernels::launch(stream, 4, 128, add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>, gradient.data(), gradient.size(),
                                       2 + rank * 100 + unit, parameter, step * 16 + micro_step, engine.loss_scale().data(), binades);
+                also(gradient);
             }
         }
         engine.gradients_ready(unit);

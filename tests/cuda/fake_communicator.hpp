@@ -23,18 +23,20 @@ struct FakeWorld {
 };
 
 /// @brief Keeps the library alive; a base, so that it goes after the communicator.
+template <class World>
 struct FakeWorldKeeper {
-    std::shared_ptr<FakeWorld> fakes;
+    std::shared_ptr<World> fakes;
 };
 
-/// @brief The communicator over the fake NCCL, on the host; its groups are made as `run_ranks` makes them.
-template <cuda::NcclMode mode>
-class FakeNcclCommunicator : public FakeWorldKeeper, public cuda::BasicNcclCommunicator<HostBackend> {
-    using Base = cuda::BasicNcclCommunicator<HostBackend>;
+/// @brief The communicator over the fake NCCL; its groups are made as `run_ranks` makes them.
+/// @tparam World the fakes, for the streams of the backend
+template <cuda::NcclMode mode, class Backend = HostBackend, class World = FakeWorld>
+class FakeNcclCommunicator : public FakeWorldKeeper<World>, public cuda::BasicNcclCommunicator<Backend> {
+    using Base = cuda::BasicNcclCommunicator<Backend>;
 
 public:
     static std::vector<FakeNcclCommunicator> make_group(int world, LoopbackOptions const& options) {
-        auto const fakes = std::make_shared<FakeWorld>();
+        auto const fakes = std::make_shared<World>();
         std::vector<int> devices(static_cast<std::size_t>(world));
         std::iota(devices.begin(), devices.end(), 0);
         cuda::NcclOptions const nccl_options{.time_out = options.time_out,
@@ -50,7 +52,7 @@ public:
     }
 
 private:
-    FakeNcclCommunicator(std::shared_ptr<FakeWorld> world, Base&& base) : FakeWorldKeeper{std::move(world)}, Base(std::move(base)) {}
+    FakeNcclCommunicator(std::shared_ptr<World> world, Base&& base) : FakeWorldKeeper<World>{std::move(world)}, Base(std::move(base)) {}
 };
 
 /// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all bodies have. Throws when the ranks used NCCL in a way that it does not survive.
@@ -70,7 +72,7 @@ void run_nccl_ranks(int world, Body const& body) {
             changed.notify_all();
         }
     };
-    std::shared_ptr<FakeWorld> fakes;
+    decltype(Communicator::fakes) fakes;
     run_ranks<Communicator>(world, {.time_out = std::chrono::seconds(60)}, [&](Communicator& communicator) {
         if (communicator.rank() == 0) {
             fakes = communicator.fakes;

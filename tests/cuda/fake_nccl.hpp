@@ -182,6 +182,12 @@ public:
     }
     Result deregister_memory(Handle, void*) noexcept override { return Result::success; }
 
+protected:
+    /// What a stream is. Enqueues `body(kernel)`.
+    virtual void enqueue(Stream stream, void (*body)(void*), void* kernel) {
+        static_cast<host::Queue*>(stream)->enqueue([body, kernel] { body(kernel); });
+    }
+
 private:
     enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather };
 
@@ -213,6 +219,7 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         std::map<std::size_t, Meeting> meetings;
+        std::map<int, std::size_t> kernels; ///< that have begun, by rank: one in a graph begins with each replay
     };
 
     /// What a thread's last non-blocking group has begun.
@@ -226,7 +233,6 @@ private:
         std::shared_ptr<Group> group;
         int rank;
         bool is_non_blocking;
-        std::size_t kernels = 0;
         std::vector<Call> waiting;
         Stream stream = nullptr;
         int questions_left = 0;
@@ -241,7 +247,6 @@ private:
         std::shared_ptr<Group> group;
         std::shared_ptr<std::atomic<bool>> is_aborted;
         int rank;
-        std::size_t number;
         std::vector<Call> calls;
     };
 
@@ -309,19 +314,20 @@ private:
 
     void launch(Comm& comm) {
         Kernel* kernel = nullptr;
-        auto* const queue = static_cast<host::Queue*>(comm.stream);
+        Stream const stream = comm.stream;
         {
             std::lock_guard const lock(_mutex);
-            kernel = &_kernels.emplace_back(Kernel{this, comm.group, comm.is_aborted, comm.rank, comm.kernels++, std::move(comm.waiting)});
+            kernel = &_kernels.emplace_back(Kernel{this, comm.group, comm.is_aborted, comm.rank, std::move(comm.waiting)});
             comm.waiting.clear();
         }
-        queue->enqueue([kernel] { kernel->nccl->run(*kernel); }); // an inline queue runs it here, and an abort may free the communicator meanwhile
+        auto const body = [](void* of) { static_cast<Kernel*>(of)->nccl->run(*static_cast<Kernel*>(of)); };
+        enqueue(stream, body, kernel); // an inline queue runs it here, and an abort may free the communicator meanwhile
     }
 
     void run(Kernel& kernel) {
         Group& group = *kernel.group;
         std::unique_lock lock(group.mutex);
-        Meeting& meeting = group.meetings[kernel.number];
+        Meeting& meeting = group.meetings[group.kernels[kernel.rank]++];
         meeting.calls.resize(static_cast<std::size_t>(group.world));
         meeting.calls[static_cast<std::size_t>(kernel.rank)] = kernel.calls;
         ++meeting.arrived;

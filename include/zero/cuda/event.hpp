@@ -21,6 +21,18 @@ inline bool is_capturing(cudaStream_t stream) noexcept {
     return status != cudaStreamCaptureStatusNone;
 }
 
+/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture, which CUDA else forbids during one of this thread, or a global one of another.
+class OutsideCapture {
+public:
+    OutsideCapture() noexcept { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
+    OutsideCapture(OutsideCapture&&) = delete;
+    OutsideCapture& operator=(OutsideCapture&&) = delete;
+    ~OutsideCapture() { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
+
+private:
+    cudaStreamCaptureMode _mode = cudaStreamCaptureModeRelaxed;
+};
+
 /// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be mistaken for one of the caller's next launch.
 inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
     bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
@@ -197,13 +209,16 @@ public:
         return is_complete;
     }
 
+    /// @brief Whether it is a point in a graph, not in time.
+    [[nodiscard]] bool is_captured() const noexcept { return _node != nullptr && _node->is_captured; }
+
     /// @brief The event of the runtime, to be waited for only; null when complete from the start.
     [[nodiscard]] cudaEvent_t handle() const noexcept { return _node != nullptr ? _node->event : nullptr; }
 
 private:
     /// Asking CUDA would give the same answer, but spoil the capture.
     void refuse_if_captured(char const* what) const {
-        if (_node->is_captured) {
+        if (is_captured()) {
             check(cudaErrorCapturedEvent, what);
         }
     }

@@ -43,6 +43,14 @@ struct RuntimeBackend {
             ignore(cudaStreamSynchronize(queue));
         }
     }
+    /// @brief The same, but while the stream is captured, and so can not be waited for, waits for the last point before the capture: the graph is not to be launched any more.
+    static void drain(Queue queue, Event const& before_capture) noexcept {
+        drain(queue);
+        if (detail::is_capturing(queue) && before_capture.handle() != nullptr) {
+            detail::OutsideCapture const outside;
+            ignore(cudaEventSynchronize(before_capture.handle()));
+        }
+    }
 
     /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream
     static void rethrow_failure(Queue queue) {

@@ -15,6 +15,16 @@ void drain(typename Backend::Queue queue) noexcept {
     }
 }
 
+/// @brief The same where a queue that is recorded into a graph can not be waited for: then for a point before that.
+template <class Backend>
+void drain(typename Backend::Queue queue, typename Backend::Event const& before_capture) noexcept {
+    if constexpr (requires { Backend::drain(queue, before_capture); }) {
+        Backend::drain(queue, before_capture);
+    } else {
+        drain<Backend>(queue);
+    }
+}
+
 /// @brief Last member of a class that owns buffers, so the first to go, also when a constructor throws: nothing is freed while commands on
 /// the queue still use it. Who assigns to such a class waits for the queue before.
 template <class Backend>

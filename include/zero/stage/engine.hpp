@@ -100,7 +100,7 @@ public:
         if (_protocol.is_in_step()) {
             _communicator->abort(detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}), std::uncaught_exceptions() > 0);
         }
-        drain<Backend>(_compute); // its commands use weights and gradients of the engine
+        drain<Backend>(_compute, _before_capture); // its commands use weights and gradients of the engine
     }
 
     /// @name The call protocol, the same for every stage
@@ -314,6 +314,7 @@ public:
             if constexpr (requires { _communicator->forget_events(); }) {
                 _communicator->forget_events();
             }
+            remember(Backend::record(_compute));
         });
     }
 
@@ -520,6 +521,7 @@ private:
     StepTicket<Engine> end_step() {
         _protocol.end_step();
         Event const done = Backend::record(_queue);
+        remember(done);
         if (_order.is_wanted()) {
             guarded([&] { _options.rebuild_buckets(RebuildRequest<Config>(*this)); });
         }
@@ -611,6 +613,12 @@ private:
         }
     }
 
+    void remember(Event const& point) {
+        if constexpr (requires { point.is_captured(); }) {
+            _before_capture = point.is_captured() ? _before_capture : point;
+        }
+    }
+
     void break_down(char const* cause) noexcept {
         _protocol.break_down(cause);
         try {
@@ -637,6 +645,7 @@ private:
     ParameterStore<Config> _store;
     GradientReducer<Config> _reducer;
     OptimizerShard<Config> _shard;
+    Event _before_capture{}; ///< the last point outside a graph, for whoever destroys the engine inside a capture
     Drain<Backend> _drain;
 };
 

@@ -2,7 +2,9 @@
 
 // A runtime without a device, for tests: what of CUDA's runtime interface the library and its tests use, over the host's memory and queues. Streams are queues
 // with a worker thread that pauses at random, so a fence that is missing shows; kernels run on fibers (fibers.hpp). Found instead of NVIDIA's header of this name by
-// the tests that are compiled for it. It emulates no graph and no error, and says nothing about speed.
+// the tests that are compiled for it. It emulates no error but those of captures, and says nothing about speed.
+
+#include "capture.hpp"
 
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/event.hpp>
@@ -25,6 +27,10 @@ enum cudaError_t {
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureMerge = 902,
+    cudaErrorStreamCaptureUnmatched = 903,
+    cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905,
     cudaErrorStreamCaptureImplicit = 906,
     cudaErrorCapturedEvent = 907
@@ -41,13 +47,24 @@ struct CUstream_st {
     zero::host::DelayingQueue queue;
     int device;
     std::mutex mutex; ///< any thread may enqueue on a stream, but only one at a time on a queue
+    zero::test::emulated::CapturePoint captured{};
 };
 struct CUevent_st {
     int device;
     zero::host::Event event;
+    zero::test::emulated::CapturePoint captured{};
+};
+struct CUgraph_st {
+    std::vector<zero::test::emulated::GraphNode> nodes;
+};
+struct CUgraphExec_st {
+    std::shared_ptr<CUgraph_st const> graph;
+    std::uint64_t launches = 0;
 };
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
+using cudaGraph_t = CUgraph_st*;
+using cudaGraphExec_t = CUgraphExec_st*;
 
 namespace zero::test::emulated {
 
@@ -63,8 +80,7 @@ inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 
 inline thread_local cudaError_t last_error = cudaSuccess;
-inline thread_local int device = 0;            ///< the current one; all have the same memory
-inline thread_local bool is_capturing = false; ///< what the calling thread's streams say; nothing is captured
+inline thread_local int device = 0; ///< the current one; all have the same memory
 
 /// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there, and so does what uses memory that was freed.
 class GuardedMemory {
@@ -109,11 +125,14 @@ private:
 /// The null stream and that of the calling thread run at once.
 inline bool runs_at_once(cudaStream_t stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
-/// Enqueues something that is too large for a queue's ring, or runs it at once.
+/// Enqueues something that is too large for a queue's ring, or runs it at once, or adds it to the graph that is captured.
 template <class Command>
 void enqueue(cudaStream_t stream, Command const& command) {
     if (runs_at_once(stream)) {
         command();
+        return;
+    }
+    if (add_node(stream->captured, command)) {
         return;
     }
     auto* const copy = new Command(command);
@@ -137,7 +156,11 @@ inline cudaError_t cudaGetDevice(int* device) {
     return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceCount(int* devices) {
-    *devices = 2;
+    *devices = 4;
+    return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int device) {
+    zero::test::emulated::device = device;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -156,6 +179,7 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
         std::lock_guard const lock(zero::test::emulated::streams_mutex);
         zero::test::emulated::streams().erase(stream);
     }
+    zero::test::emulated::leave_capture(stream->captured);
     stream->queue.synchronize();
     delete stream;
     return cudaSuccess;
@@ -163,6 +187,9 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     ++zero::test::emulated::waits;
     if (!zero::test::emulated::runs_at_once(stream)) {
+        if (zero::test::emulated::spoils(stream->captured)) {
+            return cudaErrorStreamCaptureUnsupported;
+        }
         zero::host::Event event;
         {
             std::lock_guard const lock(stream->mutex);
@@ -172,18 +199,24 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     }
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-    *status = zero::test::emulated::is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    bool const is_captured = !zero::test::emulated::runs_at_once(stream) && zero::test::emulated::is_captured(stream->captured);
+    *status = is_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
+    if (zero::test::emulated::is_forbidden()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     std::set<cudaStream_t> all;
     {
         std::lock_guard const lock(zero::test::emulated::streams_mutex);
         all = zero::test::emulated::streams();
     }
     for (cudaStream_t const stream : all) {
-        cudaStreamSynchronize(stream);
+        if (stream->device == zero::test::emulated::device) {
+            cudaStreamSynchronize(stream);
+        }
     }
     return cudaSuccess;
 }
@@ -203,11 +236,16 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    event->captured = {};
+    event->event = {};
     if (zero::test::emulated::runs_at_once(stream)) {
-        event->event = {};
-    } else if (event->device != stream->device) {
+        return cudaSuccess;
+    }
+    if (event->device != stream->device) {
         return cudaErrorInvalidResourceHandle;
-    } else {
+    }
+    event->captured = zero::test::emulated::point_of(stream->captured);
+    if (event->captured.capture == nullptr) {
         std::lock_guard const lock(stream->mutex);
         event->event = stream->queue.record();
     }
@@ -216,6 +254,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 inline cudaError_t cudaPeekAtLastError() { return zero::test::emulated::last_error; }
 inline cudaError_t cudaGetLastError() { return std::exchange(zero::test::emulated::last_error, cudaSuccess); }
 inline cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (zero::test::emulated::spoils(event->captured)) {
+        return cudaErrorCapturedEvent;
+    }
+    if (zero::test::emulated::is_forbidden()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     if (event->event.is_complete()) {
         return cudaSuccess;
     }
@@ -223,20 +267,83 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     ++zero::test::emulated::waits;
+    if (zero::test::emulated::spoils(event->captured)) {
+        return cudaErrorCapturedEvent;
+    }
+    if (zero::test::emulated::is_forbidden()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     event->event.synchronize();
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    using zero::test::emulated::Joined;
     if (zero::test::emulated::runs_at_once(stream)) {
+        if (zero::test::emulated::spoils(event->captured)) {
+            return cudaErrorStreamCaptureImplicit;
+        }
         event->event.synchronize();
-    } else {
-        std::lock_guard const lock(stream->mutex);
-        stream->queue.wait(event->event);
+        return cudaSuccess;
     }
+    switch (zero::test::emulated::join_capture(stream->captured, event->captured)) {
+    case Joined::yes: return cudaSuccess;
+    case Joined::from_outside: return cudaErrorStreamCaptureIsolation;
+    case Joined::from_another: return cudaErrorStreamCaptureMerge;
+    case Joined::too_late: return cudaErrorCapturedEvent;
+    case Joined::no: break;
+    }
+    std::lock_guard const lock(stream->mutex);
+    stream->queue.wait(event->event);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    std::swap(*mode, zero::test::emulated::capture_mode);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    if (zero::test::emulated::runs_at_once(stream) || zero::test::emulated::is_captured(stream->captured)) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    zero::test::emulated::begin_capture(stream->captured, mode);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    *graph = nullptr;
+    auto const ended = zero::test::emulated::end_capture(stream->captured);
+    if (ended.capture == nullptr) {
+        return cudaErrorStreamCaptureUnmatched;
+    }
+    if (ended.capture->is_spoilt) {
+        return cudaErrorStreamCaptureInvalidated;
+    }
+    if (!ended.is_joined) {
+        return cudaErrorStreamCaptureUnjoined;
+    }
+    *graph = new CUgraph_st{std::move(ended.capture->nodes)};
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+    *executable = new CUgraphExec_st{std::make_shared<CUgraph_st const>(*graph)};
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    zero::test::emulated::enqueue(stream, [graph = executable->graph, seed = ++executable->launches] { zero::test::emulated::replay(graph->nodes, seed); });
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+    delete executable;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph; // perhaps none
     return cudaSuccess;
 }
 
 inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+    if (zero::test::emulated::is_forbidden()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     ++zero::test::emulated::allocations;
     *memory = zero::test::emulated::GuardedMemory::allocate(bytes);
     if (*memory == nullptr) {
@@ -259,7 +366,9 @@ inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes,
     zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
     return cudaSuccess;
 }
-inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cudaMemcpyKind kind) { return cudaMemcpyAsync(out, in, bytes, kind, nullptr); }
+inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cudaMemcpyKind kind) {
+    return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
+}
 inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cudaStream_t stream) {
     zero::test::emulated::enqueue(stream, [=] { std::memset(out, value, bytes); });
     return cudaSuccess;

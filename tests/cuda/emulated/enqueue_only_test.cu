@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-// Only here can be counted what the runtime is asked, and be played what needs several devices or a capture.
+// Only here can be counted what the runtime is asked, and be played what needs several devices.
 
 namespace zero::test::enqueue_only_test {
 
@@ -123,46 +123,6 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     }
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 5);
-}
-
-TEST_CASE("A report, or norms, of a step that is being captured are refused without a question to the runtime, which would spoil the capture", "[cuda]") {
-    using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
-    struct Seen {
-        Outcome of_report;
-        Outcome of_query;
-        Outcome of_norms;
-        std::size_t waits;
-        bool can_go_on;
-    };
-    auto const ranks = on_ranks<Seen, Stage::Communicator>(1, [](auto& communicator) {
-        cuda::OwnedStream const stream;
-        Stage::Options options;
-        options.compute_queue = stream.get();
-        Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
-        engine.join();
-        emulated::is_capturing = true;
-        auto const ticket = run_device_step(engine, stream.get(), 0, 0, 1, 0.01, 4);
-        std::size_t const before = emulated::waits;
-        Seen seen{};
-        seen.of_report = outcome_of([&] { (void)ticket.report(); });
-        seen.of_query = outcome_of([&] { (void)ticket.done().is_complete(); });
-        zero::detail::drain<cuda::Backend>(stream.get());
-        seen.waits = emulated::waits - before;
-        engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-        }
-        seen.of_norms = outcome_of([&] { (void)engine.gradient_norms(); });
-        (void)engine.step(0.01);
-        engine.join();
-        emulated::is_capturing = false;
-        seen.can_go_on = !run_device_step(engine, stream.get(), 0, 1, 1, 0.01, 4).report().is_skipped;
-        return seen;
-    });
-    CHECK(ranks[0].of_report.type == "OutOfOrder");
-    CHECK(ranks[0].of_query.type == "OutOfOrder");
-    CHECK(ranks[0].of_norms.type == "OutOfOrder");
-    CHECK(ranks[0].waits == 0);
-    CHECK(ranks[0].can_go_on);
 }
 
 TEST_CASE("A stream is drained also where another device is current", "[cuda]") {

@@ -1,0 +1,180 @@
+#pragma once
+
+#include "cuda/device_model.cuh"
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// Five steps, of which three are eager or replays of a graph: eager, captured, replayed three times with one overflow among them, eager again.
+
+namespace zero::test {
+
+/// What was captured on a stream, to be launched there.
+class CapturedGraph {
+public:
+    /// Captures what `enqueue` enqueues on `stream` and on streams that branch off it and come back.
+    template <class Enqueue>
+    void capture(cudaStream_t stream, Enqueue const& enqueue) {
+        cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        enqueue();
+        cuda::check(cudaStreamEndCapture(stream, &_graph), "cudaStreamEndCapture");
+        cuda::check(cudaGraphInstantiate(&_executable, _graph, 0), "cudaGraphInstantiate");
+    }
+
+    void launch(cudaStream_t stream) const { cuda::check(cudaGraphLaunch(_executable, stream), "cudaGraphLaunch"); }
+
+    CapturedGraph() = default;
+    CapturedGraph(CapturedGraph&&) = delete;
+    CapturedGraph& operator=(CapturedGraph&&) = delete;
+    ~CapturedGraph() {
+        if (_executable != nullptr) {
+            cuda::ignore(cudaGraphExecDestroy(_executable));
+        }
+        if (_graph != nullptr) {
+            cuda::ignore(cudaGraphDestroy(_graph));
+        }
+    }
+
+private:
+    cudaGraph_t _graph = nullptr;
+    cudaGraphExec_t _executable = nullptr;
+};
+
+/// Ranks that are captured into one graph, each by its own thread: the streams of the others branch off that of rank 0 and come back to it.
+class GroupGraph {
+public:
+    explicit GroupGraph(int world) : _meeting(world), _streams(static_cast<std::size_t>(world)) {}
+
+    /// Called by all ranks. @param enqueue ends with the stream waiting for everything of this rank's
+    template <class Enqueue>
+    void capture(std::size_t rank, cudaStream_t stream, Enqueue const& enqueue) {
+        if (rank != 0) {
+            _meeting.arrive_and_wait(); // the capture has begun
+            _begin.make_wait(stream);
+            enqueue();
+            _streams[rank] = cuda::Event::record(stream);
+            _meeting.arrive_and_wait();
+        } else {
+            _graph.capture(stream, [&] {
+                _begin = cuda::Event::record(stream);
+                _meeting.arrive_and_wait();
+                enqueue();
+                _meeting.arrive_and_wait();
+                wait_for_others(stream);
+            });
+            _begin = {};
+        }
+        _meeting.arrive_and_wait();
+    }
+
+    /// Called by all ranks: one launch, after what all have on their streams and before what comes there.
+    void launch(std::size_t rank, cudaStream_t stream) {
+        _streams[rank] = cuda::Event::record(stream);
+        _meeting.arrive_and_wait();
+        if (rank == 0) {
+            wait_for_others(stream);
+            _graph.launch(stream);
+            _end = cuda::Event::record(stream);
+        }
+        _meeting.arrive_and_wait();
+        if (rank != 0) {
+            _end.make_wait(stream);
+        }
+        _meeting.arrive_and_wait();
+    }
+
+private:
+    void wait_for_others(cudaStream_t stream) {
+        for (std::size_t other = 1; other < _streams.size(); ++other) {
+            _streams[other].make_wait(stream);
+        }
+    }
+
+    std::barrier<> _meeting;
+    std::vector<cuda::Event> _streams; ///< where each rank's is
+    cuda::Event _begin;
+    cuda::Event _end;
+    CapturedGraph _graph;
+};
+
+struct CapturedResult {
+    Trained trained;
+    std::uint64_t step_count = 0;
+    float scale = 0.0F;
+    bool was_skipped = false; ///< one of the three in the middle
+
+    friend bool operator==(CapturedResult const&, CapturedResult const&) = default;
+};
+
+template <class G>
+__global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
+    if (*is_overflow != 0) {
+        *gradient = from_float<G>(__uint_as_float(0x7f800000U));
+    }
+}
+
+/// One rank's five steps. @param graph none: every step is eager
+template <class Stage>
+CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph, std::size_t rank_in_graph) {
+    constexpr double learning_rates[] = {0.01, 0.03, 0.02, 0.005, 0.04};
+    constexpr bool overflows[] = {false, false, true, false, false};
+    auto const rank = static_cast<std::uint64_t>(communicator.rank());
+    cuda::OwnedStream const stream;
+    typename Stage::Options options;
+    options.gradient_clipping = 0.5F;
+    options.loss_scaler.initial_scale = 1024.0F;
+    options.loss_scaler.growth_interval = 2;
+    options.loss_scaler.hysteresis = 1;
+    options.compute_queue = stream.get();
+    DeviceArray<int> const is_overflow(1); // goes when the engine has waited for what reads it
+    Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), options);
+
+    auto const prepare = [&](int step) {
+        engine.set_learning_rate(0, learning_rates[step]);
+        engine.set_learning_rate(1, learning_rates[step] * 0.5);
+        bool const overflows_here = overflows[step] && rank + 1 == static_cast<std::uint64_t>(communicator.size());
+        cuda::check(cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()), "cudaMemsetAsync");
+    };
+    auto const enqueue_step = [&] { // always the same gradients, but for the overflow
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {
+                cuda::kernels::launch(stream.get(), 1, 1, perhaps_overflow<typename Stage::GradientType>, gradient.data(), is_overflow.data());
+            });
+        }
+        (void)engine.step(1.0);
+    };
+
+    CapturedResult result;
+    prepare(0);
+    enqueue_step();
+    if (graph != nullptr) {
+        engine.join();
+        graph->capture(rank_in_graph, stream.get(), [&] {
+            enqueue_step();
+            engine.join();
+        });
+    }
+    for (int step = 1; step < 4; ++step) {
+        prepare(step);
+        if (graph != nullptr) {
+            engine.join();
+            graph->launch(rank_in_graph, stream.get());
+            engine.join();
+        } else {
+            enqueue_step();
+        }
+        result.was_skipped = result.was_skipped || engine.last_report().is_skipped;
+    }
+    prepare(4);
+    enqueue_step();
+    result.step_count = engine.step_count();
+    result.scale = engine.loss_scaler_state().scale;
+    collect(engine, toy_specs(), result.trained);
+    cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    return result;
+}
+
+} // namespace zero::test

@@ -1,0 +1,204 @@
+#pragma once
+
+// Graphs of the emulated device. What is enqueued on a stream that is captured becomes a node, after what that stream, and the events it waited for, stand for. A replay runs
+// the nodes in any order that their edges allow, so an edge that is missing shows. What spoils a capture on a device spoils it here: waiting for, or asking about, a
+// stream or an event of it; waiting inside for an event from outside; asking for memory; streams that are not joined at its end. Included by cuda_runtime_api.h.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
+
+namespace zero::test::emulated {
+
+struct GraphNode {
+    std::function<void()> command;
+    std::set<std::size_t> after; ///< nodes with smaller numbers
+};
+
+struct Capture;
+
+/// A point in a capture: the nodes after which the next one comes.
+struct CapturePoint {
+    std::shared_ptr<Capture> capture;
+    std::set<std::size_t> nodes;
+};
+
+struct Capture {
+    std::vector<GraphNode> nodes;
+    std::set<CapturePoint*> streams; ///< that take part
+    CapturePoint* origin = nullptr;
+    std::thread::id thread = std::this_thread::get_id();
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    bool is_spoilt = false;
+    bool is_over = false;
+};
+
+/// One for all captures: several threads may enqueue what belongs to one.
+inline std::mutex& capture_mutex() {
+    static std::mutex one;
+    return one;
+}
+inline std::set<Capture*>& captures() {
+    static std::set<Capture*> under_way;
+    return under_way;
+}
+inline thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal; ///< what the calling thread lets be forbidden
+
+inline bool is_captured(CapturePoint const& stream) {
+    std::lock_guard const lock(capture_mutex());
+    return stream.capture != nullptr;
+}
+
+/// Where a captured stream is; no point of a capture when it is not captured.
+inline CapturePoint point_of(CapturePoint const& stream) {
+    std::lock_guard const lock(capture_mutex());
+    return stream;
+}
+
+/// Adds a node when the stream is captured.
+template <class Command>
+bool add_node(CapturePoint& stream, Command const& command) {
+    std::lock_guard const lock(capture_mutex());
+    if (stream.capture == nullptr) {
+        return false;
+    }
+    auto& nodes = stream.capture->nodes;
+    nodes.push_back({command, std::exchange(stream.nodes, {nodes.size()})});
+    return true;
+}
+
+/// A wait for, or a question about, a stream or an event: spoils the capture that it belongs to.
+inline bool spoils(CapturePoint const& point) {
+    std::lock_guard const lock(capture_mutex());
+    if (point.capture != nullptr) {
+        point.capture->is_spoilt = true;
+    }
+    return point.capture != nullptr;
+}
+
+/// A call that a capture of this thread, or one that is global, forbids: spoils these.
+inline bool is_forbidden() {
+    std::lock_guard const lock(capture_mutex());
+    bool is_any = false;
+    for (Capture* const capture : captures()) {
+        bool const is_own = capture->thread == std::this_thread::get_id();
+        bool const is_hit = capture->mode == cudaStreamCaptureModeGlobal ? is_own || capture_mode == cudaStreamCaptureModeGlobal
+                                                                         : is_own && capture->mode == cudaStreamCaptureModeThreadLocal;
+        if (is_hit && capture_mode != cudaStreamCaptureModeRelaxed) {
+            capture->is_spoilt = true;
+            is_any = true;
+        }
+    }
+    return is_any;
+}
+
+enum class Joined { no, yes, from_outside, from_another, too_late };
+
+/// A stream waits for an event: which capture both belong to. A stream that waits for an event of a capture takes part in it from then on.
+inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
+    std::lock_guard const lock(capture_mutex());
+    if (event.capture == nullptr) {
+        if (stream.capture == nullptr) {
+            return Joined::no;
+        }
+        stream.capture->is_spoilt = true;
+        return Joined::from_outside;
+    }
+    if (event.capture->is_over) {
+        return Joined::too_late;
+    }
+    if (stream.capture != nullptr && stream.capture != event.capture) {
+        stream.capture->is_spoilt = true;
+        return Joined::from_another;
+    }
+    stream.capture = event.capture;
+    stream.capture->streams.insert(&stream);
+    stream.nodes.insert(event.nodes.begin(), event.nodes.end());
+    return Joined::yes;
+}
+
+inline void begin_capture(CapturePoint& stream, cudaStreamCaptureMode mode) {
+    std::lock_guard const lock(capture_mutex());
+    stream.capture = std::make_shared<Capture>();
+    stream.nodes.clear();
+    stream.capture->origin = &stream;
+    stream.capture->streams.insert(&stream);
+    stream.capture->mode = mode;
+    captures().insert(stream.capture.get());
+}
+
+struct EndedCapture {
+    std::shared_ptr<Capture> capture; ///< none when the stream is not where one began, or this is another thread
+    bool is_joined = false;           ///< the origin waited for all other streams
+};
+
+inline EndedCapture end_capture(CapturePoint& stream) {
+    std::lock_guard const lock(capture_mutex());
+    auto const capture = stream.capture;
+    if (capture == nullptr || capture->origin != &stream || (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())) {
+        return {};
+    }
+    std::set<std::size_t> before = stream.nodes;
+    for (std::size_t node = capture->nodes.size(); node-- > 0;) {
+        if (before.count(node) != 0) {
+            before.insert(capture->nodes[node].after.begin(), capture->nodes[node].after.end());
+        }
+    }
+    bool is_joined = true;
+    for (CapturePoint* const other : capture->streams) {
+        is_joined = is_joined && std::includes(before.begin(), before.end(), other->nodes.begin(), other->nodes.end());
+        *other = {};
+    }
+    capture->is_over = true;
+    captures().erase(capture.get());
+    return {capture, is_joined};
+}
+
+/// A stream goes.
+inline void leave_capture(CapturePoint& stream) {
+    std::lock_guard const lock(capture_mutex());
+    if (stream.capture != nullptr) {
+        stream.capture->streams.erase(&stream);
+        stream.capture->is_spoilt = true;
+    }
+}
+
+/// Runs all nodes, each after those that it comes after, otherwise in any order.
+inline void replay(std::vector<GraphNode> const& nodes, std::uint64_t seed) {
+    std::vector<std::size_t> missing(nodes.size());
+    std::vector<std::vector<std::size_t>> followers(nodes.size());
+    std::vector<std::size_t> ready;
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+        missing[node] = nodes[node].after.size();
+        for (std::size_t const before : nodes[node].after) {
+            followers[before].push_back(node);
+        }
+        if (missing[node] == 0) {
+            ready.push_back(node);
+        }
+    }
+    while (!ready.empty()) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        std::swap(ready[(seed >> 33U) % ready.size()], ready.back());
+        std::size_t const node = ready.back();
+        ready.pop_back();
+        nodes[node].command();
+        for (std::size_t const follower : followers[node]) {
+            if (--missing[follower] == 0) {
+                ready.push_back(follower);
+            }
+        }
+    }
+}
+
+} // namespace zero::test::emulated

@@ -1,0 +1,117 @@
+#include "cuda/captured_steps.cuh"
+
+#include "support/stages.hpp"
+
+#include <set>
+#include <string>
+#include <vector>
+
+// What a capture forbids shows on the emulated device as on a real one: what the tests of graphs find would otherwise mean nothing.
+
+namespace zero::test::graph_rules_test {
+
+namespace {
+
+/// What is said of a capture of one step: by the engine, and CUDA's code when it ends. @param joins_before the capture, and `joins_after` at its end
+std::string text_of_capture(bool joins_before, bool joins_after) {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
+    return on_ranks<std::string, Stage::Communicator>(1, [&](auto& communicator) {
+        cuda::OwnedStream const stream;
+        Stage::Options options;
+        options.compute_queue = stream.get();
+        Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+        (void)run_device_step(engine, stream.get(), 0, 0, 1, 0.1, 4);
+        if (joins_before) {
+            engine.join();
+        }
+        std::string text;
+        CapturedGraph graph;
+        try {
+            graph.capture(stream.get(), [&] {
+                try {
+                    (void)run_device_step(engine, stream.get(), 0, 1, 1, 0.1, 4);
+                    if (joins_after) {
+                        engine.join();
+                    }
+                } catch (OutOfOrder const& error) {
+                    text = error.what();
+                }
+            });
+        } catch (CudaError const& error) {
+            text += std::to_string(error.code());
+        }
+        return text;
+    })[0];
+}
+
+} // namespace
+
+TEST_CASE("A step that is captured without a join waits for what is outside, or leaves a stream behind", "[cuda]") {
+    CHECK(text_of_capture(true, true).empty());
+    std::string const without = text_of_capture(false, true);
+    CAPTURE(without);
+    CHECK(without.find("call join() of the engine right before it begins") != std::string::npos);
+    CHECK(without.find(std::to_string(cudaErrorStreamCaptureInvalidated)) != std::string::npos);
+    CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
+}
+
+TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil it; a thread that opts out may ask about what is outside", "[cuda]") {
+    cuda::OwnedStream const stream;
+    cuda::Event const outside = cuda::Event::record(stream.get());
+    auto const is_spoilt_by = [&](auto const& question) {
+        cudaGraph_t graph = nullptr;
+        cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        cuda::Event const inside = cuda::Event::record(stream.get());
+        question(inside);
+        cudaError_t const code = cudaStreamEndCapture(stream.get(), &graph);
+        CHECK((graph == nullptr) == (code != cudaSuccess));
+        cuda::ignore(cudaGraphDestroy(graph));
+        return code == cudaErrorStreamCaptureInvalidated;
+    };
+    CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamSynchronize(stream.get()); }));
+    CHECK(is_spoilt_by([](cuda::Event const& inside) { (void)cudaEventQuery(inside.handle()); }));
+    CHECK(is_spoilt_by([](cuda::Event const& inside) { (void)cudaEventSynchronize(inside.handle()); }));
+    CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamWaitEvent(stream.get(), outside.handle(), 0); }));
+    CHECK(is_spoilt_by([&](auto const&) { (void)cudaEventQuery(outside.handle()); }));
+    CHECK(is_spoilt_by([](auto const&) {
+        void* memory = nullptr;
+        (void)cudaMalloc(&memory, 16);
+    }));
+    CHECK_FALSE(is_spoilt_by([&](auto const&) {
+        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+        (void)cudaEventQuery(outside.handle());
+        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    }));
+    CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) { CHECK_THROWS_AS(inside.synchronize(), OutOfOrder); })); // the library does not ask
+}
+
+TEST_CASE("A replay runs nodes in the order of their edges, and others in any", "[cuda]") {
+    cuda::OwnedStream const first;
+    cuda::OwnedStream const second;
+    static std::vector<int> order;
+    auto const note = [](cudaStream_t stream, int& number) {
+        cuda::check(cudaLaunchHostFunc(stream, [](void* which) { order.push_back(*static_cast<int*>(which)); }, &number), "cudaLaunchHostFunc");
+    };
+    int numbers[] = {0, 1, 2, 3};
+    CapturedGraph graph;
+    graph.capture(first.get(), [&] {
+        note(first.get(), numbers[0]);
+        cuda::Event::record(first.get()).make_wait(second.get());
+        note(first.get(), numbers[1]);
+        note(second.get(), numbers[2]);
+        cuda::Event::record(second.get()).make_wait(first.get());
+        note(first.get(), numbers[3]);
+    });
+    CHECK(order.empty());
+    std::set<std::vector<int>> seen;
+    for (int replay = 0; replay < 32; ++replay) {
+        order.clear();
+        graph.launch(first.get());
+        cuda::check(cudaStreamSynchronize(first.get()), "cudaStreamSynchronize");
+        seen.insert(order);
+    }
+    CHECK(seen == std::set<std::vector<int>>{{0, 1, 2, 3}, {0, 2, 1, 3}});
+}
+
+} // namespace zero::test::graph_rules_test
