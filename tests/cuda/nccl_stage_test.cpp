@@ -8,6 +8,7 @@
 #include "zero/stage/zero_stage.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -194,6 +195,44 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed by
     std::string const checked = text_of_construction<ZeroStage<1, Checked<NonBlocking>>>();
     CHECK_THAT(checked, reason);
     CHECK(calls == 0);
+}
+
+TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the communicator's options", "", cuda::BasicNcclCommunicator<HostBackend>,
+                   Recording<cuda::BasicNcclCommunicator<HostBackend>>, Checked<cuda::BasicNcclCommunicator<HostBackend>>) {
+    using Inner = cuda::BasicNcclCommunicator<HostBackend>;
+    using Stage = ZeroStage<0, TestType>;
+    auto const outcomes_of = [](bool is_native_on_second) {
+        FakeWorld fakes;
+        cuda::NcclInterface const interfaces{&fakes.nccl, &fakes.system};
+        cuda::NcclUniqueId const id = cuda::make_unique_id(interfaces);
+        std::vector<Outcome> outcomes(2);
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < 2; ++rank) {
+            threads.emplace_back([&, rank] {
+                outcomes[static_cast<std::size_t>(rank)] = outcome_of([&] {
+                    FakeSystem::device = rank;
+                    cuda::NcclOptions options;
+                    options.time_out = std::chrono::seconds(60);
+                    options.native_all_reduce = rank == 0 || is_native_on_second;
+                    auto inner = Inner::from_unique_id(interfaces, id, rank, 2, options);
+                    std::conditional_t<std::is_same_v<TestType, Inner>, Inner&, TestType> communicator(inner);
+                    Stage engine(communicator, registration<float>(toy_specs()));
+                    inner.synchronize();
+                });
+            });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        return outcomes;
+    };
+    for (Outcome const& outcome : outcomes_of(false)) {
+        CHECK(outcome.type == "LayoutMismatch");
+        CHECK_THAT(outcome.message, contains_text("other options: 'communicator'; give all ranks the same"));
+    }
+    for (Outcome const& outcome : outcomes_of(true)) {
+        CHECK(outcome == Outcome{});
+    }
 }
 
 } // namespace zero::test::nccl_stage_test

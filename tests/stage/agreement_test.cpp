@@ -155,6 +155,34 @@ TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch,
     CHECK(outcomes.rethrown == Outcome{});
 }
 
+namespace {
+
+/// Rank 1 constructs another composition than the others.
+template <class First, class Second, class T>
+Outcomes construct_differently() {
+    return run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        auto const parameters = registration<T>(toy_specs());
+        if (communicator.rank() == 1) {
+            Second engine(communicator, parameters);
+        } else {
+            First engine(communicator, parameters);
+        }
+    });
+}
+
+} // namespace
+
+TEST_CASE("Ranks whose programs were compiled with different policies get a LayoutMismatch that names what differs") {
+    auto const named = [](std::string const& names) { return std::vector<std::string>{"rank 0 and rank 1", "or other options: " + names + "; give all ranks the same."}; };
+    check_all(construct_differently<Stage, Stage::with<Adam>, float>(), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct_differently<Stage, Stage::with<OptimizerState<bfloat16>>, float>(), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct_differently<Stage, Stage::with<StaticLossScaler>, float>(), "LayoutMismatch", named("'loss_scaler'"));
+    using Half = ZeroStage<2, Parameters<bfloat16>>;
+    check_all(construct_differently<Half, Half::with<MasterWeights<float16>>, bfloat16>(), "LayoutMismatch", named("'master_weights'"));
+    check_all(construct_differently<Half, Half::with<SplitMasterWeights>, bfloat16>(), "LayoutMismatch", named("'master_weights'"));
+    check_all(construct_differently<Half, Half::with<GradientReduction<bfloat16, float>>, bfloat16>(), "LayoutMismatch", named("'reduction'"));
+}
+
 TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ranks none") {
     check_all(run_and_observe(world, [](LoopbackCommunicator& communicator) {
                   if (communicator.rank() == 1) {

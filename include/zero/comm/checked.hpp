@@ -43,6 +43,13 @@ public:
     [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
     [[nodiscard]] int size() const noexcept { return _inner->size(); }
 
+    /// @brief See `Communicator`.
+    [[nodiscard]] std::uint64_t options_hash() const noexcept
+        requires requires(C const& inner) { inner.options_hash(); }
+    {
+        return _inner->options_hash();
+    }
+
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
         compare(cut_call(CollectiveKind::reduce_scatter, dtype_of<T>(), cuts, tag), queue);

@@ -3,6 +3,7 @@
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
 #include "../core/float16.hpp"
+#include "../core/hash.hpp"
 #include "detail/nccl_environment.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
@@ -85,6 +86,9 @@ public:
 
     [[nodiscard]] int rank() const noexcept { return _session->rank(); }
     [[nodiscard]] int size() const noexcept { return _session->world(); }
+
+    /// @brief What of the options ranks have to choose alike, see `Communicator`: whether NCCL's own all-reduce is used.
+    [[nodiscard]] std::uint64_t options_hash() const noexcept { return Hash().add(_session->uses_native_all_reduce()).value(); }
 
     /// @brief As `Communicator` says. @throws CommunicatorError; InvalidArgument before anything was enqueued.
     template <class T>

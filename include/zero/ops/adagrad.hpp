@@ -55,7 +55,7 @@ struct Adagrad {
     }
 
     /// @brief Adds what ranks have to agree on.
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(options.epsilon).add(options.weight_decay); }
+    static void add_to(Hash& hash, Options const& options) noexcept { hash.add("Adagrad").add(options.epsilon).add(options.weight_decay); }
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {

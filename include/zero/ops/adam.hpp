@@ -52,7 +52,7 @@ struct Adam {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+        hash.add("Adam").add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
     }
 
     template <class F>

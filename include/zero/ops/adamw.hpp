@@ -60,7 +60,7 @@ struct AdamW {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+        hash.add("AdamW").add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
     }
 
     template <class F>

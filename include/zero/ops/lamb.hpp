@@ -102,7 +102,7 @@ struct Lamb {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+        hash.add("Lamb").add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
     }
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }

@@ -61,7 +61,7 @@ struct Lion {
     }
 
     /// @brief Adds what ranks have to agree on.
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(options.beta1).add(options.beta2).add(options.weight_decay); }
+    static void add_to(Hash& hash, Options const& options) noexcept { hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay); }
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {

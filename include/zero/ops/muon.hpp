@@ -97,7 +97,7 @@ struct Muon {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add(options.momentum).add(options.weight_decay).add(options.adamw_learning_rate_factor);
+        hash.add("Muon").add(options.momentum).add(options.weight_decay).add(options.adamw_learning_rate_factor);
         AdamW::add_to(hash, options.adamw);
     }
 

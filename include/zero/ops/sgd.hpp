@@ -58,7 +58,7 @@ struct Sgd {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add(options.momentum).add(options.weight_decay).add(options.nesterov);
+        hash.add("Sgd").add(options.momentum).add(options.weight_decay).add(options.nesterov);
     }
 
     template <class F>

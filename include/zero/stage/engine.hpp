@@ -85,7 +85,7 @@ public:
             Backend::require_arithmetic(_queue);
         }
         guarded([&] {
-            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options), communicator, _queue, *_memory);
+            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options, options_hash_of(communicator)), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             wait_for_collectives(*_communicator, _queue);
@@ -443,7 +443,7 @@ public:
                 plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, has_wire<Types>(_schedule), 0);
             });
         }
-        plan[BufferKind::control].content_bytes = _decision.size_bytes() + _shard.table_bytes() + _store.table_bytes();
+        plan[BufferKind::control].content_bytes = _decision.size_bytes() + _reducer.table_bytes() + _shard.table_bytes() + _store.table_bytes();
         plan[BufferKind::scratch].content_bytes = sizeof(float) * scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
         return plan;
     }

@@ -25,7 +25,9 @@ public:
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters, _engine->_options, order);
-        require_agreement(next, Config::parameter_dtypes, named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options), *_engine->_communicator, _engine->_queue, *_engine->_memory);
+        auto& communicator = *_engine->_communicator;
+        auto const options = named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options, options_hash_of(communicator));
+        require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue, *_engine->_memory);
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();
         Backend::synchronize(Backend::record(_engine->_compute)); // it reads what is about to be freed

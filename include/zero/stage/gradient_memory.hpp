@@ -1,8 +1,8 @@
 #pragma once
 
-#include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
 #include "../core/list.hpp"
+#include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -52,6 +52,9 @@ public:
     /// @brief The caller's memory for a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
+
     /// @brief Where a piece of an open bucket is written.
     [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept { return _pool.at(bucket) + piece.bucket_begin; }
 
@@ -70,7 +73,26 @@ public:
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    void clear(std::size_t bucket, Piece const& piece, Queue writer) { Backend::fill(writer, at(bucket, piece), piece.elements, G{}); }
+    /// @brief Clears the gradients of chosen parameters in an open bucket, those that follow one another by one command, with the padding between them.
+    template <class Chosen>
+    void clear(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
+        Range run{};
+        auto const fill = [&] {
+            if (run.size() != 0) {
+                Backend::fill(writer, _pool.at(bucket) + run.begin, run.size(), G{});
+            }
+        };
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            bool const continues = !_poison || piece.bucket_begin == run.end; // the padding that is poisoned stays so
+            if (is_chosen(piece.parameter) && run.size() != 0 && continues) {
+                run.end = piece.bucket_begin + piece.elements;
+                continue;
+            }
+            fill();
+            run = is_chosen(piece.parameter) ? Range{piece.bucket_begin, piece.bucket_begin + piece.elements} : Range{};
+        }
+        fill();
+    }
 
     void clear_callers(std::size_t parameter, Queue writer) {
         Backend::fill(writer, _callers[parameter], _layout->parameter(parameter).elements, G{});
@@ -81,9 +103,29 @@ public:
         Backend::accumulate(writer, at(bucket, piece), gradient + piece.parameter_begin, piece.elements);
     }
 
-    /// @brief Copies a part of the caller's gradient into its lease; the memory is free for later commands on `writer`.
-    void copy_callers(std::size_t bucket, Piece const& piece, Queue writer) {
-        Backend::copy_bytes(writer, at(bucket, piece), _callers[piece.parameter] + piece.parameter_begin, piece.elements * sizeof(G));
+    /// @brief Copies the caller's gradients of chosen parameters into a lease, those that follow one another by one command. Their memory is free for later commands on `writer`.
+    template <class Chosen>
+    void copy_callers(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
+        std::size_t next = 0; // part of the bucket's copies
+        std::size_t count = 0; // of chosen ones before it
+        auto const copy = [&] {
+            if (count != 0) {
+                Backend::copy_to_bucket(writer, _copies.of(bucket, next - count, count), _pool.at(bucket));
+            }
+            count = 0;
+        };
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            if (_callers[piece.parameter] == nullptr || piece.elements == 0) {
+                continue;
+            }
+            if (is_chosen(piece.parameter)) {
+                ++count;
+            } else {
+                copy();
+            }
+            ++next;
+        }
+        copy();
     }
 
     /// @brief Takes what a bucket's lease holds: reduces it, or adds it to the accumulation buffer and reduces that when it is the last.
@@ -125,6 +167,7 @@ private:
         for (auto const& parameter : context.parameters) {
             _callers.push_back(parameter.spec.type == context.type ? static_cast<G*>(parameter.gradient) : nullptr);
         }
+        _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) { return bucket < buckets ? Range{0, _layout->elements(bucket)} : Range{}; }};
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
@@ -192,6 +235,7 @@ private:
     Placed<A> _sum;
     Buffer<C> _wire;
     List<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
+    BucketCopies<G, Backend> _copies; ///< of the callers' gradients
     Drain<Backend> _drain;
 };
 

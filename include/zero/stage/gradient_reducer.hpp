@@ -28,6 +28,13 @@ public:
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
 
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const {
+        std::size_t bytes = 0;
+        visit_all(_memories, [&](auto const& memory) { bytes += memory.table_bytes(); });
+        return bytes;
+    }
+
     /// @brief The gradients of one parameter type.
     template <class Types>
     [[nodiscard]] GradientMemory<Config, Types> const& memory() const noexcept {
@@ -59,6 +66,7 @@ public:
                 begin_parameter(parameter, writer, is_zeroed);
             }
         }
+        clear_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit), writer);
         note_writes(_layout->unit_buckets(unit), writer);
     }
 
@@ -92,6 +100,7 @@ public:
         require_not_launched(parameter);
         require_leases(unit, _layout->parameter_buckets(parameter));
         begin_parameter(parameter, writer, true);
+        clear_chosen(_layout->parameter_buckets(parameter), {&parameter, 1}, writer);
         with_memory(_layout->parameter(parameter).type, [&](auto& memory) {
             if constexpr (std::is_same_v<typename std::decay_t<decltype(memory)>::G, G>) {
                 for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { memory.add(bucket, piece, gradient, writer); });
@@ -111,9 +120,11 @@ public:
         _readiness.mark(unit, [&](std::size_t parameter) {
             if (is_in_callers_memory(parameter)) {
                 open_all(parameter, writer);
-                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { copy_callers(bucket, piece, writer); });
+                _is_chosen[parameter] = true;
             }
         });
+        for_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit),
+                   [&](auto& memory, std::size_t bucket, auto const& is_chosen) { memory.copy_callers(bucket, writer, is_chosen); });
         Backend::wait(_queue, note_writes(_layout->unit_buckets(unit), writer), Fence::gradients_written);
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
@@ -202,7 +213,7 @@ private:
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
           _is_replicated(!context.row.shards_optimizer()), _is_collective_by_unit(context.row.shards_parameters()),
           _readiness(*context.layout), _memories(TypedContext<Config>{context, Type}...), _writes(context.layout->trainable_buckets()),
-          _is_begun(context.layout->parameters().size(), false) {
+          _is_begun(context.layout->parameters().size(), false), _is_chosen(context.layout->parameters().size(), false) {
         _writers.reserve(usual_writers);
     }
 
@@ -229,28 +240,45 @@ private:
         return visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { return memory.is_open(bucket); });
     }
 
-    void copy_callers(std::size_t bucket, Piece const& piece, Queue writer) {
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.copy_callers(bucket, piece, writer); });
+    /// Visits each bucket with the memory of its type and what was chosen; then nothing is chosen any more.
+    /// @param parameters among which those are that may be chosen
+    template <class Visitor>
+    void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters, Visitor const& visit) {
+        for (std::size_t const bucket : buckets) {
+            if (is_trainable(bucket) && is_open(bucket)) {
+                with_memory(_layout->bucket(bucket).type,
+                            [&](auto& memory) { visit(memory, bucket, [&](std::size_t parameter) { return _is_chosen[parameter] != 0; }); });
+            }
+        }
+        for (std::size_t const parameter : parameters) {
+            _is_chosen[parameter] = false;
+        }
+    }
+
+    void clear_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters, Queue writer) {
+        for_chosen(buckets, parameters, [&](auto& memory, std::size_t bucket, auto const& is_chosen) { memory.clear(bucket, writer, is_chosen); });
     }
 
     /// At the end of a micro-step: parameters in the caller's memory that some, but not all of their units wrote.
     void copy_incomplete(std::size_t bucket, Queue writer) {
-        bool is_copied = false;
+        auto const is_incomplete = [&](std::size_t parameter) {
+            return is_in_callers_memory(parameter) && is_written(parameter) && !_readiness.is_parameter_ready(parameter);
+        };
+        bool is_any = false;
         for (Piece const& piece : _layout->pieces(bucket)) {
-            if (is_in_callers_memory(piece.parameter) && is_written(piece.parameter) && !_readiness.is_parameter_ready(piece.parameter)) {
-                for (Write const& last : _writers) {
-                    Backend::wait(writer, last.event, Fence::gradients_written);
-                }
-                if (!is_open(bucket)) {
-                    open(bucket, writer);
-                }
-                copy_callers(bucket, piece, writer);
-                is_copied = true;
-            }
+            is_any = is_any || is_incomplete(piece.parameter);
         }
-        if (is_copied) {
-            _writes[bucket] = {writer, Backend::record(writer)}; // for the launch, which comes next
+        if (!is_any) {
+            return;
         }
+        for (Write const& last : _writers) {
+            Backend::wait(writer, last.event, Fence::gradients_written);
+        }
+        if (!is_open(bucket)) {
+            open(bucket, writer);
+        }
+        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.copy_callers(bucket, writer, is_incomplete); });
+        _writes[bucket] = {writer, Backend::record(writer)}; // for the launch, which comes next
     }
 
     void require_not_launched(std::size_t parameter) const {
@@ -281,7 +309,7 @@ private:
         return _is_begun[parameter] || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
     }
 
-    /// Memory for a parameter's gradient, cleared when it is the first of this micro-step.
+    /// Memory for a parameter's gradient. When it is the first of this micro-step, it is cleared, or chosen to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
         if (is_callers) {
@@ -294,13 +322,11 @@ private:
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
             return;
         }
-        with_memory(_layout->parameter(parameter).type, [&](auto& memory) {
-            if (is_callers) {
-                memory.clear_callers(parameter, writer);
-            } else {
-                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { memory.clear(bucket, piece, writer); });
-            }
-        });
+        if (is_callers) {
+            with_memory(_layout->parameter(parameter).type, [&](auto& memory) { memory.clear_callers(parameter, writer); });
+        } else {
+            _is_chosen[parameter] = true;
+        }
     }
 
     /// Leases the parameter's buckets to commands on `writer`, behind those that wrote to them. Who calls this notes the write.
@@ -365,11 +391,7 @@ private:
             open(bucket, _queue);
         }
         with_memory(_layout->bucket(bucket).type, [&](auto& memory) {
-            for (Piece const& piece : _layout->pieces(bucket)) {
-                if (!is_written(piece.parameter)) {
-                    memory.clear(bucket, piece, _queue);
-                }
-            }
+            memory.clear(bucket, _queue, [&](std::size_t parameter) { return !is_written(parameter); });
             memory.take(bucket, _micro_steps == 0, _is_last);
         });
         close(bucket);
@@ -386,6 +408,7 @@ private:
     List<Write> _writes;  ///< per bucket: who wrote to its lease, or to the caller's memory of its parameters, last
     List<Write> _writers; ///< each queue of the micro-step once, with its last command when the micro-step ended
     std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
+    std::vector<char> _is_chosen; ///< per parameter, while a call lasts: to be cleared or copied with others
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

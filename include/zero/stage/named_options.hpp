@@ -1,11 +1,14 @@
 #pragma once
 
+#include "../core/dtype.hpp"
 #include "../core/hash.hpp"
 #include "../core/list.hpp"
 #include "../policy/options_hash.hpp"
 #include "options.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace zero::detail {
 
@@ -15,16 +18,42 @@ struct NamedOption {
     std::uint64_t hash;
 };
 
-/// @brief What must agree between ranks besides the geometry.
+/// @brief What a communicator says of its options that ranks have to choose alike; nothing when it has none.
+template <class Communicator>
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.options_hash(); }) {
+        return communicator.options_hash();
+    } else {
+        return 0;
+    }
+}
+
+template <class Types>
+void add_types(Hash& sent, Hash& masters) noexcept {
+    sent.add(dtype_of<typename Types::Gradient>()).add(dtype_of<typename Types::Communication>()).add(dtype_of<typename Types::Accumulation>());
+    masters.add(Types::master_form).add(dtype_of<typename Types::Master>());
+}
+
+/// @brief What must agree between ranks besides the geometry: options, and the types that programs may have been compiled with.
+/// @param communicator_options see `options_hash_of`
 template <class Config>
-[[gnu::cold]] [[nodiscard]] List<NamedOption> named_options(int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options) {
+[[gnu::cold]] [[nodiscard]] List<NamedOption> named_options(int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options,
+                                                            std::uint64_t communicator_options) {
     auto const hash_of = [](auto value) { return Hash().add(value).value(); };
+    Hash sent;
+    Hash masters;
+    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
+        (add_types<typename Config::template TypesAt<Type>>(sent, masters), ...);
+    }(std::make_index_sequence<Config::types>());
+    masters.add(hash_of_options<typename Config::MasterWeights>(options.master_weights));
+    Hash optimizer;
+    optimizer.add(Config::Optimizer::states).add(dtype_of<typename Config::OptimizerState::Type>()).add(hash_of_options<typename Config::Optimizer>(options.optimizer));
     Hash groups;
     for (auto const& group : options.groups) {
         groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
     }
     return {{"stage", hash_of(number)},
-            {"reduction", Hash().add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
+            {"reduction", sent.add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
             {"storage", hash_of(options.storage)},
             {"prefetch", hash_of(options.prefetch)},
             {"extra_leases", hash_of(options.extra_leases)},
@@ -33,9 +62,10 @@ template <class Config>
             {"non_finite", hash_of(options.non_finite)},
             {"gradient_clipping", hash_of(double{options.gradient_clipping.value_or(0.0F)})},
             {"loss_scaler", hash_of_options<typename Config::LossScaler>(options.loss_scaler)},
-            {"master_weights", hash_of_options<typename Config::MasterWeights>(options.master_weights)},
-            {"optimizer", hash_of_options<typename Config::Optimizer>(options.optimizer)},
-            {"groups", groups.value()}};
+            {"master_weights", masters.value()},
+            {"optimizer", optimizer.value()},
+            {"groups", groups.value()},
+            {"communicator", communicator_options}};
 }
 
 } // namespace zero::detail

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "../backend/tables.hpp"
 #include "../comm/communicator.hpp"
 #include "../core/list.hpp"
+#include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "part_context.hpp"
@@ -33,7 +33,7 @@ public:
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const noexcept { return _pieces.table.size_bytes() + _owned.table.size_bytes(); }
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _pieces.size_bytes() + _owned.size_bytes(); }
 
     /// @brief A slice that this rank holds: inside its extent where parameters are sharded, any otherwise.
     [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
@@ -146,8 +146,8 @@ private:
             }
             return;
         }
-        _pieces = make_copies(context.type, *context.memory, [&](std::size_t bucket) { return Range{0, _layout->elements(bucket)}; });
-        _owned = make_copies(context.type, *context.memory, [&](std::size_t bucket) { return _layout->extent(bucket, _rank); });
+        _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) { return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{}; }};
+        _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) { return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{}; }};
     }
 
     static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
@@ -167,33 +167,6 @@ private:
                 _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
             }
         });
-    }
-
-    /// Copies between the caller's tensors and the buckets that can not be communicated where they are.
-    struct Copies {
-        using Table = typename Backend::template Table<CopySlice<T>>;
-        Table table;
-        std::vector<std::size_t> first; ///< by bucket
-
-        [[nodiscard]] typename Table::Range of(std::size_t bucket) const noexcept { return table.range(first[bucket], first[bucket + 1] - first[bucket]); }
-    };
-
-    /// @param held what is copied of a bucket: `held(bucket)` is a range
-    template <class Held>
-    Copies make_copies(std::size_t type, MemoryResource& memory, Held const& held) const {
-        List<CopySlice<T>> slices;
-        std::vector<std::size_t> first{0};
-        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-            if (_layout->bucket(bucket).type == type && is_copied(bucket)) {
-                _layout->for_slices(bucket, held(bucket), [&](Piece const& piece) {
-                    if (piece.elements != 0) { // an empty tensor may have no address
-                        slices.push_back({_full[piece.parameter] + piece.parameter_begin, piece.bucket_begin, piece.elements});
-                    }
-                });
-            }
-            first.push_back(slices.size());
-        }
-        return {{_queue, memory, std::move(slices)}, std::move(first)};
     }
 
     [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
@@ -249,8 +222,8 @@ private:
     BucketPool<T, Backend> _pool;
     Placed<T> _placed;
     List<T*> _full; ///< per parameter: replicated values
-    Copies _pieces; ///< what is copied of a bucket to the caller's memory: all of it
-    Copies _owned;  ///< what is copied to a bucket: the rank's extent
+    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that can not be communicated where it is to the caller's memory: all of it
+    BucketCopies<T, Backend> _owned;  ///< what is copied to such a bucket: the rank's extent
     Drain<Backend> _drain;
 };
 

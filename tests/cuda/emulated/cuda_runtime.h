@@ -52,6 +52,7 @@ struct cudaLaunchConfig_t {
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+    ++zero::test::emulated::kernels;
     dim3 const grid = config->gridDim;
     dim3 const block = config->blockDim;
     zero::test::emulated::enqueue(config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {

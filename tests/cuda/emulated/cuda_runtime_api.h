@@ -79,6 +79,11 @@ inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 
+/// What it enqueued.
+inline thread_local std::size_t kernels = 0;
+inline thread_local std::size_t fills = 0;
+inline thread_local std::size_t copies = 0;
+
 inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int device = 0; ///< the current one; all have the same memory
 
@@ -363,6 +368,7 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     return cudaFree(memory);
 }
 inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    ++zero::test::emulated::copies;
     zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
     return cudaSuccess;
 }
@@ -370,6 +376,7 @@ inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cuda
     return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
 }
 inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cudaStream_t stream) {
+    ++zero::test::emulated::fills;
     zero::test::emulated::enqueue(stream, [=] { std::memset(out, value, bytes); });
     return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 #include <zero/stage/drain.hpp>
 
 #include <atomic>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,6 +124,63 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     }
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 5);
+}
+
+TEST_CASE("The gradients of a unit are cleared by one command for each bucket, and copied from the caller's memory by one launch", "[cuda]") {
+    struct Seen {
+        std::size_t fills_of_lease;
+        std::size_t copies;
+        std::size_t kernels;
+        std::vector<float> reduced;
+    };
+    using Stage = ZeroStage<2, SingleBucketer, Loopback<cuda::Backend>>;
+    auto const run = [](bool is_callers, std::size_t last_elements) {
+        return on_ranks<Seen, Stage::Communicator>(1, [&](auto& communicator) {
+            constexpr std::size_t tensors = 7;
+            cuda::OwnedStream const stream;
+            std::vector<DeviceArray<float>> memory;
+            std::vector<Parameter<float>> parameters;
+            for (std::size_t index = 0; index < tensors; ++index) {
+                std::size_t const elements = index + 1 < tensors ? 64 * (index + 1) : last_elements;
+                memory.emplace_back(std::vector<float>(elements, static_cast<float>(index + 1)));
+                parameters.push_back({.name = "tensor " + std::to_string(index), .elements = elements, .units = {0}});
+                parameters.back().gradient = is_callers ? memory.back().data() : nullptr;
+            }
+            Stage::Options options;
+            options.compute_queue = stream.get();
+            Stage engine(communicator, parameters, options);
+            Seen seen{};
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            std::size_t const fills = emulated::fills;
+            if (!is_callers) {
+                (void)engine.gradients(0);
+                seen.fills_of_lease = emulated::fills - fills;
+            }
+            std::size_t const copies = emulated::copies;
+            std::size_t const kernels = emulated::kernels;
+            engine.gradients_ready(0);
+            seen.copies = emulated::copies - copies;
+            seen.kernels = emulated::kernels - kernels;
+            engine.end_micro_step();
+            for (auto const& norm : engine.gradient_norms(NormKind::infinity, NormScope::parameters)) {
+                seen.reduced.push_back(static_cast<float>(norm));
+            }
+            (void)engine.step(0.0);
+            return seen;
+        })[0];
+    };
+    for (std::size_t const last_elements : {std::size_t{64}, std::size_t{65}}) {
+        CAPTURE(last_elements);
+        std::size_t const paddings = last_elements % 64 == 0 ? 0 : 1;
+        Seen const own = run(false, last_elements);
+        CHECK(own.fills_of_lease == 1 + paddings);
+        CHECK(own.reduced == std::vector<float>(7, 0.0F));
+        Seen const callers = run(true, last_elements);
+        CHECK(callers.kernels == 1);
+        CHECK(callers.reduced == std::vector<float>{1, 2, 3, 4, 5, 6, 7});
+        CHECK(callers.copies == own.copies); // what the collective copies
+    }
 }
 
 TEST_CASE("A stream is drained also where another device is current", "[cuda]") {

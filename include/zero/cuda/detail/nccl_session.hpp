@@ -32,6 +32,8 @@ public:
         }
     }
 
+    [[nodiscard]] bool uses_native_all_reduce() const noexcept { return _options.native_all_reduce; }
+
     /// @brief Throws what has gone wrong since the last call, if anything. `what` is what the caller is about to do.
     void check(std::string_view what) {
         guarded([&](Lock& lock) {
