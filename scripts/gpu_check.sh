@@ -98,11 +98,24 @@ compile() { # OUT COMMAND...
 
 flags=(-std=c++20 --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
 "$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
+# What needs NCCL: its header and library from one folder.
+nccl_flags=()
+if [ -n "$nccl" ]; then
+    nccl_file=$(nccl_library "$nccl")
+    nccl_folder=$(dirname "$nccl_file")
+    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
+fi
+
 tests=()
 for file in "$root"/tests/cuda/*_test.cu; do
     name=$(basename "$file" _test.cu)
+    if [ "$name" = nccl_graph ] && [ -z "$nccl" ]; then
+        row "test nccl_graph" missing "" "NCCL is not installed"
+        continue
+    fi
     tests+=("$name")
     extra=()
+    [ "$name" != nccl_graph ] || extra=("${nccl_flags[@]}")
     [ "$name" != fast_math ] || extra=(-use_fast_math)
     [ "$name" != oracle ] || extra=(-DZERO_ALL_ORACLE_ROWS)
     compile "$name" "$nvcc" "${flags[@]}" "${extra[@]}" "$file" "$build/main.o" -o "$build/$name"
@@ -114,12 +127,7 @@ compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm
 wait
 compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=$build"
 
-# What needs NCCL: its header and library from one folder.
-nccl_flags=()
 if [ -n "$nccl" ]; then
-    nccl_file=$(nccl_library "$nccl")
-    nccl_folder=$(dirname "$nccl_file")
-    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
     compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_file" "-Wl,-rpath=$nccl_folder" \
         -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
 fi
