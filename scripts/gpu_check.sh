@@ -132,6 +132,8 @@ if [ -n "$nccl" ]; then
         -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
 fi
 
+compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
+
 # The training example with all types of parameters, and the host's.
 examples=()
 if has_include CLI/CLI.hpp "$cli11"; then
@@ -186,6 +188,10 @@ if [ -z "$nccl" ]; then
     row "test linked_nccl" missing "" "NCCL is not installed"
 elif built linked_nccl; then
     run "test linked_nccl" linked_nccl.run "$build/linked_nccl"
+fi
+
+if built cuda_minimal; then
+    run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"
 fi
 
 # The last number of a line of a training's output.

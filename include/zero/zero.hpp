@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/language.hpp"
+
 /// @file
 /// @brief Everything that needs no CUDA, but for `host/delaying_queue.hpp`, which is for tests.
 

@@ -18,7 +18,12 @@ public:
     template <class Enqueue>
     void capture(cudaStream_t stream, Enqueue const& enqueue) {
         cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-        enqueue();
+        try {
+            enqueue();
+        } catch (...) {
+            cuda::ignore(cudaStreamEndCapture(stream, &_graph));
+            throw;
+        }
         cuda::check(cudaStreamEndCapture(stream, &_graph), "cudaStreamEndCapture");
         cuda::check(cudaGraphInstantiate(&_executable, _graph, 0), "cudaGraphInstantiate");
     }
@@ -52,15 +57,17 @@ public:
     void capture(std::size_t rank, cudaStream_t stream, Enqueue const& enqueue) {
         if (rank != 0) {
             _meeting.arrive_and_wait(); // the capture has begun
-            _begin.make_wait(stream);
-            enqueue();
-            _streams[rank] = cuda::Event::record(stream);
+            enqueue_or_leave([&] {
+                _begin.make_wait(stream);
+                enqueue();
+                _streams[rank] = cuda::Event::record(stream);
+            });
             _meeting.arrive_and_wait();
         } else {
             _graph.capture(stream, [&] {
                 _begin = cuda::Event::record(stream);
                 _meeting.arrive_and_wait();
-                enqueue();
+                enqueue_or_leave(enqueue);
                 _meeting.arrive_and_wait();
                 wait_for_others(stream);
             });
@@ -86,6 +93,17 @@ public:
     }
 
 private:
+    /// Who fails is not waited for.
+    template <class Enqueue>
+    void enqueue_or_leave(Enqueue const& enqueue) {
+        try {
+            enqueue();
+        } catch (...) {
+            _meeting.arrive_and_drop();
+            throw;
+        }
+    }
+
     void wait_for_others(cudaStream_t stream) {
         for (std::size_t other = 1; other < _streams.size(); ++other) {
             _streams[other].make_wait(stream);

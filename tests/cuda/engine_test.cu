@@ -115,6 +115,38 @@ TEST_CASE("A stage on a device that is given no compute queue says so", "[cuda]"
     CHECK(outcomes.ranks[0].message.find("compute_queue") != std::string::npos);
 }
 
+TEST_CASE("Memory of the host for a gradient, or for parameters that the engine does not own, is refused by the name of the parameter", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = DeviceStage<2, Parameters<bfloat16>>;
+    int shares_page_tables = 0;
+    cuda::check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, 0), "cudaDeviceGetAttribute");
+    auto const message_of = [](bool are_values) {
+        std::vector<bfloat16> memory(500);
+        return run_and_observe<DeviceLoopback>(1, [&](DeviceLoopback& communicator) {
+                   cuda::OwnedStream const stream;
+                   std::vector<Parameter<bfloat16>> parameters{{.name = "layer.weight", .elements = 500}};
+                   (are_values ? parameters[0].data : parameters[0].gradient) = memory.data();
+                   Stage::Options options;
+                   options.compute_queue = stream.get();
+                   options.storage = are_values ? Storage::scattered : Storage::owned;
+                   Stage const engine(communicator, parameters, options);
+               })
+            .ranks[0]
+            .message;
+    };
+    for (bool const are_values : {false, true}) {
+        std::string const message = message_of(are_values);
+        CAPTURE(message);
+        if (shares_page_tables == 0) {
+            CHECK(message.find(are_values ? "the memory for the values of parameter 'layer.weight'" : "the memory for the gradient of parameter 'layer.weight'") != std::string::npos);
+        } else {
+            CHECK(message.empty());
+        }
+    }
+}
+
 TEST_CASE("Norms of gradients and the report of a step are the host's", "[cuda]") {
     if (skips_without_device()) {
         return;

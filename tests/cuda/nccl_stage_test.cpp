@@ -200,8 +200,7 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed by
 TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the communicator's options", "", cuda::BasicNcclCommunicator<HostBackend>,
                    Recording<cuda::BasicNcclCommunicator<HostBackend>>, Checked<cuda::BasicNcclCommunicator<HostBackend>>) {
     using Inner = cuda::BasicNcclCommunicator<HostBackend>;
-    using Stage = ZeroStage<0, TestType>;
-    auto const outcomes_of = [](bool is_native_on_second) {
+    auto const outcomes_of = []<class Stage>(bool is_native_on_second, Stage const*) {
         FakeWorld fakes;
         cuda::NcclInterface const interfaces{&fakes.nccl, &fakes.system};
         cuda::NcclUniqueId const id = cuda::make_unique_id(interfaces);
@@ -226,11 +225,16 @@ TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch 
         }
         return outcomes;
     };
-    for (Outcome const& outcome : outcomes_of(false)) {
+    ZeroStage<0, TestType> const* const replicated = nullptr;
+    ZeroStage<2, TestType> const* const sharded = nullptr; // reduces nothing to all ranks
+    for (Outcome const& outcome : outcomes_of(false, replicated)) {
         CHECK(outcome.type == "LayoutMismatch");
         CHECK_THAT(outcome.message, contains_text("other options: 'communicator'; give all ranks the same"));
     }
-    for (Outcome const& outcome : outcomes_of(true)) {
+    for (Outcome const& outcome : outcomes_of(true, replicated)) {
+        CHECK(outcome == Outcome{});
+    }
+    for (Outcome const& outcome : outcomes_of(false, sharded)) {
         CHECK(outcome == Outcome{});
     }
 }

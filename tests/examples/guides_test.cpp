@@ -80,6 +80,7 @@ TEST_CASE("The code of the README and of the guides is that of the examples") {
     check_code("docs/guides/choose_a_stage.md", {"examples/plan.cpp"}, 1);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
+    CHECK(blocks_of("docs/cuda.md", "cpp").front() == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
     CHECK(blocks_of("README.md", "cpp").front() == body_of(text_of("examples/minimal.cpp")).substr(1)); // the whole of it
 }
 

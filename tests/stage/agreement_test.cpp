@@ -158,14 +158,13 @@ TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch,
 namespace {
 
 /// Rank 1 constructs another composition than the others.
-template <class First, class Second, class T>
+template <class First, class Second>
 Outcomes construct_differently() {
     return run_and_observe(world, [](LoopbackCommunicator& communicator) {
-        auto const parameters = registration<T>(toy_specs());
         if (communicator.rank() == 1) {
-            Second engine(communicator, parameters);
+            Second engine(communicator, registration<typename Second::ParameterType, typename Second::GradientType>(toy_specs()));
         } else {
-            First engine(communicator, parameters);
+            First engine(communicator, registration<typename First::ParameterType, typename First::GradientType>(toy_specs()));
         }
     });
 }
@@ -174,13 +173,16 @@ Outcomes construct_differently() {
 
 TEST_CASE("Ranks whose programs were compiled with different policies get a LayoutMismatch that names what differs") {
     auto const named = [](std::string const& names) { return std::vector<std::string>{"rank 0 and rank 1", "or other options: " + names + "; give all ranks the same."}; };
-    check_all(construct_differently<Stage, Stage::with<Adam>, float>(), "LayoutMismatch", named("'optimizer'"));
-    check_all(construct_differently<Stage, Stage::with<OptimizerState<bfloat16>>, float>(), "LayoutMismatch", named("'optimizer'"));
-    check_all(construct_differently<Stage, Stage::with<StaticLossScaler>, float>(), "LayoutMismatch", named("'loss_scaler'"));
+    check_all(construct_differently<Stage, Stage::with<Adam>>(), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct_differently<Stage, Stage::with<OptimizerState<bfloat16>>>(), "LayoutMismatch", named("'optimizer'"));
+    check_all(construct_differently<Stage, Stage::with<StaticLossScaler>>(), "LayoutMismatch", named("'loss_scaler'"));
     using Half = ZeroStage<2, Parameters<bfloat16>>;
-    check_all(construct_differently<Half, Half::with<MasterWeights<float16>>, bfloat16>(), "LayoutMismatch", named("'master_weights'"));
-    check_all(construct_differently<Half, Half::with<SplitMasterWeights>, bfloat16>(), "LayoutMismatch", named("'master_weights'"));
-    check_all(construct_differently<Half, Half::with<GradientReduction<bfloat16, float>>, bfloat16>(), "LayoutMismatch", named("'reduction'"));
+    check_all(construct_differently<Half, Half::with<MasterWeights<float16>>>(), "LayoutMismatch", named("'master_weights'"));
+    check_all(construct_differently<Half, Half::with<SplitMasterWeights>>(), "LayoutMismatch", named("'master_weights'"));
+    check_all(construct_differently<Half, Half::with<GradientReduction<bfloat16, float>>>(), "LayoutMismatch", named("'reduction'"));
+    using Types = GradientReduction<float>;
+    check_all(construct_differently<ZeroStage<2, Parameters<bfloat16>, Types, StaticLossScaler>, ZeroStage<2, Parameters<float16>, Types, StaticLossScaler>>(), "LayoutMismatch",
+              named("'parameters'"));
 }
 
 TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ranks none") {

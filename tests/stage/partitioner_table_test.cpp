@@ -38,6 +38,8 @@ TEST_CASE("What does not go together has one conflict, by name") {
     CHECK(conflict_of({.stage = 1, .optimizer_is_whole_tensor = true}) == Conflict::optimizer_needs_whole_tensor);
     CHECK(conflict_of({.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true}) == Conflict::none);
     CHECK(conflict_of({.stage = 0, .optimizer_is_whole_tensor = true}) == Conflict::none);
+    CHECK(conflict_of({.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true}) == Conflict::whole_tensor_on_device);
+    CHECK(conflict_of({.stage = 1, .is_on_device = true}) == Conflict::none);
     CHECK(conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true}) == Conflict::whole_tensor_storage);
     CHECK(conflict_of({.master = Conflict::master_of_itself}) == Conflict::master_of_itself);
 }

@@ -123,6 +123,29 @@ TEST_CASE("Poison changes no bit with 16-bit types and uneven shards") {
     });
 }
 
+TEST_CASE("The padding between two gradients that are cleared together is NaN with poison, and zero without") {
+    for (bool const poison : {true, false}) {
+        CAPTURE(poison);
+        auto const between = on_ranks<std::vector<float>>(1, [&](LoopbackCommunicator& communicator) {
+            std::vector<Parameter<float>> const parameters{{.name = "first", .elements = 65, .units = {0}}, {.name = "second", .elements = 65, .units = {0}}};
+            ZeroStage<2> engine(communicator, parameters, {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            auto const gradients = engine.gradients(0);
+            float const* const lower = gradients[0].data() < gradients[1].data() ? gradients[0].data() : gradients[1].data();
+            float const* const upper = gradients[0].data() < gradients[1].data() ? gradients[1].data() : gradients[0].data();
+            CHECK(upper - lower == 128);
+            std::vector<float> const values(lower + 65, upper);
+            engine.cancel_step();
+            return values;
+        })[0];
+        CHECK(between.size() == 63);
+        for (float const value : between) {
+            CHECK((poison ? is_nan(value) : value == 0.0F));
+        }
+    }
+}
+
 TEST_CASE("With poison padding and gradients that were not asked to be zero are NaN, and without it padding is zero") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : look<N>(true)) {

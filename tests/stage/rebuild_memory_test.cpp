@@ -124,8 +124,8 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
             CHECK(account.allocated_after[kind] == (account.after.rows[kind].is_callers ? 0 : account.after.rows[kind].bytes()));
         }
         CHECK(account.after[BufferKind::gradient_leases].bytes() < account.before[BufferKind::gradient_leases].bytes());
-        // Of each rank the number of parameters, the hash of the layout and those of the 14 named options (see named_options.hpp).
-        CHECK(account.agreement == world * (2 + 14) * sizeof(std::uint64_t));
+        // Of each rank the number of parameters, the hash of the layout and those of the 15 named options (see named_options.hpp).
+        CHECK(account.agreement == world * (2 + 15) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);
     }

@@ -5,7 +5,12 @@
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 // Whose memory holds parameters and gradients changes no bit of the training, and the caller's memory holds what it should.
@@ -130,6 +135,35 @@ TEMPLATE_TEST_CASE_SIG("Gradients in buckets, in the caller's memory, handed ove
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
     }
+}
+
+TEST_CASE("A gradient in the caller's memory is read once: with its own unit, not with others whose gradients lie around it") {
+    std::array<std::vector<float>, 5> gradients;
+    std::vector<Parameter<float>> parameters;
+    for (std::size_t index = 0; index < gradients.size(); ++index) {
+        gradients[index].assign(64 + index, 1.0F);
+        parameters.push_back({.name = std::string(1, static_cast<char>('a' + index)), .elements = gradients[index].size(), .units = {index % 2}});
+        parameters.back().gradient = gradients[index].data();
+    }
+    LoopbackCommunicator communicator = std::move(LoopbackCommunicator::make_group(1).front());
+    ZeroStage<2, SingleBucketer> engine(communicator, parameters);
+    engine.begin_step();
+    engine.begin_micro_step(true);
+    auto const write = [&](std::size_t unit, float value) {
+        for (std::size_t index = unit; index < gradients.size(); index += 2) {
+            std::fill(gradients[index].begin(), gradients[index].end(), value);
+        }
+    };
+    write(1, 2.0F); // b and d, between a, c and e
+    engine.gradients_ready(1);
+    write(1, 100.0F); // the caller's again
+    write(0, 3.0F);
+    engine.gradients_ready(0);
+    write(0, 100.0F);
+    engine.end_micro_step();
+    auto const norms = engine.gradient_norms(NormKind::infinity, NormScope::parameters);
+    CHECK(std::vector<double>(norms.begin(), norms.end()) == std::vector<double>{3.0, 2.0, 3.0, 2.0, 3.0});
+    (void)engine.step(0.0);
 }
 
 TEST_CASE("The frozen parameters keep their values in every storage") {

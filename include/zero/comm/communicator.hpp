@@ -36,7 +36,7 @@ enum class IntegerReduction : std::uint8_t { sum, min };
 /// - `abort(cause, is_provisional)`: releases every rank from every collective with `Aborted`; may be called from any thread. A provisional cause may be replaced for
 ///   a moment.
 /// - optional, `rethrow_failure()`: throws what the transport noticed after its calls had returned. Who waited for the queue calls it before believing what a collective gave (`detail::wait_for_collectives`).
-/// - optional, `options_hash()`, noexcept, const: of options that all ranks have to choose alike. Engines compare it when they are constructed.
+/// - optional, `options_hash()`, noexcept, const: of options of `all_reduce` that all ranks have to choose alike. Engines of stage 0 compare it when they are constructed.
 /// - optional, `forget_events()`, noexcept: all that this rank enqueued is ordered before all that it will, so events kept of it can go. For the capture of graphs, where they are void.
 template <class C>
 concept Communicator = std::same_as<typename C::policy_category, CommunicatorCategory> && requires { typename C::Backend; }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../core/language.hpp"
+
 #include "../backend/backend.hpp"
 #include "../backend/tables.hpp"
 #include "../core/throw_error.hpp"
@@ -132,9 +134,7 @@ struct Backend : RuntimeBackend {
     /// @brief One optimizer step over the slices, unless it is skipped.
     template <class Optimizer, class Slice, class Group>
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table, Group const* groups, UpdateDecision const* decision) {
-        static_assert(!Optimizer::whole_tensor, "zero: optimizers of whole parameters (Lamb, Muon) run on the host only; on a CUDA device use AdamW, Adam, Sgd, Lion, "
-                                                "Adagrad or a functor of one element.");
-        if constexpr (!Optimizer::whole_tensor) {
+        if constexpr (!Optimizer::whole_tensor) { // stages refuse the others
             kernels::launch(queue, table.count, kernels::block_threads, kernels::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
         }
     }

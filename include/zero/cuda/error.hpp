@@ -23,7 +23,10 @@ namespace detail {
 [[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what, SourceLocation const& where) {
     std::string text = zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
     if (code == cudaErrorStreamCaptureIsolation) {
-        throw OutOfOrder(text + "; a captured step can not wait for what was enqueued before the capture: call join() of the engine right before it begins.", where, static_cast<int>(code));
+        throw OutOfOrder(text + "; what is captured can not wait for what was enqueued before the capture: call join() of an engine right before it begins.", where, static_cast<int>(code));
+    }
+    if (code == cudaErrorStreamCaptureMerge) {
+        throw OutOfOrder(text + "; ranks of one loopback group are captured together, into one graph (docs/cuda.md).", where, static_cast<int>(code));
     }
     if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported) {
         throw OutOfOrder(text + "; while a graph is captured nothing of a step can be waited for or read on the host.", where, static_cast<int>(code));

@@ -8,7 +8,7 @@
 
 namespace zero::cuda {
 
-/// @brief How a communicator over NCCL waits, notices failures and sums. All ranks of a group have to choose the same `native_all_reduce`, which engines compare.
+/// @brief How a communicator over NCCL waits, notices failures and sums. All ranks of a group have to choose the same `native_all_reduce`, which engines of stage 0 compare.
 ///
 /// A time of `std::chrono::milliseconds::max()` is no limit.
 struct NcclOptions {

@@ -39,17 +39,28 @@ struct RuntimeBackend {
     static void synchronize(Event const& event) { event.synchronize(); }
     /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an engine may be destroyed where another is current.
     static void drain(Queue queue) noexcept {
-        if (!detail::is_capturing(queue)) {
-            ignore(cudaStreamSynchronize(queue));
-        }
+        drain(queue, {});
     }
-    /// @brief The same, but while the stream is captured, and so can not be waited for, waits for the last point before the capture: the graph is not to be launched any more.
+    /// @brief The same, but a stream that is captured can not be waited for: then for `before_capture`, and the graph is not to be launched any more.
     static void drain(Queue queue, Event const& before_capture) noexcept {
-        drain(queue);
-        if (detail::is_capturing(queue) && before_capture.handle() != nullptr) {
-            detail::OutsideCapture const outside;
+        bool const is_capturing = detail::is_capturing(queue);
+        detail::OutsideCapture const outside; // one of another stream
+        if (!is_capturing) {
+            ignore(cudaStreamSynchronize(queue));
+        } else if (before_capture.handle() != nullptr) {
             ignore(cudaEventSynchronize(before_capture.handle()));
         }
+    }
+
+    /// @brief Whether kernels can read and write this memory: the device's, managed, page-locked, or any where the device shares the host's page tables. @throws CudaError
+    static bool is_accessible(void const* memory) {
+        cudaPointerAttributes attributes{};
+        check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+        int device = 0;
+        int shares_page_tables = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device), "cudaDeviceGetAttribute");
+        return attributes.type != cudaMemoryTypeUnregistered || shares_page_tables != 0;
     }
 
     /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream

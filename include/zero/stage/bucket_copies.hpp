@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/tables.hpp"
+#include "../core/buffer.hpp"
 #include "../core/list.hpp"
 #include "../layout/flat_layout.hpp"
 

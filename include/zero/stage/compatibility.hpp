@@ -13,6 +13,7 @@ enum class Conflict {
     bucket_spans_units,            ///< stage 3 gathers unit by unit
     units_on_few_ranks,            ///< stage 3 with shards of the whole group: few ranks would send all of a unit
     bucketer_not_the_partitioners, ///< a partitioner that brings its bucketer, and another one
+    whole_tensor_on_device,       ///< optimizers of whole parameters have no kernels
     optimizer_needs_whole_tensor, ///< a partitioner that cuts parameters gives it pieces
     whole_tensor_storage,         ///< states with a scale per block, or stochastic rounding, which only the element-wise update knows
     master_of_itself,             ///< parameters with a copy of themselves
@@ -58,6 +59,7 @@ struct Composition {
     bool partitioner_brings_other_bucketer = false; ///< its `RequiredBucketer` is not the one that is given
     bool bucketer_may_span_units = false;           ///< also in stage 3
     bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
+    bool is_on_device = false;                      ///< the backend's memory is not the host's
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
     Conflict master = Conflict::none;               ///< what `master_conflict_of_all` says
 };
@@ -75,6 +77,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.partitioner_brings_other_bucketer) {
         return Conflict::bucketer_not_the_partitioners;
+    }
+    if (composition.optimizer_is_whole_tensor && composition.is_on_device) {
+        return Conflict::whole_tensor_on_device;
     }
     if (composition.stage != 0 && composition.optimizer_is_whole_tensor && composition.partitioner_cuts_parameters) {
         return Conflict::optimizer_needs_whole_tensor;

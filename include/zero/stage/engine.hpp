@@ -85,7 +85,7 @@ public:
             Backend::require_arithmetic(_queue);
         }
         guarded([&] {
-            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options, options_hash_of(communicator)), communicator, _queue, *_memory);
+            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options, communicator), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
             wait_for_collectives(*_communicator, _queue);

@@ -26,7 +26,7 @@ public:
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters, _engine->_options, order);
         auto& communicator = *_engine->_communicator;
-        auto const options = named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options, options_hash_of(communicator));
+        auto const options = named_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options, communicator);
         require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue, *_engine->_memory);
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();

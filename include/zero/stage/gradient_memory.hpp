@@ -13,6 +13,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace zero::detail {
 
@@ -61,37 +62,44 @@ public:
     /// @brief Element `index` of a bucket of reduced gradients: own extents, or all where they are replicated.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept { return _sum.at(bucket, index); }
 
-    /// @brief Leases a bucket and clears its padding. Who writes to a parameter clears that.
+    /// @brief Leases a bucket. Who writes to a parameter clears that; the next `clear` clears the padding.
     void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
-        if (_poison) {
+        _has_old_padding[bucket] = !_poison;
+        if (_poison) { // and the padding stays so
             Backend::fill(writer, lease, _layout->elements(bucket), from_float<G>(std::numeric_limits<float>::quiet_NaN()));
-        } else {
-            _layout->for_padding(bucket, [&](Range const& gap) { Backend::fill(writer, lease + gap.begin, gap.size(), G{}); });
         }
     }
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Clears the gradients of chosen parameters in an open bucket, those that follow one another by one command, with the padding between them.
+    /// @brief Clears the gradients of chosen parameters in an open bucket, and its padding after it was opened. What lies side by side is cleared by one command.
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
+        bool const clears_padding = std::exchange(_has_old_padding[bucket], false);
         Range run{};
-        auto const fill = [&] {
-            if (run.size() != 0) {
-                Backend::fill(writer, _pool.at(bucket) + run.begin, run.size(), G{});
+        auto const add = [&](std::size_t begin, std::size_t end) {
+            if (begin != run.end) {
+                clear_range(bucket, run, writer);
+                run.begin = begin;
             }
+            run.end = end;
         };
+        std::size_t end = 0; // of the piece before
         for (Piece const& piece : _layout->pieces(bucket)) {
-            bool const continues = !_poison || piece.bucket_begin == run.end; // the padding that is poisoned stays so
-            if (is_chosen(piece.parameter) && run.size() != 0 && continues) {
-                run.end = piece.bucket_begin + piece.elements;
-                continue;
+            bool const is_cleared = is_chosen(piece.parameter);
+            if (clears_padding || (is_cleared && !_poison)) { // what is before a cleared piece joins it to the one before
+                add(end, piece.bucket_begin);
             }
-            fill();
-            run = is_chosen(piece.parameter) ? Range{piece.bucket_begin, piece.bucket_begin + piece.elements} : Range{};
+            end = piece.bucket_begin + piece.elements;
+            if (is_cleared) {
+                add(piece.bucket_begin, end);
+            }
         }
-        fill();
+        if (clears_padding) {
+            add(end, _layout->elements(bucket));
+        }
+        clear_range(bucket, run, writer);
     }
 
     void clear_callers(std::size_t parameter, Queue writer) {
@@ -106,8 +114,8 @@ public:
     /// @brief Copies the caller's gradients of chosen parameters into a lease, those that follow one another by one command. Their memory is free for later commands on `writer`.
     template <class Chosen>
     void copy_callers(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
-        std::size_t next = 0; // part of the bucket's copies
-        std::size_t count = 0; // of chosen ones before it
+        std::size_t next = 0;  // number of a part in the bucket's table
+        std::size_t count = 0; // of chosen parts directly before it
         auto const copy = [&] {
             if (count != 0) {
                 Backend::copy_to_bucket(writer, _copies.of(bucket, next - count, count), _pool.at(bucket));
@@ -156,6 +164,12 @@ public:
     }
 
 private:
+    void clear_range(std::size_t bucket, Range const& range, Queue writer) {
+        if (range.size() != 0) {
+            Backend::fill(writer, _pool.at(bucket) + range.begin, range.size(), G{});
+        }
+    }
+
     [[gnu::cold]] GradientMemory(TypedContext<Config> const& context, LayoutTotals const& totals, std::size_t buckets)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
           _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
@@ -163,7 +177,7 @@ private:
           _pool(totals.gradient_leases, totals.largest_trainable_bucket, buckets, *context.memory, BufferKind::gradient_leases),
           _sum(*_layout, buckets, context.type, _rank, context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
           _wire(*context.memory, has_wire<Types>(_schedule) ? totals.largest_trainable_bucket : 0, BufferKind::wire),
-          _drain(context.queue) {
+          _has_old_padding(buckets, false), _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
             _callers.push_back(parameter.spec.type == context.type ? static_cast<G*>(parameter.gradient) : nullptr);
         }
@@ -234,6 +248,7 @@ private:
     BucketPool<G, Backend> _pool;
     Placed<A> _sum;
     Buffer<C> _wire;
+    std::vector<char> _has_old_padding; ///< by bucket: it was opened, and what the lease held before is still between the parameters
     List<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
     BucketCopies<G, Backend> _copies; ///< of the callers' gradients
     Drain<Backend> _drain;

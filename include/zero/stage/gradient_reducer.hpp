@@ -50,6 +50,8 @@ public:
     void begin_micro_step(bool is_last) {
         _readiness.reset();
         _is_begun.assign(_is_begun.size(), false);
+        _is_chosen.assign(_is_chosen.size(), false);
+        _chosen = 0;
         _is_last = is_last;
         _writers.clear();
     }
@@ -120,7 +122,7 @@ public:
         _readiness.mark(unit, [&](std::size_t parameter) {
             if (is_in_callers_memory(parameter)) {
                 open_all(parameter, writer);
-                _is_chosen[parameter] = true;
+                choose(parameter);
             }
         });
         for_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit),
@@ -240,10 +242,18 @@ private:
         return visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { return memory.is_open(bucket); });
     }
 
+    void choose(std::size_t parameter) noexcept {
+        _is_chosen[parameter] = true;
+        ++_chosen;
+    }
+
     /// Visits each bucket with the memory of its type and what was chosen; then nothing is chosen any more.
     /// @param parameters among which those are that may be chosen
     template <class Visitor>
     void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters, Visitor const& visit) {
+        if (std::exchange(_chosen, 0) == 0) {
+            return;
+        }
         for (std::size_t const bucket : buckets) {
             if (is_trainable(bucket) && is_open(bucket)) {
                 with_memory(_layout->bucket(bucket).type,
@@ -325,7 +335,7 @@ private:
         if (is_callers) {
             with_memory(_layout->parameter(parameter).type, [&](auto& memory) { memory.clear_callers(parameter, writer); });
         } else {
-            _is_chosen[parameter] = true;
+            choose(parameter);
         }
     }
 
@@ -409,6 +419,7 @@ private:
     List<Write> _writers; ///< each queue of the micro-step once, with its last command when the micro-step ended
     std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
     std::vector<char> _is_chosen; ///< per parameter, while a call lasts: to be cleared or copied with others
+    std::size_t _chosen = 0; ///< how many are
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

@@ -3,6 +3,7 @@
 #include "../core/dtype.hpp"
 #include "../core/hash.hpp"
 #include "../core/list.hpp"
+#include "../layout/placement.hpp"
 #include "../policy/options_hash.hpp"
 #include "options.hpp"
 
@@ -18,11 +19,11 @@ struct NamedOption {
     std::uint64_t hash;
 };
 
-/// @brief What a communicator says of its options that ranks have to choose alike; nothing when it has none.
+/// @brief What a communicator says of its options that ranks have to choose alike where gradients are all-reduced; elsewhere, and when it has none, nothing.
 template <class Communicator>
-[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator) noexcept {
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator, StageRow const& row) noexcept {
     if constexpr (requires { communicator.options_hash(); }) {
-        return communicator.options_hash();
+        return row.shards_optimizer() ? 0 : communicator.options_hash();
     } else {
         return 0;
     }
@@ -35,10 +36,9 @@ void add_types(Hash& sent, Hash& masters) noexcept {
 }
 
 /// @brief What must agree between ranks besides the geometry: options, and the types that programs may have been compiled with.
-/// @param communicator_options see `options_hash_of`
 template <class Config>
 [[gnu::cold]] [[nodiscard]] List<NamedOption> named_options(int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options,
-                                                            std::uint64_t communicator_options) {
+                                                            typename Config::Communicator const& communicator) {
     auto const hash_of = [](auto value) { return Hash().add(value).value(); };
     Hash sent;
     Hash masters;
@@ -52,7 +52,12 @@ template <class Config>
     for (auto const& group : options.groups) {
         groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
     }
+    Hash parameters;
+    for (DType const type : Config::parameter_dtypes) {
+        parameters.add(type);
+    }
     return {{"stage", hash_of(number)},
+            {"parameters", parameters.value()},
             {"reduction", sent.add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
             {"storage", hash_of(options.storage)},
             {"prefetch", hash_of(options.prefetch)},
@@ -65,7 +70,7 @@ template <class Config>
             {"master_weights", masters.value()},
             {"optimizer", optimizer.value()},
             {"groups", groups.value()},
-            {"communicator", communicator_options}};
+            {"communicator", options_hash_of(communicator, stage_row(number, schedule))}};
 }
 
 } // namespace zero::detail

@@ -148,5 +148,21 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
     }
 }
 
+/// @brief Refuses memory of the caller's that the backend's kernels can not use. @throws InvalidArgument naming the parameter
+template <class Backend>
+[[gnu::cold]] void require_accessible([[maybe_unused]] std::span<AnyParameter const> parameters, [[maybe_unused]] Storage storage) {
+    if constexpr (requires { Backend::is_accessible(nullptr); }) {
+        auto const require = [](AnyParameter const& parameter, void const* memory, char const* what, char const* remedy) {
+            if (memory != nullptr && parameter.spec.elements != 0 && !Backend::is_accessible(memory)) {
+                throw_error<InvalidArgument>({"zero: the memory for the ", what, " of parameter '", parameter.spec.name, "' is the host's, which kernels can not use; give memory of the device, or ", remedy});
+            }
+        };
+        for (AnyParameter const& parameter : parameters) {
+            require(parameter, parameter.gradient, "gradient", "leave 'gradient' out.");
+            require(parameter, storage == Storage::owned ? nullptr : parameter.data, "values", "let the engine own the parameters (Storage::owned).");
+        }
+    }
+}
+
 } // namespace detail
 } // namespace zero

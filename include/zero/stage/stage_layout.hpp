@@ -112,6 +112,7 @@ FlatLayout make_stage_layout(int stage, std::size_t world, std::span<AnyParamete
                              std::span<std::size_t const> unit_order) {
     validate_options(options, stage);
     validate_memory(parameters, options.storage);
+    require_accessible<typename Engine::Backend>(parameters, options.storage);
     validate_registration(parameters, options.groups.size(), options.storage, Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>, Engine::types);
     bool const shards_parameters = stage_table[static_cast<std::size_t>(stage)].shards_parameters();
     std::vector<std::size_t> const bytes = sizes_of<Engine>();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../core/language.hpp"
+
 #include "../backend/backend.hpp"
 #include "compatibility.hpp"
 #include "engine.hpp"
@@ -24,6 +26,7 @@ consteval Conflict conflict_in() {
                         .partitioner_brings_other_bucketer = !accepts_bucketer<typename Config::Partitioner, typename Config::Bucketer>,
                         .bucketer_may_span_units = Config::Bucketer::may_span_units,
                         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
+                        .is_on_device = requires { requires Config::Engine::Backend::is_device; },
                         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || Config::MasterPolicy::form == MasterForm::stochastic,
                         .master = Config::master_conflict});
 }
@@ -77,6 +80,9 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::bucketer_not_the_partitioners,
                       "zero::ZeroStage: the partitioner brings its own bucketer, and under another one it would not cut as it says; leave "
                       "the bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).");
+        static_assert(conflict != Conflict::whole_tensor_on_device,
+                      "zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the host only; on a device use AdamW, Adam, Sgd, Lion, "
+                      "Adagrad or a functor of one element.");
         static_assert(
             conflict != Conflict::optimizer_needs_whole_tensor,
             "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner cuts them; use zero::BalancedPartitioner or "

@@ -54,9 +54,11 @@ inline std::set<Capture*>& captures() {
 }
 inline thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal; ///< what the calling thread lets be forbidden
 
-inline bool is_captured(CapturePoint const& stream) {
+enum class Capturing { no, yes, spoilt };
+
+inline Capturing state_of(CapturePoint const& stream) {
     std::lock_guard const lock(capture_mutex());
-    return stream.capture != nullptr;
+    return stream.capture == nullptr ? Capturing::no : stream.capture->is_spoilt ? Capturing::spoilt : Capturing::yes;
 }
 
 /// Where a captured stream is; no point of a capture when it is not captured.
@@ -65,16 +67,19 @@ inline CapturePoint point_of(CapturePoint const& stream) {
     return stream;
 }
 
-/// Adds a node when the stream is captured.
+/// Adds a node when the stream is captured, unless the capture is spoilt.
 template <class Command>
-bool add_node(CapturePoint& stream, Command const& command) {
+Capturing add_node(CapturePoint& stream, Command const& command) {
     std::lock_guard const lock(capture_mutex());
     if (stream.capture == nullptr) {
-        return false;
+        return Capturing::no;
+    }
+    if (stream.capture->is_spoilt) {
+        return Capturing::spoilt;
     }
     auto& nodes = stream.capture->nodes;
     nodes.push_back({command, std::exchange(stream.nodes, {nodes.size()})});
-    return true;
+    return Capturing::yes;
 }
 
 /// A wait for, or a question about, a stream or an event: spoils the capture that it belongs to.
@@ -102,11 +107,14 @@ inline bool is_forbidden() {
     return is_any;
 }
 
-enum class Joined { no, yes, from_outside, from_another, too_late };
+enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 
 /// A stream waits for an event: which capture both belong to. A stream that waits for an event of a capture takes part in it from then on.
 inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
     std::lock_guard const lock(capture_mutex());
+    if (stream.capture != nullptr && stream.capture->is_spoilt) {
+        return Joined::spoilt;
+    }
     if (event.capture == nullptr) {
         if (stream.capture == nullptr) {
             return Joined::no;
@@ -138,15 +146,19 @@ inline void begin_capture(CapturePoint& stream, cudaStreamCaptureMode mode) {
 }
 
 struct EndedCapture {
-    std::shared_ptr<Capture> capture; ///< none when the stream is not where one began, or this is another thread
-    bool is_joined = false;           ///< the origin waited for all other streams
+    std::shared_ptr<Capture> capture{}; ///< none when the stream is not where one began, or this is another thread
+    bool is_joined = false;             ///< the origin waited for all other streams
+    bool is_of_another_thread = false;
 };
 
 inline EndedCapture end_capture(CapturePoint& stream) {
     std::lock_guard const lock(capture_mutex());
     auto const capture = stream.capture;
-    if (capture == nullptr || capture->origin != &stream || (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())) {
+    if (capture == nullptr || capture->origin != &stream) {
         return {};
+    }
+    if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id()) {
+        return {{}, false, true};
     }
     std::set<std::size_t> before = stream.nodes;
     for (std::size_t node = capture->nodes.size(); node-- > 0;) {
@@ -161,7 +173,7 @@ inline EndedCapture end_capture(CapturePoint& stream) {
     }
     capture->is_over = true;
     captures().erase(capture.get());
-    return {capture, is_joined};
+    return {capture, is_joined, false};
 }
 
 /// A stream goes.
@@ -170,6 +182,13 @@ inline void leave_capture(CapturePoint& stream) {
     if (stream.capture != nullptr) {
         stream.capture->streams.erase(&stream);
         stream.capture->is_spoilt = true;
+        if (stream.capture->origin == &stream) { // nobody ends it any more
+            for (CapturePoint* const other : stream.capture->streams) {
+                *other = {};
+            }
+            stream.capture->is_over = true;
+            captures().erase(stream.capture.get());
+        }
     }
 }
 

@@ -55,7 +55,7 @@ cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(
     ++zero::test::emulated::kernels;
     dim3 const grid = config->gridDim;
     dim3 const block = config->blockDim;
-    zero::test::emulated::enqueue(config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {
+    return zero::test::emulated::enqueue(config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {
         gridDim = grid;
         blockDim = block;
         for (unsigned index = 0; index < grid.x; ++index) {
@@ -63,5 +63,4 @@ cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(
             zero::test::emulated::Block::run(block.x, [&] { std::apply(kernel, all); });
         }
     });
-    return cudaSuccess;
 }

@@ -33,11 +33,16 @@ enum cudaError_t {
     cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905,
     cudaErrorStreamCaptureImplicit = 906,
-    cudaErrorCapturedEvent = 907
+    cudaErrorCapturedEvent = 907,
+    cudaErrorStreamCaptureWrongThread = 908
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1, cudaStreamCaptureStatusInvalidated = 2 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrPageableMemoryAccess = 88 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+};
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventWaitDefault = 0;
 constexpr unsigned cudaStreamNonBlocking = 1;
@@ -113,6 +118,16 @@ public:
         }
     }
 
+    static bool holds(void const* memory) {
+        std::lock_guard const lock(mutex());
+        auto const after = mappings().upper_bound(const_cast<void*>(memory));
+        if (after == mappings().begin()) {
+            return false;
+        }
+        auto const& [base, bytes] = std::prev(after)->second;
+        return memory < static_cast<char*>(base) + bytes;
+    }
+
 private:
     static constexpr std::size_t alignment = 16; ///< less than a device gives, so that the end is near; as much as a pack needs
     static constexpr std::size_t page = 4096;
@@ -132,13 +147,13 @@ inline bool runs_at_once(cudaStream_t stream) { return reinterpret_cast<std::uin
 
 /// Enqueues something that is too large for a queue's ring, or runs it at once, or adds it to the graph that is captured.
 template <class Command>
-void enqueue(cudaStream_t stream, Command const& command) {
+cudaError_t enqueue(cudaStream_t stream, Command const& command) {
     if (runs_at_once(stream)) {
         command();
-        return;
+        return cudaSuccess;
     }
-    if (add_node(stream->captured, command)) {
-        return;
+    if (Capturing const capturing = add_node(stream->captured, command); capturing != Capturing::no) {
+        return capturing == Capturing::yes ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
     }
     auto* const copy = new Command(command);
     std::lock_guard const lock(stream->mutex);
@@ -146,6 +161,7 @@ void enqueue(cudaStream_t stream, Command const& command) {
         (*copy)();
         delete copy;
     });
+    return cudaSuccess;
 }
 
 } // namespace zero::test::emulated
@@ -168,8 +184,12 @@ inline cudaError_t cudaSetDevice(int device) {
     zero::test::emulated::device = device;
     return cudaSuccess;
 }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-    *value = 1; // few blocks: each of an inspection takes several chunks
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+    *value = attribute == cudaDevAttrMultiProcessorCount ? 1 : 0; // few blocks: each of an inspection takes several chunks
+    return cudaSuccess;
+}
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
+    attributes->type = zero::test::emulated::GuardedMemory::holds(memory) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     return cudaSuccess;
 }
 
@@ -192,7 +212,7 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     ++zero::test::emulated::waits;
     if (!zero::test::emulated::runs_at_once(stream)) {
-        if (zero::test::emulated::spoils(stream->captured)) {
+        if (zero::test::emulated::spoils(stream->captured) || zero::test::emulated::is_forbidden()) {
             return cudaErrorStreamCaptureUnsupported;
         }
         zero::host::Event event;
@@ -205,8 +225,9 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-    bool const is_captured = !zero::test::emulated::runs_at_once(stream) && zero::test::emulated::is_captured(stream->captured);
-    *status = is_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    using zero::test::emulated::Capturing;
+    Capturing const capturing = zero::test::emulated::runs_at_once(stream) ? Capturing::no : zero::test::emulated::state_of(stream->captured);
+    *status = capturing == Capturing::no ? cudaStreamCaptureStatusNone : capturing == Capturing::yes ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
@@ -227,8 +248,7 @@ inline cudaError_t cudaDeviceSynchronize() {
 }
 
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
-    zero::test::emulated::enqueue(stream, [=] { function(data); });
-    return cudaSuccess;
+    return zero::test::emulated::enqueue(stream, [=] { function(data); });
 }
 
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -248,6 +268,9 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     }
     if (event->device != stream->device) {
         return cudaErrorInvalidResourceHandle;
+    }
+    if (zero::test::emulated::state_of(stream->captured) == zero::test::emulated::Capturing::spoilt) {
+        return cudaErrorStreamCaptureInvalidated;
     }
     event->captured = zero::test::emulated::point_of(stream->captured);
     if (event->captured.capture == nullptr) {
@@ -292,6 +315,7 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
     }
     switch (zero::test::emulated::join_capture(stream->captured, event->captured)) {
     case Joined::yes: return cudaSuccess;
+    case Joined::spoilt: return cudaErrorStreamCaptureInvalidated;
     case Joined::from_outside: return cudaErrorStreamCaptureIsolation;
     case Joined::from_another: return cudaErrorStreamCaptureMerge;
     case Joined::too_late: return cudaErrorCapturedEvent;
@@ -307,7 +331,7 @@ inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mo
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-    if (zero::test::emulated::runs_at_once(stream) || zero::test::emulated::is_captured(stream->captured)) {
+    if (zero::test::emulated::runs_at_once(stream) || zero::test::emulated::state_of(stream->captured) != zero::test::emulated::Capturing::no) {
         return cudaErrorStreamCaptureUnsupported;
     }
     zero::test::emulated::begin_capture(stream->captured, mode);
@@ -317,7 +341,7 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     *graph = nullptr;
     auto const ended = zero::test::emulated::end_capture(stream->captured);
     if (ended.capture == nullptr) {
-        return cudaErrorStreamCaptureUnmatched;
+        return ended.is_of_another_thread ? cudaErrorStreamCaptureWrongThread : cudaErrorStreamCaptureUnmatched;
     }
     if (ended.capture->is_spoilt) {
         return cudaErrorStreamCaptureInvalidated;
@@ -333,8 +357,7 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-    zero::test::emulated::enqueue(stream, [graph = executable->graph, seed = ++executable->launches] { zero::test::emulated::replay(graph->nodes, seed); });
-    return cudaSuccess;
+    return zero::test::emulated::enqueue(stream, [graph = executable->graph, seed = ++executable->launches] { zero::test::emulated::replay(graph->nodes, seed); });
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     delete executable;
@@ -369,15 +392,13 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 }
 inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
     ++zero::test::emulated::copies;
-    zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
-    return cudaSuccess;
+    return zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
 }
 inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cudaMemcpyKind kind) {
     return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
 }
 inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cudaStream_t stream) {
     ++zero::test::emulated::fills;
-    zero::test::emulated::enqueue(stream, [=] { std::memset(out, value, bytes); });
-    return cudaSuccess;
+    return zero::test::emulated::enqueue(stream, [=] { std::memset(out, value, bytes); });
 }
 inline cudaError_t cudaMemset(void* out, int value, std::size_t bytes) { return cudaMemsetAsync(out, value, bytes, nullptr); }

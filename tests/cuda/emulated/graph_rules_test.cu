@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 // What a capture forbids shows on the emulated device as on a real one: what the tests of graphs find would otherwise mean nothing.
@@ -44,13 +45,22 @@ std::string text_of_capture(bool joins_before, bool joins_after) {
     })[0];
 }
 
+/// What is said to a second capture that waits for an event of the first.
+std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of_first) {
+    cudaGraph_t graph = nullptr;
+    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    std::string const message = outcome_of([&] { of_first.make_wait(stream); }).message;
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    return message;
+}
+
 } // namespace
 
 TEST_CASE("A step that is captured without a join waits for what is outside, or leaves a stream behind", "[cuda]") {
     CHECK(text_of_capture(true, true).empty());
     std::string const without = text_of_capture(false, true);
     CAPTURE(without);
-    CHECK(without.find("call join() of the engine right before it begins") != std::string::npos);
+    CHECK(without.find("call join() of an engine right before it begins") != std::string::npos);
     CHECK(without.find(std::to_string(cudaErrorStreamCaptureInvalidated)) != std::string::npos);
     CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
 }
@@ -76,6 +86,22 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     CHECK(is_spoilt_by([](auto const&) {
         void* memory = nullptr;
         (void)cudaMalloc(&memory, 16);
+    }));
+    CHECK(is_spoilt_by([&](auto const&) {
+        (void)cudaStreamSynchronize(stream.get());
+        CHECK(cudaMemsetAsync(nullptr, 0, 0, stream.get()) == cudaErrorStreamCaptureInvalidated);
+        CHECK_THROWS_AS(cuda::Event::record(stream.get()), CudaError);
+        CHECK_THROWS_AS(outside.make_wait(stream.get()), CudaError);
+        CHECK(cuda::detail::is_capturing(stream.get()));
+    }));
+    cuda::OwnedStream const other;
+    CHECK(is_spoilt_by([&](cuda::Event const& inside) { // ranks that capture a graph each
+        CHECK(message_of_second_capture(other.get(), inside).find("captured together") != std::string::npos);
+        (void)cudaStreamSynchronize(stream.get());
+    }));
+    CHECK_FALSE(is_spoilt_by([&](auto const&) {
+        cudaGraph_t graph = nullptr;
+        std::thread([&] { CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaErrorStreamCaptureWrongThread); }).join();
     }));
     CHECK_FALSE(is_spoilt_by([&](auto const&) {
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
