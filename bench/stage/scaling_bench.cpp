@@ -3,6 +3,7 @@
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
+#include "stage/filled_leases.hpp"
 #include "stage/one_of_many.hpp"
 #include "stage/scaling_model.hpp"
 
@@ -32,7 +33,7 @@ void count(benchmark::State& state, std::size_t world) {
 void stage_2(benchmark::State& state, std::size_t world) {
     using Engine = ZeroStage<2, bench::OneOfMany, Parameters<bfloat16>, GradientReduction<float, float, float>>;
     bench::OneOfMany communicator(world);
-    HostMemoryResource memory;
+    bench::FilledLeases memory;
     std::vector<Parameter<bfloat16, float>> parameters;
     for (auto const& spec : bench::scaling_model(static_cast<std::size_t>(state.range(0)))) {
         parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
@@ -42,14 +43,14 @@ void stage_2(benchmark::State& state, std::size_t world) {
     options.non_finite = NonFinite::step;
     options.communication_queue = HostBackend::default_compute_queue(); // one thread does everything
     Engine engine(communicator, parameters, options);
-    auto const step = [&](bool writes) {
+    auto const step = [&] {
         engine.begin_step();
         engine.begin_micro_step(true);
-        bench::backward_and_step(engine, writes, [](std::size_t) {});
+        bench::backward_and_step(engine, [](std::size_t) {});
     };
-    step(true);
+    step();
     for (auto _ : state) {
-        step(false);
+        step();
     }
     count(state, world);
     state.counters["allocated_bytes"] = static_cast<double>(memory.allocated_bytes());

@@ -7,11 +7,12 @@
 //   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a lease twice, for the forward and the backward pass
 //   step/gathered_clipped   that, and the norm
 //
-// The gradients are written beforehand and stay there: each bucket has a lease of its own, so that the engine reads them from memory, as the twin does, and
+// The gradients are written beforehand and stay there: there is a lease for each bucket, so that the engine reads them from memory, as the twin does, and
 // not from a few leases that a cache could hold. All memory is touched before.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
+#include "stage/filled_leases.hpp"
 
 #include "support/shapes.hpp"
 
@@ -93,23 +94,7 @@ void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec>
     bench::count_bytes(state, what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
 }
 
-/// The heap; leases of parameters, which take turns, are touched before the first step.
-class TouchedMemory final : public MemoryResource {
-public:
-    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
-        void* const memory = _heap.allocate(bytes, kind);
-        if (kind == BufferKind::parameter_leases) {
-            std::memset(memory, 1, bytes);
-        }
-        return memory;
-    }
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override { _heap.deallocate(memory, bytes, kind); }
-
-private:
-    HostMemoryResource _heap;
-};
-
-/// With so many there are at least as many leases as buckets. If not more, each bucket gets the same one in every step, since the one that was closed first is taken.
+/// With so many there are at least as many leases as buckets.
 std::size_t extra_leases(std::vector<ParameterSpec> const& model, int stage) {
     LayoutOptions const options{.world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout = stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, options) : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, options);
@@ -120,7 +105,7 @@ template <int N>
 void full_step(benchmark::State& state, Case const& what) {
     using Engine = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, float, float>>;
     auto const model = model_of(state);
-    TouchedMemory memory;
+    bench::FilledLeases memory;
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         std::vector<Parameter<bfloat16, float>> parameters;
         for (auto const& spec : model) {
@@ -134,25 +119,21 @@ void full_step(benchmark::State& state, Case const& what) {
         options.extra_leases = extra_leases(model, N);
         options.memory = &memory;
         Engine engine(communicator, parameters, options);
-        std::size_t const buckets = engine.layout().trainable_buckets();
-        std::size_t const leases = engine.memory_plan()[BufferKind::gradient_leases].bytes() / (sizeof(float) * largest_bucket(engine.layout(), buckets, 0));
         auto const gather = [&](std::size_t unit) {
             if (what.is_gathered) {
                 (void)engine.acquire(unit);
             }
         };
-        auto const step = [&](bool writes) {
+        auto const step = [&] {
             engine.begin_step();
             engine.begin_micro_step(true);
             for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                 gather(unit);
             }
-            bench::backward_and_step(engine, writes, gather);
+            bench::backward_and_step(engine, gather);
         };
-        for (std::size_t round = 0; round < (leases == buckets ? 1 : leases); ++round) { // a small model may need more: then every bucket was in every lease
-            step(true);
-        }
-        measure(state, communicator, [&] { step(false); });
+        step(); // touches the rest
+        measure(state, communicator, step);
     });
     count(state, what, model);
 }
