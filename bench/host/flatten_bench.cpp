@@ -65,13 +65,7 @@ void flatten(benchmark::State& state) {
     Model<T, B> const model(geometry);
     auto const queue = HostBackend::default_compute_queue();
     for (auto _ : state) {
-        if constexpr (std::is_same_v<T, B>) {
-            HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(model.slices), model.bucket.data());
-        } else {
-            for (auto const& slice : model.slices) {
-                HostBackend::convert(queue, model.bucket.data() + slice.bucket_begin, slice.tensor, slice.elements, 1.0F);
-            }
-        }
+        HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(model.slices), model.bucket.data());
         benchmark::ClobberMemory();
     }
     count<T, B>(state, geometry);
@@ -83,13 +77,7 @@ void unflatten(benchmark::State& state) {
     Model<T, B> const model(geometry);
     auto const queue = HostBackend::default_compute_queue();
     for (auto _ : state) {
-        if constexpr (std::is_same_v<T, B>) {
-            HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(model.slices), static_cast<T const*>(model.bucket.data()));
-        } else {
-            for (auto const& slice : model.slices) {
-                HostBackend::convert(queue, slice.tensor, model.bucket.data() + slice.bucket_begin, slice.elements, 1.0F);
-            }
-        }
+        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(model.slices), static_cast<B const*>(model.bucket.data()));
         benchmark::ClobberMemory();
     }
     count<T, B>(state, geometry);

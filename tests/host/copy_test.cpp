@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace zero::test::copy_test {
@@ -30,9 +31,6 @@ std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin
     }
     return wrong;
 }
-
-/// Elements whose copies together are just worth streaming, or just not.
-constexpr std::size_t streamed_floats = host::detail::streaming_copy_bytes / (2 * sizeof(float));
 
 } // namespace
 
@@ -62,38 +60,43 @@ TEST_CASE("A host backend copies bytes on both sides of the size from which on i
     }
 }
 
-TEST_CASE("Tensors go to a bucket and back whether all of them together are worth streaming or not") {
+TEMPLATE_TEST_CASE("Tensors go to a bucket and back whether all of them together are worth streaming or not", "", (std::pair<float, float>), (std::pair<float, bfloat16>),
+                   (std::pair<bfloat16, float>)) {
+    using T = typename TestType::first_type;
+    using InBucket = typename TestType::second_type;
+    constexpr std::size_t streamed = host::detail::streaming_copy_bytes / (sizeof(T) + sizeof(InBucket));
+    auto const value = [](std::size_t i) { return static_cast<float>(i % 256 + 1); }; // exact in each type
     auto const queue = HostBackend::default_compute_queue();
-    for (std::size_t const elements : {streamed_floats - 1, streamed_floats}) {
+    for (std::size_t const elements : {streamed - 1, streamed}) {
         std::vector<std::size_t> const sizes{1, 63, 1000, elements - 1064};
-        std::vector<std::vector<float>> tensors;
-        std::vector<CopySlice<float>> slices;
+        std::vector<std::vector<T>> tensors;
+        std::vector<CopySlice<T>> slices;
         std::size_t begin = 0;
         for (std::size_t const size : sizes) {
             tensors.emplace_back(size);
             for (std::size_t i = 0; i < size; ++i) {
-                tensors.back()[i] = static_cast<float>(begin + i + 1);
+                tensors.back()[i] = from_float<T>(value(begin + i));
             }
             slices.push_back({tensors.back().data(), begin, size});
             begin += (size + 63) / 64 * 64;
         }
-        std::vector<float> bucket(begin, -1.0F);
-        HostBackend::copy_to_bucket(queue, std::span<CopySlice<float> const>(slices), bucket.data());
+        std::vector<InBucket> bucket(begin, from_float<InBucket>(-1.0F));
+        HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(slices), bucket.data());
         std::size_t wrong = 0;
         for (std::size_t slice = 0, at = 0; slice < sizes.size(); ++slice) {
             for (std::size_t const end = slice + 1 < sizes.size() ? slices[slice + 1].bucket_begin : bucket.size(); at < end; ++at) {
                 bool const is_padding = at >= slices[slice].bucket_begin + sizes[slice];
-                wrong += bucket[at] != (is_padding ? -1.0F : static_cast<float>(at + 1)) ? 1 : 0;
+                wrong += to_float(bucket[at]) != (is_padding ? -1.0F : value(at)) ? 1 : 0;
             }
         }
         CHECK(wrong == 0);
-        for (float& value : bucket) {
-            value = -value;
+        for (InBucket& one : bucket) {
+            one = from_float<InBucket>(-to_float(one));
         }
-        HostBackend::copy_from_bucket(queue, std::span<CopySlice<float> const>(slices), static_cast<float const*>(bucket.data()));
+        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(slices), static_cast<InBucket const*>(bucket.data()));
         for (std::size_t slice = 0; slice < sizes.size(); ++slice) {
             for (std::size_t i = 0; i < sizes[slice]; ++i) {
-                wrong += tensors[slice][i] != -static_cast<float>(slices[slice].bucket_begin + i + 1) ? 1 : 0;
+                wrong += to_float(tensors[slice][i]) != -value(slices[slice].bucket_begin + i) ? 1 : 0;
             }
         }
         CHECK(wrong == 0);

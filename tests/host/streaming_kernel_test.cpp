@@ -69,6 +69,43 @@ TEST_CASE("A conversion of a long range has the bits of its pieces", "[host][ker
     CHECK(converts_equally<float, float>(0.7F));
 }
 
+/// Elements that differ from what one conversion at a time gives, with as much memory on both sides as is never to be touched.
+template <class To, class From>
+std::size_t wrong_at_every_place(float factor) {
+    constexpr std::size_t margin = 32;
+    std::size_t wrong = 0;
+    auto const in = kernel_inputs<From>(4 * margin, 3);
+    auto const untouched = from_float<To>(-77.0F);
+    for (std::size_t n = 0; n <= 3 * margin; ++n) {
+        for (std::size_t to = 0; to < margin; ++to) {
+            std::size_t const from = (3 * to + n) % margin;
+            Aligned<To> const out(std::vector<To>(n + 2 * margin, untouched));
+            host::detail::convert(out.data() + to, in.data() + from, n, factor, host::detail::streaming_copy_bytes);
+            for (std::size_t i = 0; i < n + 2 * margin; ++i) {
+                float const value = i < to || i >= to + n ? 0.0F : to_float(in[from + i - to]);
+                To const expected = i < to || i >= to + n ? untouched : from_float<To>(factor == 1.0F ? value : canonical(value * factor));
+                wrong += std::memcmp(out.data() + i, &expected, sizeof expected) != 0 ? 1 : 0;
+            }
+        }
+    }
+    return wrong;
+}
+
+TEST_CASE("A conversion past the caches writes every element once and none beside them, at every length and alignment", "[host][kernel]") {
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        if (!scope.is_supported()) {
+            continue;
+        }
+        CAPTURE(host::name_of(set));
+        CHECK(wrong_at_every_place<bfloat16, float>(1.0F) == 0);
+        CHECK(wrong_at_every_place<float16, float>(1.0F) == 0);
+        CHECK(wrong_at_every_place<float, bfloat16>(1.0F) == 0);
+        CHECK(wrong_at_every_place<bfloat16, float16>(0.7F) == 0);
+        CHECK(wrong_at_every_place<float, float>(0.7F) == 0);
+    }
+}
+
 TEMPLATE_TEST_CASE("The sum over ranks of a long range has the bits of its pieces", "[host][kernel]", float, bfloat16) {
     std::size_t const n = host::detail::streaming_bytes / (3 * sizeof(TestType)) + 5;
     Aligned<TestType> const first(kernel_inputs<TestType>(n, 1));

@@ -164,36 +164,36 @@ struct HostBackend {
         });
     }
 
-    /// @brief Copies a bucket to the tensors that it is made of. The table stays valid until the command ran.
-    template <class T>
-    static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices, T const* bucket) {
+    /// @brief Copies a bucket to the tensors that it is made of, and converts where the types differ. The table stays valid until the command ran.
+    template <class T, class InBucket>
+    static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket const* bucket) {
         queue->enqueue([=] {
-            std::size_t const moved = moved_bytes(slices);
+            std::size_t const moved = moved_bytes<T, InBucket>(slices);
             for (auto const& slice : slices) {
-                host::detail::copy(slice.tensor, bucket + slice.bucket_begin, slice.elements * sizeof(T), moved);
+                host::detail::convert(slice.tensor, bucket + slice.bucket_begin, slice.elements, 1.0F, moved);
             }
         });
     }
 
-    /// @brief The way back: copies tensors, or parts of them, to where they stand in a bucket.
-    template <class T>
-    static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, T* bucket) {
+    /// @brief The way back: tensors, or parts of them, to where they stand in a bucket.
+    template <class T, class InBucket>
+    static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket* bucket) {
         queue->enqueue([=] {
-            std::size_t const moved = moved_bytes(slices);
+            std::size_t const moved = moved_bytes<T, InBucket>(slices);
             for (auto const& slice : slices) {
-                host::detail::copy(bucket + slice.bucket_begin, slice.tensor, slice.elements * sizeof(T), moved);
+                host::detail::convert(bucket + slice.bucket_begin, slice.tensor, slice.elements, 1.0F, moved);
             }
         });
     }
 
 private:
-    template <class T>
+    template <class T, class InBucket>
     static std::size_t moved_bytes(std::span<CopySlice<T> const> slices) noexcept {
         std::size_t elements = 0;
         for (auto const& slice : slices) {
             elements += slice.elements;
         }
-        return 2 * elements * sizeof(T);
+        return elements * (sizeof(T) + sizeof(InBucket));
     }
 };
 static_assert(Backend<HostBackend>);

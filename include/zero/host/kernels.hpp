@@ -19,29 +19,39 @@
 /// arithmetic gives is always the quiet one with the bits 0x7fc00000; subnormal numbers are ordinary numbers.
 namespace zero::host {
 
+namespace detail {
+
+/// One of the conversions, or copies, of an operation that moves so many bytes in all.
+template <StorageType To, StorageType From>
+void convert(To* out, From const* in, std::size_t n, float factor, std::size_t moved_bytes) noexcept {
+    if constexpr (std::is_same_v<To, From>) {
+        if (factor == 1.0F) {
+            if (n != 0 && out != in) {
+                copy(static_cast<void*>(out), in, n * sizeof(To), moved_bytes);
+            }
+            return;
+        }
+    }
+    bool const streams = moved_bytes >= streaming_copy_bytes && static_cast<void const*>(out) != in;
+    if (factor != 1.0F && streams) {
+        run(ConvertLoop<To, From, true, true>{out, in, n, factor});
+    } else if (factor != 1.0F) {
+        run(ConvertLoop<To, From, true, false>{out, in, n, factor});
+    } else if (streams) {
+        run(ConvertLoop<To, From, false, true>{out, in, n, factor});
+    } else {
+        run(ConvertLoop<To, From, false, false>{out, in, n, factor});
+    }
+}
+
+} // namespace detail
+
 /// @brief out[i] = To(float(in[i]) * factor). A factor of 1 multiplies nothing: the values are only converted, or copied.
 ///
 /// `out` may be `in` itself if the types are the same; otherwise the ranges must not overlap.
 template <StorageType To, StorageType From>
 void convert(To* out, From const* in, std::size_t n, float factor) noexcept {
-    if constexpr (std::is_same_v<To, From>) {
-        if (factor == 1.0F) {
-            if (n != 0 && out != in) {
-                detail::copy(static_cast<void*>(out), in, n * sizeof(To), 2 * n * sizeof(To));
-            }
-            return;
-        }
-    }
-    bool const streams = detail::is_worth_streaming(out, n * (sizeof(To) + sizeof(From)), detail::streaming_copy_bytes) && static_cast<void const*>(out) != in;
-    if (factor != 1.0F && streams) {
-        detail::run(detail::ConvertLoop<To, From, true, true>{out, in, n, factor});
-    } else if (factor != 1.0F) {
-        detail::run(detail::ConvertLoop<To, From, true, false>{out, in, n, factor});
-    } else if (streams) {
-        detail::run(detail::ConvertLoop<To, From, false, true>{out, in, n, factor});
-    } else {
-        detail::run(detail::ConvertLoop<To, From, false, false>{out, in, n, factor});
-    }
+    detail::convert(out, in, n, factor, n * (sizeof(To) + sizeof(From)));
 }
 
 /// @brief sum[i] = To(float(sum[i]) + float(in[i])).

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../../core/minmax.hpp"
 #include "run.hpp"
 #include "streaming.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace zero::host::detail {
 
@@ -16,6 +18,7 @@ void copy_elements(T* to, T const* from, std::size_t count) noexcept {
     }
 }
 
+/// `streams`: past the caches from the first 32 bytes on that are aligned.
 template <StorageType To, StorageType From, bool scaled, bool streams>
 struct ConvertLoop {
     To* out;
@@ -25,35 +28,53 @@ struct ConvertLoop {
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
-        To* const to = out;
-        From const* const from = in;
-        std::size_t const whole = n - n % F::size;
+        To* to = out;
+        From const* from = in;
+        std::size_t left = n;
         F const scale(factor);
-        for (std::size_t i = 0; i < whole; i += F::size) {
-            one<streams>(to + i, from + i, scale);
+        if constexpr (streams) {
+            std::size_t const before = reinterpret_cast<std::uintptr_t>(to) % streamed_alignment / sizeof(To);
+            std::size_t const count = before == 0 ? 0 : zero::detail::smaller(streamed_alignment / sizeof(To) - before, left);
+            some(to, from, count, scale);
+            to += count;
+            from += count;
+            left -= count;
+        }
+        constexpr std::size_t step = 2 * F::size;
+        std::size_t const whole = left - left % step;
+        for (std::size_t i = 0; i < whole; i += step) {
+            F::prefetch(from + i);
+            two<streams>(to + i, from + i, scale);
         }
         if constexpr (streams) {
             F::finish_streams();
         }
-        if (whole < n) {
-            From from_rest[F::size] = {};
-            To to_rest[F::size];
-            copy_elements(from_rest, from + whole, n - whole);
-            one<false>(to_rest, from_rest, scale);
-            copy_elements(to + whole, to_rest, n - whole);
-        }
+        some(to + whole, from + whole, left - whole, scale);
     }
 
 private:
     template <bool past_caches, class F>
-    [[gnu::always_inline]] static void one(To* to, From const* from, F const& scale) noexcept {
-        F const value = F::load(from);
+    [[gnu::always_inline]] static void two(To* to, From const* from, F const& scale) noexcept {
+        F const first = F::load(from);
+        F const second = F::load(from + F::size);
         if constexpr (scaled) {
-            put<past_caches>(F::mul(value, scale).with_canonical_nan(), to);
-        } else if constexpr (past_caches) {
-            value.stream(to);
+            F::mul(first, scale).with_canonical_nan().template store_with<past_caches, true>(F::mul(second, scale).with_canonical_nan(), to);
         } else {
-            value.store(to);
+            first.template store_with<past_caches, false>(second, to);
+        }
+    }
+
+    /// Any number, two packs at a time of which the last may not be full.
+    template <class F>
+    [[gnu::always_inline]] static void some(To* to, From const* from, std::size_t count, F const& scale) noexcept {
+        constexpr std::size_t step = 2 * F::size;
+        for (std::size_t i = 0; i < count; i += step) {
+            std::size_t const here = zero::detail::smaller(step, count - i);
+            From in_rest[step] = {};
+            To out_rest[step];
+            copy_elements(in_rest, from + i, here);
+            two<false>(out_rest, in_rest, scale);
+            copy_elements(to + i, out_rest, here);
         }
     }
 };
@@ -68,18 +89,28 @@ struct AccumulateLoop {
     [[gnu::always_inline]] void operator()() const noexcept {
         To* const to = sum;
         From const* const from = in;
-        std::size_t const whole = n - n % F::size;
-        for (std::size_t i = 0; i < whole; i += F::size) {
-            F::add(F::load(to + i), F::load(from + i)).with_canonical_nan().store_number(to + i);
+        constexpr std::size_t step = 2 * F::size;
+        std::size_t const whole = n - n % step;
+        for (std::size_t i = 0; i < whole; i += step) {
+            F::prefetch(from + i);
+            F::prefetch(to + i);
+            two<F>(to + i, from + i);
         }
         if (whole < n) {
-            From from_rest[F::size] = {};
-            To to_rest[F::size] = {};
+            From from_rest[step] = {};
+            To to_rest[step] = {};
             copy_elements(from_rest, from + whole, n - whole);
             copy_elements(to_rest, to + whole, n - whole);
-            F::add(F::load(to_rest), F::load(from_rest)).with_canonical_nan().store_number(to_rest);
+            two<F>(to_rest, from_rest);
             copy_elements(to + whole, to_rest, n - whole);
         }
+    }
+
+private:
+    template <class F>
+    [[gnu::always_inline]] static void two(To* to, From const* from) noexcept {
+        F const second = F::add(F::load(to + F::size), F::load(from + F::size)).with_canonical_nan();
+        F::add(F::load(to), F::load(from)).with_canonical_nan().template store_with<false, true>(second, to);
     }
 };
 

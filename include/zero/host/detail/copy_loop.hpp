@@ -13,7 +13,6 @@ namespace zero::host::detail {
 inline void copy_past_caches(void* out, void const* in, std::size_t bytes) noexcept {
 #if ZERO_HOST_HAS_AVX2 // only what every x86-64 has is used here
     constexpr std::size_t line = 64;
-    constexpr std::uintptr_t ahead = 1024; // bytes that are fetched before they are read: 1.1 times as fast as without, and as 512
     auto* to = static_cast<std::byte*>(out);
     auto const* from = static_cast<std::byte const*>(in);
     std::size_t const before = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
@@ -23,7 +22,7 @@ inline void copy_past_caches(void* out, void const* in, std::size_t bytes) noexc
         from += before;
         bytes -= before;
         for (; bytes >= line; bytes -= line, to += line, from += line) {
-            prefetch_after(from, ahead);
+            prefetch_after(from);
             for (std::size_t at = 0; at < line; at += sizeof(LongLong2)) {
                 LongLong2 word;
                 __builtin_memcpy(&word, from + at, sizeof word);

@@ -53,16 +53,23 @@ struct Lanes {
         store(to);
     }
 
-    /// Plain stores; the packs of other instruction sets write past the caches.
-    template <StorageType T>
-    void stream(T* to) const noexcept {
+    /// Stores this pack and the one behind it. Other instruction sets write past the caches if they are told to, and know why it matters whether there may be NaNs.
+    template <bool past_caches, bool are_numbers, StorageType T>
+    void store_with(Lanes const& next, T* to) const noexcept {
         store(to);
+        next.store(to + size);
     }
+
+    /// A plain store; the packs of other instruction sets write past the caches.
     template <StorageType T>
     void stream_number(T* to) const noexcept {
         store(to);
     }
     static void finish_streams() noexcept {}
+
+    /// Other instruction sets fetch what will be read soon.
+    template <StorageType T>
+    static void prefetch(T const* /*from*/) noexcept {}
 
     /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
     static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders, unsigned rounded_up) noexcept {

@@ -73,42 +73,23 @@ struct Lanes<InstructionSet::avx2> {
     ZERO_HOST_AVX2 void store(float* to) const noexcept {
         __builtin_memcpy(to, &_value, sizeof _value);
     }
-    ZERO_HOST_AVX2 void store(bfloat16* to) const noexcept {
-        Bits8 const bits = (Bits8)_value;
-        Lanes quiet; // a NaN: its top half, made quiet; the rounding below could carry it into infinity or -0
-        quiet._value = __builtin_ia32_blendvps256(_value, (Float8)((bits & 0xffff0000U) | 0x00400000U), (Float8)(_value != _value));
-        quiet.store_number(to);
-    }
     ZERO_HOST_AVX2 void store(float16* to) const noexcept {
         Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(_value, 0); // to nearest even, whatever the control register says
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
 
-    /// `store` for a pack whose only NaN is the canonical one: that survives the rounding as it is.
+    /// Stores a pack whose only NaN is the canonical one: that survives the rounding to bfloat16 as it is.
     template <StorageType T>
     ZERO_HOST_AVX2 void store_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, bfloat16>) {
-            Bits8 const bits = (Bits8)_value;
-            Half8 const half = __builtin_convertvector((bits + ((bits >> 16 & 1U) + 0x7fffU)) >> 16, Half8);
+            Half8 const half = __builtin_convertvector(rounded() >> 16, Half8);
             __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
         } else {
             store(to);
         }
     }
 
-    /// `store` past the caches, to an address that is a multiple of the bytes that are stored.
-    template <StorageType T>
-    ZERO_HOST_AVX2 void stream(T* to) const noexcept {
-        if constexpr (std::is_same_v<T, float>) {
-            stream_number(to);
-        } else {
-            LongLong2 half;
-            store(reinterpret_cast<T*>(&half));
-            stream_word(half, to);
-        }
-    }
-
-    /// `store_number` past the caches.
+    /// `store_number` past the caches, to an address that is a multiple of the bytes that are stored.
     template <StorageType T>
     ZERO_HOST_AVX2 void stream_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, float>) {
@@ -122,6 +103,43 @@ struct Lanes<InstructionSet::avx2> {
             store_number(reinterpret_cast<T*>(&half));
             stream_word(half, to);
         }
+    }
+
+    /// Stores this pack and the one behind it, as bfloat16 in half the instructions. `past_caches`: to a multiple of the bytes that are stored;
+    /// `are_numbers`: their only NaN is the canonical one. Other NaNs keep their upper bits and become quiet.
+    template <bool past_caches, bool are_numbers, StorageType T>
+    ZERO_HOST_AVX2 void store_with(Lanes const& next, T* to) const noexcept {
+        if constexpr (std::is_same_v<T, bfloat16>) {
+            constexpr int unordered = 3;
+            if (!are_numbers && __builtin_ia32_movmskps256(__builtin_ia32_cmpps256(_value, next._value, unordered)) != 0) {
+                with_quiet_nan().template store_with<past_caches, true>(next.with_quiet_nan(), to);
+                return;
+            }
+            // packed by halves: the second quarter is the next pack's first
+            Long4 const packed = (Long4)__builtin_ia32_packusdw256((Int8)(rounded() >> 16), (Int8)(next.rounded() >> 16));
+            Long4 const all = __builtin_shufflevector(packed, packed, 0, 2, 1, 3);
+            if constexpr (!past_caches) {
+                __builtin_memcpy(static_cast<void*>(to), &all, sizeof all);
+            } else {
+#if defined(__clang__)
+                __builtin_nontemporal_store(all, reinterpret_cast<Long4*>(to));
+#else
+                __builtin_ia32_movntdq256(reinterpret_cast<Long4*>(to), all);
+#endif
+            }
+        } else if constexpr (past_caches) {
+            stream_number(to);
+            next.stream_number(to + size);
+        } else {
+            store(to);
+            next.store(to + size);
+        }
+    }
+
+    /// Fetches what will be read soon. Always inline: GCC drops a call of what has no effect but this.
+    template <StorageType T>
+    [[gnu::always_inline]] static void prefetch(T const* from) noexcept {
+        prefetch_after(from);
     }
 
     /// Orders streamed stores before all later stores, as another thread that waits for this one expects.
@@ -143,12 +161,12 @@ struct Lanes<InstructionSet::avx2> {
     /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
     ZERO_HOST_AVX2 unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
         Bits8 const bits = (Bits8)_value;
-        Bits8 const rounded = bits + ((bits >> 16 & 1U) + 0x7fffU);
-        Half8 const half = __builtin_convertvector(rounded >> 16, Half8);
+        Bits8 const whole = rounded();
+        Half8 const half = __builtin_convertvector(whole >> 16, Half8);
         Half8 const remainder = __builtin_convertvector(bits & 0xffffU, Half8);
         __builtin_memcpy(static_cast<void*>(halves), &half, sizeof half);
         __builtin_memcpy(remainders, &remainder, sizeof remainder);
-        return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((rounded ^ bits) << 15))); // the last bit of the half, to the sign
+        return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((whole ^ bits) << 15))); // the last bit of the half, to the sign
     }
 
     /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
@@ -276,6 +294,19 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    /// The bits of the value rounded to bfloat16, in the upper halves.
+    ZERO_HOST_AVX2 Bits8 rounded() const noexcept {
+        Bits8 const bits = (Bits8)_value;
+        return bits + ((bits >> 16 & 1U) + 0x7fffU);
+    }
+
+    /// NaNs as `round_to_bfloat16` makes them, which would otherwise be carried into infinity or -0 by the rounding.
+    ZERO_HOST_AVX2 Lanes with_quiet_nan() const noexcept {
+        Lanes result;
+        result._value = __builtin_ia32_blendvps256(_value, (Float8)(((Bits8)_value & 0xffff0000U) | 0x00400000U), (Float8)(_value != _value));
+        return result;
+    }
+
     ZERO_HOST_AVX2 static Int8 larger(Int8 const& a, Int8 const& b) noexcept {
         Int8 const is_less = a < b;
         return (a & ~is_less) | (b & is_less);

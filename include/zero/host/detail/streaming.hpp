@@ -14,9 +14,11 @@ inline constexpr std::size_t streaming_bytes = std::size_t{32} << 20U;
 /// are 1.3 to 1.6 times as fast as `memcpy`.
 inline constexpr std::size_t streaming_copy_bytes = std::size_t{12} << 20U;
 
-/// Whether `out`, which the call does not read, should be written with `F::stream`.
-inline bool is_worth_streaming(void const* out, std::size_t moved_bytes, std::size_t least_bytes = streaming_bytes) noexcept {
-    return moved_bytes >= least_bytes && reinterpret_cast<std::uintptr_t>(out) % 32 == 0;
+inline constexpr std::size_t streamed_alignment = 32; ///< bytes; of what the widest store past the caches needs
+
+/// Whether `out`, which the call does not read, should be written with `F::stream_number`.
+inline bool is_worth_streaming(void const* out, std::size_t moved_bytes) noexcept {
+    return moved_bytes >= streaming_bytes && reinterpret_cast<std::uintptr_t>(out) % streamed_alignment == 0;
 }
 
 /// Stores a result of arithmetic, whose only NaN is the canonical one.

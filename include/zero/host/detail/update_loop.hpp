@@ -35,6 +35,13 @@ struct UpdateLoop {
             for (std::size_t s = 0; s < states; ++s) {
                 at[s] = to_state[s] + i;
             }
+            if constexpr (streams) { // what lies in a cache would only be held up
+                F::prefetch(from + i);
+                to_weights.template prefetch<F>(i);
+                for (std::size_t s = 0; s < states; ++s) {
+                    F::prefetch(at[s]);
+                }
+            }
             one<streams, F>(from + i, to_weights, i, at, scale, constants);
         }
         if constexpr (streams) {

@@ -23,6 +23,11 @@ struct MasterAccess {
     [[nodiscard]] MasterAccess from(std::size_t begin) const noexcept { return {{at.master + begin, writes_parameter ? at.parameter + begin : nullptr}}; }
 
     template <class F>
+    [[gnu::always_inline]] void prefetch(std::size_t begin) const noexcept {
+        F::prefetch(at.master + begin);
+    }
+
+    template <class F>
     [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
         return F::load(at.master + begin);
     }
