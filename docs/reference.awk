@@ -61,7 +61,7 @@ function text_for(line) {
         if (line ~ /static MemoryResource& default_memory\(/) return "Where buffers come from unless the options name another resource."
         if (line ~ /static Event record\(/) return "The point after all commands so far."
         if (line ~ /static void wait\(/) return "What is enqueued after this runs after the event. The fence says what for; tests leave one out."
-        if (line ~ /static void synchronize\(/) return "Waits on the calling thread."
+        if (line ~ /static void synchronise\(/) return "Waits on the calling thread."
         if (line ~ /static void rethrow_failure\(/) return "Throws what a command on the queue threw."
         if (line ~ /static void run\(/) return "Enqueues a functor, one call of it."
         if (line ~ /static void fill\(/) return "Enqueued: out[i] = value."
@@ -71,7 +71,7 @@ function text_for(line) {
         if (line ~ /static void sum_integers\(/) return "Enqueued: the sum over `world` peers. The pointers stay valid until the command ran."
         if (line ~ /static void min_integers\(/) return "Enqueued: the minimum over `world` peers. The pointers stay valid until the command ran."
     }
-    if (FILENAME ~ /host\/tensor/ && line ~ /^    (\[\[nodiscard\]\] )?[a-z].*\) const noexcept/) return "As `AnyTensor` says."
+    if (FILENAME ~ /host\/tensor/ && line ~ /^    (\[\[nodiscard\]\] )?[a-z].*\) const noexcept/) return "As `TensorArchetype` says."
     if (FILENAME ~ /stage\/handles/ && line ~ /^    (Weights|Gradients|LossScale|StepTicket|MicroSteps)\([A-Za-z].*noexcept|^        Iterator\(Engine/ && line !~ /&&/) return "Engines make them."
     if (line ~ /^ *[A-Za-z]+(& operator=)?\([A-Za-z]+&& other\) noexcept|^ *[A-Za-z]+\([A-Za-z]+&&\) noexcept = default/) return "What was moved from is empty."
     if (FILENAME ~ /\/(core|cuda)\/[a-z_]*error/ && line ~ /explicit [A-Za-z]+\(std::string const& message/) return "@param message says what to do, @param where who called, @param code of the interface below, or 0"

@@ -8,6 +8,7 @@
 #include "gpt/trainer.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <cstdio>
 #include <cstdlib>

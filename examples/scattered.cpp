@@ -78,7 +78,7 @@ int main() {
                     }
                     engine.hand_over(number, 3 * number, gain);
                     engine.hand_over(number, 3 * number + 1, slope);
-                    engine.hand_over(number, 3 * number + 2, shift).synchronize(); // read, so the memory may go
+                    engine.hand_over(number, 3 * number + 2, shift).synchronise(); // read, so the memory may go
                     engine.gradients_ready(number);
                 }
             }

@@ -48,7 +48,7 @@ void flatten(benchmark::State& state) {
         slices.push_back({tensors.data() + begin, begin, size});
         begin += size;
     }
-    Device::Table<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
+    Device::SliceTable<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
     bench::time_on_device(state, n * (sizeof(T) + sizeof(InBucket)), [&](cudaStream_t stream) {
         if constexpr (to_bucket) {
             Device::copy_to_bucket(stream, table.all(), bucket.data());

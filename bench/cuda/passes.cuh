@@ -63,7 +63,7 @@ private:
     DeviceArray<A> _gradients;
     DeviceArray<ops::Inspection> _result{1};
     std::size_t _moved_bytes;
-    cuda::Backend::Table<InspectSlice<A>> _table;
+    cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
 /// Unscale, clip, AdamW and cast, 30 bytes an element: gradient, and master weight and two moments twice, and the bfloat16 parameter.
@@ -110,7 +110,7 @@ private:
     DeviceArray<Group> _groups{std::vector<Group>{{AdamW::hyper({}, 0.001, 1)}}};
     DeviceArray<UpdateDecision> _decisions{std::vector<UpdateDecision>(1)};
     std::size_t _moved_bytes;
-    cuda::Backend::Table<Slice> _table;
+    cuda::Backend::SliceTable<Slice> _table;
 };
 
 } // namespace zero::bench

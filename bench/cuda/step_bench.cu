@@ -4,6 +4,10 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/cuda/memory.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include "support/shapes.hpp"
 
-#include "zero/host/host_backend.hpp"
+#include <zero/host/host_backend.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -1,5 +1,5 @@
-#include "zero/host/detail/run.hpp"
-#include "zero/ops/detail/matrix_product.hpp"
+#include <zero/host/detail/run.hpp>
+#include <zero/ops/detail/matrix_product.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,6 @@
 #include "host/memory_twin.hpp"
 
-#include "zero/host/kernels.hpp"
+#include <zero/host/kernels.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,8 @@
-#include "zero/host/tensor.hpp"
-#include "zero/ops/lamb.hpp"
-#include "zero/ops/muon.hpp"
+#include <zero/host/tensor.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/detail/lamb_steps.hpp>
+#include <zero/ops/muon.hpp>
+#include <zero/ops/detail/muon_steps.hpp>
 
 #include <benchmark/benchmark.h>
 

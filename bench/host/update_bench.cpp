@@ -1,11 +1,11 @@
 #include "host/memory_twin.hpp"
 
-#include "zero/host/kernels.hpp"
-#include "zero/ops/adagrad.hpp"
-#include "zero/ops/adam.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/lion.hpp"
-#include "zero/ops/sgd.hpp"
+#include <zero/host/kernels.hpp>
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/sgd.hpp>
 
 #include <benchmark/benchmark.h>
 

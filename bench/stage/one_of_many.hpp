@@ -1,7 +1,7 @@
 #pragma once
 
 #include <zero/comm/communicator.hpp>
-#include <zero/core/throw_error.hpp>
+#include <zero/core/detail/throw_error.hpp>
 #include <zero/host/host_backend.hpp>
 
 #include <cstddef>
@@ -31,7 +31,7 @@ public:
     template <class T>
     void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue, zero::CollectiveTag = {}) {
         std::size_t const flight = _collectives++ % most_in_flight;
-        Backend::synchronize(_done[flight]);
+        Backend::synchronise(_done[flight]);
         void const** const peers = _peers.data() + flight * _world;
         for (std::size_t peer = 0; peer < _world; ++peer) {
             if (cuts[peer + 1] - cuts[peer] != cuts[1]) {

@@ -8,6 +8,8 @@
 #include "stage/scaling_model.hpp"
 
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <benchmark/benchmark.h>
 

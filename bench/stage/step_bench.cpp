@@ -17,8 +17,13 @@
 #include "support/shapes.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -4,6 +4,8 @@
 #include "summary.hpp"
 #include "text.hpp"
 
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/core/dtype.hpp>
 #include <zero/stage/with_stage.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/core/float16.hpp>
+#include <zero/core/convert.hpp>
 
 #include <cassert>
 #include <concepts>

@@ -4,6 +4,7 @@
 
 #include <zero/comm/traffic_count.hpp>
 #include <zero/layout/memory_plan.hpp>
+#include <zero/layout/detail/count_blocks.hpp>
 #include <zero/layout/traffic.hpp>
 
 #include <array>

@@ -8,6 +8,10 @@
 #include "text.hpp"
 
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -124,7 +128,7 @@ std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model
     for (std::size_t index = 0; index < model.size(); ++index) {
         parameters.push_back({.name = model[index].name, .elements = model[index].elements, .units = model[index].units,
                               .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
-                              .initialize = [&model, seed, index](std::size_t, std::span<P> values) { initialise(model[index], index, seed, values); }});
+                              .initialise = [&model, seed, index](std::size_t, std::span<P> values) { initialise(model[index], index, seed, values); }});
     }
     return parameters;
 }

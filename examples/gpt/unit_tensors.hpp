@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <zero/core/buffer.hpp>
+
 namespace gpt {
 
 /// @brief The weights of one unit in the type the model computes in, and room for their gradients.

@@ -1,5 +1,6 @@
 // A training loop as it stands in many projects: layers, a backward pass by hand, AdamW. docs/guides/existing_trainer.md starts from here.
 
+#include <cstddef>
 #include <cmath>
 #include <cstdio>
 #include <span>

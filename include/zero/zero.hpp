@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/language.hpp"
+#include "core/detail/require_cxx20.hpp"
 
 /// @file
 /// @brief Everything that needs no CUDA, but for `host/delaying_queue.hpp`, which is for tests.
@@ -11,10 +11,16 @@
 #include "comm/run_ranks.hpp"
 #include "core/version.hpp"
 #include "layout/balanced_partitioner.hpp"
+#include "layout/contiguous_partitioner.hpp"
+#include "layout/dealt_group_partitioner.hpp"
+#include "layout/parameter_bucketer.hpp"
 #include "layout/per_tensor_partitioner.hpp"
+#include "layout/round_robin_partitioner.hpp"
 #include "layout/shard_map.hpp"
+#include "layout/single_bucketer.hpp"
+#include "layout/size_capped_bucketer.hpp"
 #include "layout/traffic.hpp"
-#include "layout/waste_searching_bucketer.hpp"
+#include "layout/unit_bucketer.hpp"
 #include "layout/whole_group_partitioner.hpp"
 #include "ops/adagrad.hpp"
 #include "ops/adam.hpp"
@@ -23,7 +29,14 @@
 #include "ops/lion.hpp"
 #include "ops/muon.hpp"
 #include "ops/sgd.hpp"
+#include "policy/dynamic_loss_scaler.hpp"
+#include "policy/gradient_reduction.hpp"
 #include "policy/loss_scaler_presets.hpp"
+#include "policy/master_weights.hpp"
+#include "policy/no_loss_scaler.hpp"
+#include "policy/optimizer_state.hpp"
+#include "policy/parameters.hpp"
+#include "policy/static_loss_scaler.hpp"
 #include "stage/describe.hpp"
 #include "stage/with_stage.hpp"
 #include "stage/zero_stage.hpp"

@@ -1,7 +1,7 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/host/host_backend.hpp"
+#include <zero/host/host_backend.hpp>
 
 using namespace zero;
 using test::Archetype;
@@ -41,7 +41,7 @@ struct Wait {
     static void wait(int, Point const&, Fence);
 };
 struct Synchronize {
-    static void synchronize(Point const&);
+    static void synchronise(Point const&);
 };
 struct Rethrow {
     static void rethrow_failure(int);

@@ -3,7 +3,8 @@
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
 
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -50,7 +51,7 @@ template <class Communicator>
 void meet(Communicator& communicator, host::Queue& queue) {
     std::int64_t value = 1;
     communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, {"meeting", 0});
-    queue.synchronize();
+    queue.synchronise();
 }
 
 } // namespace
@@ -109,7 +110,7 @@ TEST_CASE("an exception in a worker is thrown by the next collective of that ran
                                     meet(communicator, queue);
                                     if (communicator.rank() == 2) {
                                         queue.enqueue([] { throw std::runtime_error("the worker failed"); });
-                                        queue.synchronize();
+                                        queue.synchronise();
                                     }
                                     if (communicator.rank() == 2) {
                                         meet(communicator, queue);

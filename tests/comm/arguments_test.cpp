@@ -3,7 +3,8 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <vector>
 

@@ -1,9 +1,9 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/comm/checked.hpp"
-#include "zero/comm/loopback.hpp"
-#include "zero/comm/recording.hpp"
+#include <zero/comm/checked.hpp>
+#include <zero/comm/loopback.hpp>
+#include <zero/comm/recording.hpp>
 
 namespace zero::test::communicator_concept_test {
 

@@ -12,8 +12,8 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include "zero/comm/communicator.hpp"
-#include "zero/core/dtype.hpp"
+#include <zero/comm/communicator.hpp>
+#include <zero/core/dtype.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -71,7 +71,7 @@ void on_all_ranks(Test const& test) {
                 auto const queue = Kind::make(static_cast<std::uint64_t>(communicator.rank() * 100 + world));
                 Caller<std::remove_reference_t<decltype(communicator)>> caller{&communicator, queue.get(), &report, Kind::name};
                 test(caller);
-                queue->synchronize();
+                queue->synchronise();
                 queue->rethrow_failure();
             };
             on_queue(InlineKind{});
@@ -111,7 +111,7 @@ void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_p
     c.copy(reduced.data(), static_cast<T const*>(whole), total);
     c.poison(send);
     c.poison(all);
-    c.queue->synchronize();
+    c.queue->synchronise();
 
     std::string const what = std::string(is_in_place ? " in place, " : " ") + to_text(cuts);
     std::vector<T> expected_left = source; // nobody but this rank writes its memory
@@ -140,7 +140,7 @@ void check_gather(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in
     c.copy(gathered.data(), static_cast<T const*>(receive.data()), total);
     c.poison(receive);
     c.poison(send);
-    c.queue->synchronize();
+    c.queue->synchronise();
 
     std::vector<T> expected;
     for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
@@ -160,7 +160,7 @@ void check_broadcast(Caller<C>& c, std::size_t elements, int root) {
     c.communicator->broadcast(buffer.data(), elements, root, c.queue, CollectiveTag{"values", salt});
     c.copy(received.data(), static_cast<T const*>(buffer.data()), elements);
     c.poison(buffer);
-    c.queue->synchronize();
+    c.queue->synchronise();
     c.expect_equal(received, values_of<T>(root, elements, salt), "broadcast of " + std::to_string(elements) + " from rank " + std::to_string(root));
 }
 
@@ -183,7 +183,7 @@ void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reducti
     c.communicator->all_reduce_integers(values.data(), elements, reduction, c.queue, CollectiveTag{"integers", salt});
     c.copy(received.data(), static_cast<std::int64_t const*>(values.data()), elements);
     c.poison(values);
-    c.queue->synchronize();
+    c.queue->synchronise();
     c.expect_equal(received, expected, "all-reduce of " + std::to_string(elements) + " integers");
 }
 

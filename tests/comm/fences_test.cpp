@@ -3,8 +3,9 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include "zero/comm/run_ranks.hpp"
-#include "zero/host/delaying_queue.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
+#include <zero/host/delaying_queue.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -62,7 +63,7 @@ int wrong_results(int missing) {
             queue.enqueue([=, out = results[rank].data() + round * total] { std::copy_n(values, total, out); });
             queue.enqueue([=] { std::memset(values, 0xff, total * sizeof(float)); });
         }
-        queue.synchronize();
+        queue.synchronise();
         for (std::size_t round = 0; round < rounds; ++round) {
             auto const begin = results[rank].begin() + static_cast<std::ptrdiff_t>(round * total);
             wrong += equal_bits(std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(total)), sums_of<float>(world, 0, total, round)) ? 0 : 1;

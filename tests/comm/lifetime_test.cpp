@@ -5,8 +5,9 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include "zero/comm/checked.hpp"
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/checked.hpp>
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -48,7 +49,7 @@ TEMPLATE_TEST_CASE("a rank may free its memory after draining its queue, however
             std::vector<float> received(cuts.back());
             auto const queue = rank == 0 ? DelayingKind::make(round) : TestType::make(round); // rank 0 is the slow one
             communicator.all_reduce(static_cast<float const*>(send.data()), received.data(), cuts, queue.get(), {"sums", round});
-            queue->synchronize();
+            queue->synchronise();
             send.assign(send.size(), -1.0F);
             report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)), "a peer's memory changed under a sum");
         } // the memory goes, the queue before it
@@ -69,7 +70,7 @@ TEMPLATE_TEST_CASE("a rank that unwinds right after a collective pulls no memory
                                         if (communicator.rank() == 1) {
                                             throw std::runtime_error("unwinding");
                                         }
-                                        queue->synchronize();
+                                        queue->synchronise();
                                         auto const begin = cuts[static_cast<std::size_t>(communicator.rank())];
                                         report.expect(equal_bits(received, sums_of<float>(4, begin, begin + 512, seed)), "a sum over the memory of a rank that unwinds");
                                     }),
@@ -103,7 +104,7 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
                                                       } catch (Aborted const&) {
                                                           report.expect(rank != 2, "the failing rank got Aborted");
                                                       }
-                                                      queue.synchronize();
+                                                      queue.synchronise();
                                                       report.expect(equal_bits(std::vector<float>(received.begin() + 700, received.begin() + 900), values_of<float>(2, 200, 5)),
                                                                     "the extent of the failing rank");
                                                   }),
@@ -142,7 +143,7 @@ TEST_CASE("a checked communicator may go after an exception while the queue is s
             queue->enqueue([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); }); // slow, not a means of order
             CHECK_THROWS_AS(checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()), Aborted);
         }
-        queue->synchronize();
+        queue->synchronise();
         CHECK(value == 1);
     }
 }
@@ -158,7 +159,7 @@ TEST_CASE("a rank gets so far ahead of its queue as the queue can hold, and no f
         for (std::size_t call = 0; call < 700; ++call) { // up to 16 commands each; the ring holds 8192
             communicator.all_gather(static_cast<float const*>(values.data() + rank), values.data(), cuts, &queue, {"extents", call});
         }
-        queue.synchronize();
+        queue.synchronise();
         report.expect(values == std::vector<float>{0, 1, 2, 3, 4, 5}, "values after many gathers");
     });
     report.check();

@@ -1,6 +1,7 @@
 #include "conformance.hpp"
 
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <chrono>
 

@@ -2,10 +2,11 @@
 
 #include "report.hpp"
 
-#include "zero/comm/checked.hpp"
-#include "zero/comm/recording.hpp"
-#include "zero/comm/run_ranks.hpp"
-#include "zero/host/threaded_queue.hpp"
+#include <zero/comm/checked.hpp>
+#include <zero/comm/recording.hpp>
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
+#include <zero/host/threaded_queue.hpp>
 
 #include <array>
 #include <chrono>
@@ -65,10 +66,10 @@ void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue)
             c.all_reduce(static_cast<float const*>(values.data()), values.data(), chosen, &queue, chosen_tag);
         }
     } catch (...) {
-        queue.synchronize();
+        queue.synchronise();
         throw;
     }
-    queue.synchronize();
+    queue.synchronise();
 }
 
 template <class Decorate>

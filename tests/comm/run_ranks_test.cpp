@@ -1,7 +1,8 @@
 #include "report.hpp"
 
-#include "zero/comm/run_ranks.hpp"
-#include "zero/host/inline_queue.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
+#include <zero/host/inline_queue.hpp>
 
 #include <atomic>
 #include <mutex>

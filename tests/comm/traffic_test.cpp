@@ -3,9 +3,10 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include "zero/comm/checked.hpp"
-#include "zero/comm/recording.hpp"
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/checked.hpp>
+#include <zero/comm/recording.hpp>
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <array>
 #include <chrono>

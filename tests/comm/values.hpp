@@ -2,7 +2,8 @@
 
 // Values and sums that tests of communicators expect, written without the library's own kernels.
 
-#include "zero/core/float16.hpp"
+#include <zero/core/storage_types.hpp>
+#include <zero/core/convert.hpp>
 
 #include <cstddef>
 #include <cstdint>

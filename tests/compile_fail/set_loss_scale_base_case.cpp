@@ -4,7 +4,7 @@
 
 void override_scale(zero::ZeroStage<2, zero::StaticLossScaler>& engine) { engine.set_loss_scale(128.0F); }
 
-template class zero::detail::Engine<zero::detail::StageConfig<2>::Engine>;
+template class zero::Engine<zero::detail::StageConfig<2>::EngineConfig>;
 
 int main() {
     zero::ZeroStage<2, zero::StaticLossScaler>::Options const options{.loss_scaler = {.scale = 128.0F}};

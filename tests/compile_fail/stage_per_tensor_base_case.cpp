@@ -5,8 +5,8 @@
 using Named = zero::ZeroStage<1, zero::ParameterBucketer, zero::PerTensorPartitioner>;
 using Default = zero::ZeroStage<3, zero::PerTensorPartitioner>;
 static_assert(std::is_same_v<Default::Options, zero::ZeroStage<3, zero::PerTensorPartitioner, zero::ParameterBucketer>::Options>);
-using Whole = zero::ZeroStage<2, zero::WholeGroupPartitioner, zero::WasteSearchingBucketer>;
-using Balanced = zero::ZeroStage<3, zero::BalancedPartitioner, zero::WasteSearchingBucketer>;
+using Whole = zero::ZeroStage<2, zero::WholeGroupPartitioner, zero::ParameterBucketer>;
+using Balanced = zero::ZeroStage<3, zero::BalancedPartitioner, zero::SizeCappedBucketer>;
 
 int main() {
     auto communicator = zero::LoopbackCommunicator::make_group(1);

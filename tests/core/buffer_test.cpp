@@ -1,7 +1,8 @@
 #include "support/catch.hpp"
 
-#include "zero/core/buffer.hpp"
-#include "zero/core/float16.hpp"
+#include <zero/core/buffer.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
 
 #include <limits>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/core/dtype.hpp"
+#include <zero/core/dtype.hpp>
 
 #include <string>
 

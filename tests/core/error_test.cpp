@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/core/error.hpp"
+#include <zero/core/error.hpp>
 
 #include <string>
 #include <type_traits>

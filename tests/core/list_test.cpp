@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include <zero/core/list.hpp>
+#include <zero/core/detail/light_std.hpp>
 
 #include <cstddef>
 #include <memory>

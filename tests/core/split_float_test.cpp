@@ -1,4 +1,4 @@
-#include "zero/core/split_float.hpp"
+#include <zero/core/split_float.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,7 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/core/text.hpp>
-#include <zero/core/throw_error.hpp>
+#include <zero/core/error.hpp>
+#include <zero/core/detail/text.hpp>
+#include <zero/core/detail/throw_error.hpp>
 
 #include <cstddef>
 #include <limits>

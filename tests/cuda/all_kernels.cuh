@@ -2,12 +2,16 @@
 
 // Every kernel of the library in every form that a policy can ask for.
 
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -49,7 +53,7 @@ public:
 
     template <class Stage>
     void add_commands() {
-        using Config = typename detail::StageConfig<2, Stage>::Engine;
+        using Config = typename detail::StageConfig<2, Stage>::EngineConfig;
         add(kernels::run_kernel<detail::Decide<Config>>);
         add(kernels::run_kernel<detail::CaptureScale<Config>>);
         add(kernels::run_kernel<detail::ClearInspection<Config>>);

@@ -6,6 +6,9 @@
 
 #include <zero/cuda/backend.cuh>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <cstddef>
@@ -166,7 +169,7 @@ struct DeviceParameters {
         for (auto& parameter : parameters) {
             parameter.data = memory.data() + begin;
             parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
-            parameter.initialize = nullptr;
+            parameter.initialise = nullptr;
             begin += parameter.elements;
         }
     }
@@ -179,7 +182,7 @@ private:
         std::vector<T> values;
         for (auto const& parameter : parameters) {
             values.resize(values.size() + parameter.elements);
-            parameter.initialize(0, std::span<T>(values).last(parameter.elements));
+            parameter.initialise(0, std::span<T>(values).last(parameter.elements));
         }
         return values;
     }

@@ -8,9 +8,12 @@
 
 #include "fake_system.hpp"
 
-#include "zero/core/float16.hpp"
-#include "zero/host/queue.hpp"
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
+#include <zero/host/queue.hpp>
 
+#include <new>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "zero/cuda/nccl_library.hpp"
-#include "zero/host/queue.hpp"
+#include <zero/cuda/nccl_library.hpp>
+#include <zero/host/queue.hpp>
 
 #include <chrono>
 #include <map>

@@ -64,7 +64,7 @@ void compare_inspections(bool is_finite, std::size_t begin, std::size_t step) {
         at += length + step;
         index += static_cast<std::int64_t>(length);
     }
-    Device::Table<InspectSlice<A>> const table(stream.get(), Device::default_memory(), zero::detail::List<InspectSlice<A>>(slices));
+    Device::SliceTable<InspectSlice<A>> const table(stream.get(), Device::default_memory(), zero::detail::List<InspectSlice<A>>(slices));
     DeviceArray<ops::Inspection> const result(std::vector<ops::Inspection>(1));
     Device::inspect(stream.get(), table.all(), result.data());
     CHECK(found(on_host(result)[0]) == found(expected));
@@ -103,7 +103,7 @@ TEST_CASE("Norms of each slice by itself are the host's, of all kinds", "[cuda]"
                 slices.push_back({{values.device(at), lengths[i], static_cast<std::int64_t>(at)}, i % 3});
                 at += lengths[i];
             }
-            Device::Table<NormSlice<float>> const table(stream.get(), Device::default_memory(), zero::detail::List<NormSlice<float>>(slices));
+            Device::SliceTable<NormSlice<float>> const table(stream.get(), Device::default_memory(), zero::detail::List<NormSlice<float>>(slices));
             DeviceArray<ops::NormSum> const result(std::vector<ops::NormSum>(3));
             Device::add_to_norms(stream.get(), table.all(), kind, result.data());
             auto const seen = on_host(result);

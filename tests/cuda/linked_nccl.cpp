@@ -1,9 +1,9 @@
 // The communicator over the real NCCL, with the host's compiler alone. Without a device it links, compares versions, makes an id, and fails to start with typed errors. With
 // devices it starts a rank on each (threads of this process) and moves data; one device is enough to call NCCL, several to move something between ranks.
 
-#include "zero/core/buffer.hpp"
-#include "zero/cuda/nccl.hpp"
-#include "zero/cuda/nccl_memory_resource.hpp"
+#include <zero/core/buffer.hpp>
+#include <zero/cuda/nccl.hpp>
+#include <zero/cuda/nccl_memory_resource.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -140,7 +140,7 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     communicator.all_reduce_integers(integers.data() + 1, 1, zero::IntegerReduction::min, stream);
     auto const ranks = static_cast<std::int64_t>(world);
     expect(integers.get() == std::vector<std::int64_t>{ranks * (std::int64_t{1} << 40) + ranks * (ranks - 1) / 2, -((std::int64_t{1} << 40) + ranks - 1)}, name + " integers");
-    communicator.synchronize();
+    communicator.synchronise();
 }
 
 /// NCCL itself, which one rank alone would not call: directly, and replayed from a graph.

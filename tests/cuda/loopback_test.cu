@@ -61,7 +61,7 @@ struct OnHost {
     explicit OnHost(std::vector<T> const& values) : memory(values) {}
     T* data() const { return const_cast<T*>(memory.data()); }
     std::vector<T> read(host::Queue* queue) const {
-        queue->synchronize();
+        queue->synchronise();
         return memory;
     }
     std::vector<T> memory;

@@ -103,7 +103,7 @@ TEST_CASE("no collective takes memory, whether native, grouped or polled") {
         communicator.all_reduce_integers(integers.data(), 4, IntegerReduction::min, queue, {"integers", 0});
         communicator.rethrow_failure();
     }
-    communicator.synchronize();
+    communicator.synchronise();
     long const taken = allocations - before;
     CHECK(taken == 0);
     CHECK(allocations > 0); // they are counted

@@ -48,7 +48,7 @@ TEMPLATE_TEST_CASE("a rank that waits for the device in vain is released by the 
     host::ThreadedQueue queue;
     std::vector<std::int64_t> values(3);
     ranks[0].all_reduce_integers(values.data(), values.size(), IntegerReduction::sum, &queue, CollectiveTag{"never called by rank 1", 0});
-    queue.synchronize(); // would wait for ever
+    queue.synchronise(); // would wait for ever
     CHECK_THAT(message_of<TimedOut>([&] { ranks[0].rethrow_failure(); }), contains_text("waited 50 ms for a collective on the device on rank 0 of 2"));
     CHECK_THAT(message_of<Aborted>([&] { ranks[1].broadcast(values.data(), 1, 0, &queue, CollectiveTag{"later", 0}); }), contains_text("rank 0: zero: waited 50 ms"));
 }
@@ -64,7 +64,7 @@ TEST_CASE("one thread may drive several communicators, and another one destroy t
         }
     }
     for (auto& queue : queues) {
-        queue.synchronize();
+        queue.synchronise();
     }
     CHECK(values[1] == std::vector<float>{1, 2});
     std::thread([&] { ranks.clear(); }).join();
@@ -109,8 +109,8 @@ TEST_CASE("ranks that call different collectives do not corrupt memory in the fa
     std::vector<float> others(4, 2.0F);
     ranks[0].broadcast(values.data(), 4, 0, &first);
     ranks[1].broadcast(others.data(), 3, 0, &second);
-    first.synchronize();
-    second.synchronize();
+    first.synchronise();
+    second.synchronise();
     CHECK(ranks[0].fakes->nccl.mismatches == 2);
     CHECK(others == std::vector<float>(4, 2.0F));
 }

@@ -92,7 +92,7 @@ TEST_CASE("a call that stays in progress is given up after the time-out: abort, 
     CHECK(communicator.is_aborted());
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
     CHECK_THAT(message_of<Aborted>([&] { communicator.broadcast(script.at<float>(0), 1, 0, script.queue()); }), contains_text("waited 100 ms"));
-    CHECK_THROWS_AS(communicator.synchronize(), Aborted);
+    CHECK_THROWS_AS(communicator.synchronise(), Aborted);
     CHECK_THROWS_AS(communicator.rethrow_failure(), Aborted);
     CHECK(script.journal.take().empty());
 }
@@ -153,7 +153,7 @@ TEST_CASE("an asynchronous error is also found by asking, and while waiting") {
         reduce(communicator, script, even);
         script.system.are_events_complete = false;
         script.system.on_pause = [&] { script.nccl.later = NcclResult::system_error; };
-        CHECK_THROWS_AS(communicator.synchronize(), NcclError);
+        CHECK_THROWS_AS(communicator.synchronise(), NcclError);
     }
     CHECK(communicator.is_aborted());
 }
@@ -195,18 +195,18 @@ TEST_CASE("of two collectives that were enqueued together the second has its own
 TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
     Script script;
     auto communicator = script.communicator();
-    communicator.synchronize();
+    communicator.synchronise();
     reduce(communicator, script, even);
     script.system.are_events_complete = false;
     SECTION("they end") {
         int pauses = 0;
         script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 5; };
-        communicator.synchronize();
+        communicator.synchronise();
         CHECK(pauses == 5);
         CHECK_FALSE(communicator.is_aborted());
     }
     SECTION("time-out") {
-        CHECK_THROWS_AS(communicator.synchronize(), TimedOut);
+        CHECK_THROWS_AS(communicator.synchronise(), TimedOut);
         CHECK(communicator.is_aborted());
     }
 }
@@ -228,7 +228,7 @@ TEST_CASE("a long wait in which collectives go on ending is no blocking call to 
         script.system.on_pause = [&] { script.system.completions = 1; };
         script.system.step = 900;
         script.nccl.on_question = [&] { std::thread([&] { session.watch(); }).join(); }; // this thread holds the communicator
-        CHECK_NOTHROW(session.synchronize());
+        CHECK_NOTHROW(session.synchronise());
         CHECK(script.system.time == 5 * 900);
         CHECK(session.handle() == &script);
     }
@@ -242,7 +242,7 @@ TEST_CASE("more collectives under way than events: the newest event moves, and w
         reduce(communicator, script, even);
     }
     script.system.on_pause = [&] { script.system.are_events_complete = true; };
-    communicator.synchronize();
+    communicator.synchronise();
     CHECK(script.system.live_events == 64);
 }
 

@@ -32,7 +32,7 @@ std::vector<CapturedResult> run(bool captures) {
                 cuda::check(cudaSetDevice(devices[rank]), "cudaSetDevice");
                 GroupGraph graph(1); // its own
                 results[rank] = run_captured_steps<Stage>(group[rank], captures ? &graph : nullptr, 0);
-                group[rank].synchronize();
+                group[rank].synchronise();
             } catch (...) {
                 failures[rank] = std::current_exception();
                 group[rank].abort("a rank failed");

@@ -111,7 +111,7 @@ TEST_CASE("the longest duration there is means no limit, not one that has passed
     int days = 0;
     script.system.on_pause = [&] { script.system.are_events_complete = ++days % 100 == 0; };
     reduce(*communicator, script);
-    communicator->synchronize();
+    communicator->synchronise();
     CHECK(days == 100);
     script.system.are_events_complete = false;
     reduce(*communicator, script);

@@ -2,8 +2,8 @@
 #include "scripted_nccl.hpp"
 #include "support/catch.hpp"
 
-#include "zero/core/buffer.hpp"
-#include "zero/cuda/nccl_memory_resource.hpp"
+#include <zero/core/buffer.hpp>
+#include <zero/cuda/nccl_memory_resource.hpp>
 
 #include <optional>
 

@@ -3,9 +3,14 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include "zero/comm/checked.hpp"
-#include "zero/comm/recording.hpp"
-#include "zero/stage/zero_stage.hpp"
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/comm/checked.hpp>
+#include <zero/comm/recording.hpp>
+#include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -216,7 +221,7 @@ TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch 
                     auto inner = Inner::from_unique_id(interfaces, id, rank, 2, options);
                     std::conditional_t<std::is_same_v<TestType, Inner>, Inner&, TestType> communicator(inner);
                     Stage engine(communicator, registration<float>(toy_specs()));
-                    inner.synchronize();
+                    inner.synchronise();
                 });
             });
         }

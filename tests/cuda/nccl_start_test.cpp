@@ -226,7 +226,7 @@ TEST_CASE("a rank that leaves well is missed by new collectives alone") {
     ranks.pop_back(); // the script's one switch holds its events up too, but it has none under way
     int pauses = 0;
     script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 5; };
-    ranks[0].synchronize(); // what was under way still ends
+    ranks[0].synchronise(); // what was under way still ends
     ranks[0].all_reduce_integers(&value, 0, IntegerReduction::sum, script.queue());
     CHECK_THAT(message_of<Aborted>([&] { ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }),
                contains_text("rank 1 left the group (its communicator was destroyed)"));

@@ -46,7 +46,7 @@ struct Side<cuda::Backend> {
     /// Streams go as they like; those of the emulated device pause.
     static OwnedQueue make_queue(Compute, std::uint64_t, unsigned) { return std::make_unique<cuda::OwnedStream>(); }
     static cudaStream_t handle(OwnedQueue const& queue) noexcept { return queue == nullptr ? cuda::unset_stream() : queue->get(); }
-    static void synchronize(cudaStream_t stream) noexcept { cuda::ignore(cudaStreamSynchronize(stream)); }
+    static void synchronise(cudaStream_t stream) noexcept { cuda::ignore(cudaStreamSynchronize(stream)); }
     static void make_wait(cudaStream_t stream, cuda::Event const& event) { event.make_wait(stream); }
     static cuda::Event record(cudaStream_t stream) { return cuda::Event::record(stream); }
 

@@ -2,8 +2,8 @@
 
 // NCCL and its surroundings as a script: every call is written down, results are given beforehand, and the clock moves when somebody pauses.
 
-#include "zero/cuda/nccl_communicator.hpp"
-#include "zero/host/host_backend.hpp"
+#include <zero/cuda/nccl_communicator.hpp>
+#include <zero/host/host_backend.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -193,7 +193,7 @@ void compare_updates() {
         UpdateDecision const decision{.factor = 0.37F, .skip = false, .random_key = 12345 + step};
         DeviceArray<Group<Optimizer>> const device_groups(groups);
         DeviceArray<UpdateDecision> const device_decision(std::vector<UpdateDecision>{decision});
-        Device::Table<Slice> const table(stream.get(), Device::default_memory(), zero::detail::List<Slice>(on_device_side));
+        Device::SliceTable<Slice> const table(stream.get(), Device::default_memory(), zero::detail::List<Slice>(on_device_side));
         Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(), device_decision.data());
         HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(), &decision);
         CHECK(weights.agree());
@@ -253,7 +253,7 @@ TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
     static_cast<S::Pointers&>(slice) = states.device(all.list[0]);
     slice.gradient = gradient.device();
     cuda::OwnedStream const stream;
-    Device::Table<Slice> const table(stream.get(), Device::default_memory(), {slice});
+    Device::SliceTable<Slice> const table(stream.get(), Device::default_memory(), {slice});
     DeviceArray<Group<AdamW>> const groups(std::vector<Group<AdamW>>{{AdamW::hyper({}, 0.01, 1)}});
     DeviceArray<UpdateDecision> const decision(std::vector<UpdateDecision>{{.factor = 1.0F, .skip = true}});
     Device::update<AdamW>(stream.get(), table.all(), groups.data(), decision.data());

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <zero/host/detail/vectors_avx2.hpp>
+
 TEST_CASE("parameters are listed in the order of the forward pass with the units that use them", "[gpt]") {
     gpt::Config const config{.layers = 2, .width = 32, .heads = 2, .context = 16};
     auto const list = gpt::parameters_of(config);

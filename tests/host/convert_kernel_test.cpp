@@ -1,6 +1,6 @@
 #include "host/kernel_inputs.hpp"
 
-#include "zero/host/kernels.hpp"
+#include <zero/host/kernels.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/host/host_backend.hpp"
+#include <zero/host/host_backend.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "host/inspection.hpp"
 #include "host/kernel_inputs.hpp"
 
-#include "zero/host/kernels.hpp"
+#include <zero/host/kernels.hpp>
 
 #include "support/catch.hpp"
 

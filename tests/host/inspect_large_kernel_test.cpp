@@ -1,6 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/core/float16.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/host/kernels.hpp>
 
 #include <sys/mman.h>

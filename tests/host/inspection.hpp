@@ -1,7 +1,9 @@
 #pragma once
 
-#include "zero/core/float16.hpp"
-#include "zero/ops/exact_sum.hpp"
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
+#include <zero/ops/exact_sum.hpp>
 
 #include <cmath>
 #include <cstddef>

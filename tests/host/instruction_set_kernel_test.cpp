@@ -1,4 +1,4 @@
-#include "zero/host/instruction_set.hpp"
+#include <zero/host/instruction_set.hpp>
 
 #include "host/kernel_inputs.hpp"
 

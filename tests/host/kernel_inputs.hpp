@@ -1,8 +1,11 @@
 #pragma once
 
-#include "zero/core/float16.hpp"
-#include "zero/host/instruction_set.hpp"
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
+#include <zero/host/instruction_set.hpp>
 
+#include <iterator>
 #include <bit>
 #include <cmath>
 #include <cstddef>

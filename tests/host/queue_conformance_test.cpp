@@ -20,7 +20,7 @@ TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", 
     for (int i = 0; i < 500; ++i) {
         queue->enqueue([&seen, i] { seen.push_back(i); });
     }
-    queue->synchronize();
+    queue->synchronise();
     REQUIRE(seen.size() == 500);
     for (int i = 0; i < 500; ++i) {
         REQUIRE(seen[static_cast<std::size_t>(i)] == i);
@@ -38,11 +38,11 @@ TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whate
             std::this_thread::yield();
         }
     });
-    event.synchronize();
+    event.synchronise();
     CHECK(event.is_complete());
     CHECK(value == 7);
     is_released = true;
-    queue->synchronize();
+    queue->synchronise();
 }
 
 TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before the event", "", InlineKind, ThreadedKind, DelayingKind) {
@@ -57,8 +57,8 @@ TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before th
         writers->wait(readers->record()); // and back: the next round overwrites nothing that is still read
         writers->enqueue([&written, i] { written[i] = -1; });
     }
-    readers->synchronize();
-    writers->synchronize();
+    readers->synchronise();
+    writers->synchronise();
     for (std::size_t i = 0; i < 100; ++i) {
         CHECK(read[i] == static_cast<int>(i) + 1);
         CHECK(written[i] == -1);
@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE("waiting for a complete event, or for a point of the same que
     }
     int value = 0;
     queue->enqueue([&value] { value = 1; });
-    queue->synchronize();
+    queue->synchronise();
     CHECK(value == 1);
 }
 
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its comma
         event = queue->record();
     }
     CHECK(event.is_complete());
-    event.synchronize();
+    event.synchronise();
     CHECK(value == 100);
 }
 
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("a command holds the largest functor that the message names",
     unsigned char seen = 0;
     auto const queue = TestType::make(7);
     queue->enqueue([large, out = &seen] { *out = large.back(); });
-    queue->synchronize();
+    queue->synchronise();
     CHECK(seen == 9);
 }
 
@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", ""
         }
         queue.enqueue([&token, turn] { token.push_back(turn); });
     }
-    ring[199 % queues]->synchronize();
+    ring[199 % queues]->synchronise();
     REQUIRE(token.size() == 200);
     CHECK(token.front() == 0);
     CHECK(token.back() == 199);

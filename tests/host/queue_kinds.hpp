@@ -1,8 +1,8 @@
 #pragma once
 
-#include "zero/host/delaying_queue.hpp"
-#include "zero/host/inline_queue.hpp"
-#include "zero/host/threaded_queue.hpp"
+#include <zero/host/delaying_queue.hpp>
+#include <zero/host/inline_queue.hpp>
+#include <zero/host/threaded_queue.hpp>
 
 #include <cstdint>
 #include <memory>

@@ -1,9 +1,9 @@
 #include "host/kernel_inputs.hpp"
 
-#include "zero/host/kernels.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/block_scale.hpp"
-#include "zero/ops/sgd.hpp"
+#include <zero/host/kernels.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/block_scale.hpp>
+#include <zero/ops/sgd.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,8 +1,8 @@
 #include "host/kernel_inputs.hpp"
 
-#include "zero/host/kernels.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/sgd.hpp"
+#include <zero/host/kernels.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/sgd.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,7 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
-#include "zero/host/kernels.hpp"
-#include "zero/ops/adamw.hpp"
+#include <zero/host/kernels.hpp>
+#include <zero/ops/adamw.hpp>
 
 #include "support/catch.hpp"
 

@@ -33,10 +33,10 @@ TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and go
     CHECK_NOTHROW(queue.wait(host::Event()));
     gate.open();
     other_gate.open();
-    queue.synchronize();
+    queue.synchronise();
     CHECK(ran == 7);
     queue.enqueue([&ran] { ++ran; });
-    queue.synchronize();
+    queue.synchronise();
     CHECK(ran == 8);
 }
 
@@ -46,10 +46,10 @@ TEST_CASE("the ring is used again and again") {
     for (int i = 0; i < 3'000; ++i) {
         queue.enqueue([&ran] { ++ran; });
         if (i % 3 == 2) {
-            queue.synchronize();
+            queue.synchronise();
         }
     }
-    queue.synchronize();
+    queue.synchronise();
     CHECK(ran == 3'000);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("the first exception of a command is kept, later commands are skipped,
     queue.enqueue([] { throw std::runtime_error("the first"); });
     queue.enqueue([&ran] { ++ran; });
     queue.enqueue([] { throw std::runtime_error("the second"); });
-    queue.synchronize();
+    queue.synchronise();
     CHECK(ran == 1);
     for (int time = 0; time < 2; ++time) { // it stays
         CHECK_THROWS_WITH(queue.rethrow_failure(), "the first");
@@ -80,7 +80,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     int seen = -1;
     host::ThreadedQueue writer;
     failed->enqueue([] { throw std::runtime_error("failure"); });
-    failed->synchronize();
+    failed->synchronise();
     gate.hold(writer);
     writer.enqueue([&value] { value = 5; });
     failed->wait(writer.record());
@@ -92,7 +92,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     }
     CHECK_FALSE(after_wait.is_complete());
     gate.open();
-    reader.synchronize();
+    reader.synchronise();
     CHECK(seen == 5);
     failed.reset();
 }
@@ -140,7 +140,7 @@ TEST_CASE("a threaded queue runs beside its caller, an inline queue is its calle
     std::thread::id ran_on;
     host::ThreadedQueue threaded;
     threaded.enqueue([&] { ran_on = std::this_thread::get_id(); });
-    threaded.synchronize();
+    threaded.synchronise();
     CHECK(ran_on != std::this_thread::get_id());
     host::InlineQueue here;
     here.enqueue([&] { ran_on = std::this_thread::get_id(); });
@@ -161,7 +161,7 @@ TEST_CASE("negative control: without a wait, a delaying queue shows that an even
         }
         host::InlineQueue reader; // forgets reader.wait(writer->record())
         reader.enqueue([&] { seen = value.load(); });
-        writer->synchronize();
+        writer->synchronise();
         stale += seen != 8 ? 1 : 0;
     }
     CHECK(stale > 0);

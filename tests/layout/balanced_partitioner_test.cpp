@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-#include "zero/layout/balanced_partitioner.hpp"
+#include <zero/layout/balanced_partitioner.hpp>
 
 #include <algorithm>
 #include <random>

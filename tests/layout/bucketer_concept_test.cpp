@@ -1,7 +1,16 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/layout/waste_searching_bucketer.hpp"
+#include <zero/core/policy_category.hpp>
+#include <zero/layout/bucketer.hpp>
+#include <zero/layout/parameter_bucketer.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/layout/unit_bucketer.hpp>
+
+#include <cstddef>
+#include <span>
+
 
 namespace zero::test::bucketer_concept_test {
 
@@ -45,12 +54,6 @@ struct OptionWritingTake {
 struct BytelessTake {
     static std::size_t take(std::span<BucketItem const>, SomeOptions const&);
 };
-struct Next {
-    static std::optional<SomeOptions> next(SomeOptions const&, SomeOptions const&, std::size_t);
-};
-struct EndlessNext {
-    static SomeOptions next(SomeOptions const&, SomeOptions const&, std::size_t);
-};
 struct AnsweringValidate {
     static bool validate(SomeOptions const&);
 };
@@ -62,12 +65,10 @@ TEST_CASE("the shipped bucketers model their concept, and nothing is left to dia
     STATIC_REQUIRE(Bucketer<UnitBucketer>);
     STATIC_REQUIRE(Bucketer<SingleBucketer>);
     STATIC_REQUIRE(Bucketer<ParameterBucketer>);
-    STATIC_REQUIRE(Bucketer<WasteSearchingBucketer>);
     STATIC_REQUIRE(diagnose_bucketer<SizeCappedBucketer>());
     STATIC_REQUIRE(diagnose_bucketer<UnitBucketer>());
     STATIC_REQUIRE(diagnose_bucketer<SingleBucketer>());
     STATIC_REQUIRE(diagnose_bucketer<ParameterBucketer>());
-    STATIC_REQUIRE(diagnose_bucketer<WasteSearchingBucketer>());
 }
 
 TEST_CASE("a bucketer is its category, options, one constant and two functions") {
@@ -92,14 +93,6 @@ TEST_CASE("a bucketer with one wrong part is none") {
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, Span, OptionWritingTake, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, Span, BytelessTake, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, Span, Take, AnsweringValidate>>);
-}
-
-TEST_CASE("a bucketer that searches says so with one more function") {
-    STATIC_REQUIRE(SearchingBucketer<WasteSearchingBucketer>);
-    STATIC_REQUIRE(SearchingBucketer<Archetype<Category, Types, Span, Take, Validate, Next>>);
-    STATIC_REQUIRE_FALSE(SearchingBucketer<Archetype<Category, Types, Span, Take, Validate, EndlessNext>>);
-    STATIC_REQUIRE_FALSE(SearchingBucketer<Archetype<Category, Types, Span, Take, Next>>);
-    STATIC_REQUIRE_FALSE(SearchingBucketer<SizeCappedBucketer>);
 }
 
 } // namespace zero::test::bucketer_concept_test

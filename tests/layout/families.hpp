@@ -4,11 +4,18 @@
 
 #include "layout_checks.hpp"
 
-#include "zero/layout/balanced_partitioner.hpp"
-#include "zero/layout/make_layout.hpp"
-#include "zero/layout/per_tensor_partitioner.hpp"
-#include "zero/layout/waste_searching_bucketer.hpp"
-#include "zero/layout/whole_group_partitioner.hpp"
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 
 #include <cstddef>
 #include <string>
@@ -18,8 +25,6 @@ namespace zero::test {
 
 template <class B>
 inline constexpr char const* bucketer_name_of = "size-capped";
-template <>
-inline constexpr char const* bucketer_name_of<WasteSearchingBucketer> = "waste-searching";
 template <>
 inline constexpr char const* bucketer_name_of<UnitBucketer> = "unit";
 template <>
@@ -49,7 +54,6 @@ struct Family {
 template <class P, class Visitor>
 void for_each_bucketer(char const* name, std::size_t bucket_bytes, Visitor&& visit) {
     visit(Family<P, SizeCappedBucketer>{name, {bucket_bytes}});
-    visit(Family<P, WasteSearchingBucketer>{name, {bucket_bytes / 4 + 1, bucket_bytes + 1}});
     visit(Family<P, UnitBucketer>{name});
     visit(Family<P, ParameterBucketer>{name});
     visit(Family<P, SingleBucketer>{name});

@@ -3,7 +3,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include "zero/layout/adopted_layout.hpp"
+#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/detail/adopted_block.hpp>
 
 #include <functional>
 #include <set>

@@ -2,7 +2,9 @@
 
 // What must hold for every layout, as one function that names the first thing that does not.
 
-#include "zero/layout/flat_layout.hpp"
+#include <zero/layout/flat_layout.hpp>
+#include <zero/layout/piece.hpp>
+#include <zero/layout/bucket_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include "zero/layout/lease_count.hpp"
+#include <zero/layout/lease_count.hpp>
 
 #include <algorithm>
 #include <random>

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/layout/memory_plan.hpp"
+#include <zero/layout/memory_plan.hpp>
 
 namespace zero::test::memory_plan_text_test {
 

@@ -1,6 +1,11 @@
 #include "support/catch.hpp"
 
-#include "zero/layout/make_layout.hpp"
+#include <zero/layout/detail/place_in_bucket.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
 
 // A partitioner of the user's own that breaks its contract is refused when the layout is made, instead of training to other numbers.
 

@@ -1,9 +1,11 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/layout/balanced_partitioner.hpp"
-#include "zero/layout/per_tensor_partitioner.hpp"
-#include "zero/layout/whole_group_partitioner.hpp"
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 
 namespace zero::test::partitioner_concept_test {
 

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/layout/placement.hpp"
+#include <zero/layout/placement.hpp>
 
 namespace zero::test::placement_test {
 

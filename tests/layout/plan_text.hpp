@@ -1,6 +1,7 @@
 #pragma once
 
-#include "zero/layout/memory_plan.hpp"
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/storage.hpp>
 
 #include <string>
 

@@ -3,8 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include "zero/layout/adopted_layout.hpp"
-#include "zero/layout/lease_count.hpp"
+#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/lease_count.hpp>
 
 // The order in which units finish their backward pass, where it is not the reverse registration order.
 

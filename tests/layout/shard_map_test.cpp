@@ -3,8 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include "zero/layout/adopted_layout.hpp"
-#include "zero/layout/shard_map.hpp"
+#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/shard_map.hpp>
 
 #include <random>
 

@@ -1,9 +1,16 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include "zero/layout/make_layout.hpp"
-#include "zero/layout/memory_plan.hpp"
-#include "zero/layout/traffic.hpp"
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/storage.hpp>
+#include <zero/layout/traffic.hpp>
 
 namespace zero::test::traffic_test {
 

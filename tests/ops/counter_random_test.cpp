@@ -1,7 +1,8 @@
-#include "zero/ops/counter_random.hpp"
+#include <zero/ops/counter_random.hpp>
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>

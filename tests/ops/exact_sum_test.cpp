@@ -1,4 +1,4 @@
-#include "zero/ops/exact_sum.hpp"
+#include <zero/ops/exact_sum.hpp>
 
 #include "support/catch.hpp"
 

@@ -2,9 +2,9 @@
 #include "ops/tensor_optimizers/muon.hpp"
 #include "support/catch.hpp"
 
-#include "zero/host/detail/run.hpp"
-#include "zero/ops/detail/matrix_product.hpp"
-#include "zero/ops/detail/transpose.hpp"
+#include <zero/host/detail/run.hpp>
+#include <zero/ops/detail/matrix_product.hpp>
+#include <zero/ops/detail/transpose.hpp>
 
 #include <numeric>
 

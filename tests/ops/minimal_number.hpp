@@ -1,6 +1,7 @@
 #pragma once
 
-#include "zero/ops/number.hpp"
+#include <zero/ops/number.hpp>
+#include <zero/ops/arithmetic.hpp>
 
 namespace zero::test {
 

@@ -1,4 +1,4 @@
-#include "zero/ops/norm.hpp"
+#include <zero/ops/norm.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,6 +1,8 @@
-#include "zero/ops/number.hpp"
+#include <zero/ops/number.hpp>
+#include <zero/ops/detail/common_number.hpp>
+#include <zero/ops/arithmetic.hpp>
 
-#include "zero/ops/integer_power.hpp"
+#include <zero/ops/integer_power.hpp>
 
 #include "ops/minimal_number.hpp"
 #include "support/catch.hpp"

@@ -7,8 +7,8 @@
 #include "ops/optimizer_fixture.hpp"
 #include "support/catch.hpp"
 
-#include "zero/core/error.hpp"
-#include "zero/host/kernels.hpp"
+#include <zero/core/error.hpp>
+#include <zero/host/kernels.hpp>
 
 #include <algorithm>
 #include <array>

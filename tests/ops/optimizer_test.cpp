@@ -1,10 +1,10 @@
 // What is particular to one optimizer; what all promise is in optimizer_conformance_test.cpp.
 
-#include "zero/ops/adagrad.hpp"
-#include "zero/ops/adam.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/lion.hpp"
-#include "zero/ops/sgd.hpp"
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/sgd.hpp>
 
 #include "support/catch.hpp"
 

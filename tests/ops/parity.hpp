@@ -1,6 +1,8 @@
 #pragma once
 
-#include "zero/ops/number.hpp"
+#include <zero/ops/number.hpp>
+#include <zero/ops/detail/common_number.hpp>
+#include <zero/ops/arithmetic.hpp>
 
 #include <algorithm>
 #include <cmath>

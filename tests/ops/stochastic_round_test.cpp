@@ -1,5 +1,5 @@
-#include "zero/ops/counter_random.hpp"
-#include "zero/ops/stochastic_round.hpp"
+#include <zero/ops/counter_random.hpp>
+#include <zero/ops/stochastic_round.hpp>
 
 #include "support/catch.hpp"
 

@@ -5,8 +5,8 @@
 #include "ops/tensor_optimizer_fixture.hpp"
 #include "support/catch.hpp"
 
-#include "zero/core/error.hpp"
-#include "zero/policy/optimizer.hpp"
+#include <zero/core/error.hpp>
+#include <zero/policy/optimizer.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -20,7 +20,7 @@
 #include "host/kernel_inputs.hpp"
 #include "ops/optimizer_fixture.hpp"
 
-#include "zero/host/tensor.hpp"
+#include <zero/host/tensor.hpp>
 
 #include <algorithm>
 #include <array>

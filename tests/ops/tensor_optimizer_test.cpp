@@ -4,7 +4,7 @@
 #include "ops/tensor_optimizers/muon.hpp"
 #include "support/catch.hpp"
 
-#include "zero/core/error.hpp"
+#include <zero/core/error.hpp>
 
 namespace zero::test::tensor_optimizer_test {
 

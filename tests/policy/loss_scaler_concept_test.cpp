@@ -1,7 +1,9 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/policy/dynamic_loss_scaler.hpp"
+#include <zero/policy/no_loss_scaler.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/policy/dynamic_loss_scaler.hpp>
 
 namespace zero::test::loss_scaler_concept_test {
 

@@ -11,11 +11,15 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include "zero/core/error.hpp"
-#include "zero/policy/loss_scaler.hpp"
-#include "zero/policy/options_hash.hpp"
-#include "zero/stage/with_stage.hpp"
-#include "zero/stage/zero_stage.hpp"
+#include <zero/core/error.hpp>
+#include <zero/policy/loss_scaler.hpp>
+#include <zero/policy/no_loss_scaler.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/policy/detail/hash_of_options.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 
 #include <algorithm>
 #include <bit>

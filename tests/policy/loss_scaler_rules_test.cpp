@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-#include "zero/policy/loss_scaler_presets.hpp"
+#include <zero/policy/loss_scaler_presets.hpp>
 
 #include <algorithm>
 #include <random>

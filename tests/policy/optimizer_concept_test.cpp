@@ -1,14 +1,16 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include "zero/ops/adagrad.hpp"
-#include "zero/ops/adam.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/lamb.hpp"
-#include "zero/ops/lion.hpp"
-#include "zero/ops/muon.hpp"
-#include "zero/ops/sgd.hpp"
-#include "zero/policy/optimizer.hpp"
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/detail/lamb_steps.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/muon.hpp>
+#include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/policy/optimizer.hpp>
 
 #include <string>
 #include <type_traits>

@@ -1,10 +1,13 @@
-#include "zero/policy/options_hash.hpp"
+#include <zero/policy/no_loss_scaler.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/policy/compared_options.hpp>
+#include <zero/policy/detail/hash_of_options.hpp>
 
 #include "support/catch.hpp"
 
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/sgd.hpp"
-#include "zero/policy/loss_scaler_presets.hpp"
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/policy/loss_scaler_presets.hpp>
 
 #include <cstdint>
 #include <vector>

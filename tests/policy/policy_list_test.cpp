@@ -1,8 +1,17 @@
 #include "support/catch.hpp"
 
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/sgd.hpp"
-#include "zero/policy/policy_list.hpp"
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/unit_bucketer.hpp>
+#include <zero/policy/dynamic_loss_scaler.hpp>
+#include <zero/policy/master_weights.hpp>
+#include <zero/policy/no_loss_scaler.hpp>
+#include <zero/policy/optimizer_state.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/policy/detail/policy_list.hpp>
 
 namespace zero::test::policy_list_test {
 

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include "zero/policy/gradient_reduction.hpp"
+#include <zero/policy/gradient_reduction.hpp>
 
 #include <limits>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "zero/policy/dynamic_loss_scaler.hpp"
+#include <zero/policy/dynamic_loss_scaler.hpp>
 
 #include <cstdint>
 #include <ostream>

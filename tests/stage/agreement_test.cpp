@@ -2,12 +2,18 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/comm/checked.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <functional>
 #include <string>

@@ -2,9 +2,14 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <atomic>

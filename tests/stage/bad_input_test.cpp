@@ -3,12 +3,18 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 
 #include <functional>
 #include <limits>
@@ -83,7 +89,6 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
                       contains_text("use ContiguousPartitioner"));
     CHECK_THROWS_WITH((construct<1, PerTensorPartitioner>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted, .adopted_block = {data, 8}})),
                       contains_text("use ContiguousPartitioner"));
-    CHECK_THROWS_WITH((construct<2, WasteSearchingBucketer>({{.name = "a", .elements = 3}}, {.bucketer = {5, 4}})), contains_text("smallest_bytes is 5, but largest_bytes is 4"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .group = 1}}, {.groups = {{}}})), contains_text("parameter 'a' is in group 1"));
     for (std::size_t const group : {std::size_t{2}, std::size_t{1} << 40U, std::numeric_limits<std::size_t>::max()}) {
         CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = group}})),
@@ -114,7 +119,7 @@ TEST_CASE("Options out of their range are refused with their name and value") {
 
 TEST_CASE("Options that would be ignored are refused with the remedy") {
     float data[3] = {};
-    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 3, .initialize = [](std::size_t, std::span<float>) {}}})), contains_text("parameter 'a' has initial values, which would be ignored"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 3, .initialise = [](std::size_t, std::span<float>) {}}})), contains_text("parameter 'a' has initial values, which would be ignored"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .trainable = false, .gradient = data}})),
                       contains_text("frozen parameter 'a' has memory for its gradient, which would be ignored; leave 'gradient' out"));
     CHECK_NOTHROW((construct<2>({{.name = "a", .elements = 3, .gradient = data}})));

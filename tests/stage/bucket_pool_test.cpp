@@ -3,7 +3,7 @@
 
 #include <zero/host/host_backend.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/bucket_pool.hpp>
+#include <zero/stage/detail/bucket_pool.hpp>
 
 #include <array>
 #include <cstddef>
@@ -33,13 +33,13 @@ TEST_CASE("A pool leases what was free longest: nobody waits for the bucket befo
 
         // The reduction of the bucket that was closed last does not even begin, and still the next one gets memory that it can write.
         REQUIRE(pool.open(2, &compute, Fence::gradient_lease_reuse) == leases[closed[0]]);
-        compute.synchronize();
+        compute.synchronise();
 
         // The one after that gets the other lease, behind its last use.
         REQUIRE(pool.open(3, &compute, Fence::gradient_lease_reuse) == leases[closed[1]]);
         compute.enqueue([&is_reduced, &was_reduced] { was_reduced = is_reduced; });
         gate.open();
-        compute.synchronize();
+        compute.synchronise();
         CHECK(was_reduced);
         CHECK(pool.free_leases() == 0);
     }

@@ -5,6 +5,9 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -96,12 +99,12 @@ TEST_CASE("After an exception between the backward pass and step the others get 
     });
 }
 
-TEST_CASE("An exception of an initializer releases the ranks that wait for the values, whatever its type") {
+TEST_CASE("An exception of an initialiser releases the ranks that wait for the values, whatever its type") {
     in_every_stage([]<int N>() {
         Outcome own;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             auto parameters = registration<float>(toy_specs());
-            parameters[3].initialize = [](std::size_t, std::span<float>) { throw InvalidArgument("no such file"); };
+            parameters[3].initialise = [](std::size_t, std::span<float>) { throw InvalidArgument("no such file"); };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
             if (communicator.rank() == 0) { // who initializes; it does not tell the others itself
                 own = outcome_of(construct);

@@ -7,6 +7,11 @@
 #include <string>
 #include <vector>
 
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/stage/zero_stage.hpp>
+
 // Norms have the same bits however the model is cut, and asking for them changes nothing.
 
 namespace zero::test::gradient_norms_bits_test {

@@ -6,6 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/stage/zero_stage.hpp>
+
 // Norms of gradients, by hand.
 
 namespace zero::test::gradient_norms_test {

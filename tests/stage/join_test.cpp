@@ -9,6 +9,10 @@
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <cstdint>
 #include <string>
@@ -91,7 +95,7 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
         }
         auto const ticket = engine.step(0.1);
         engine.join();
-        compute.synchronize();
+        compute.synchronise();
         return ticket.done().is_complete() ? 1 : 0;
     });
     CHECK(completes == std::vector<int>{1, 1});

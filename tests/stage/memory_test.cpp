@@ -2,9 +2,15 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <limits>
@@ -50,7 +56,7 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
         if (storage != Storage::owned) {
             std::size_t begin = 0;
             for (auto& parameter : parameters) {
-                parameter.initialize = nullptr;
+                parameter.initialise = nullptr;
                 parameter.data = block.data() + begin;
                 parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr; // in an adopted block a gradient may lie in several buckets
                 begin += parameter.elements;

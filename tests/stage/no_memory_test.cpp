@@ -3,8 +3,13 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -97,7 +102,7 @@ std::size_t run_out_everywhere() {
                 }
             });
         }
-        queue.synchronize();
+        queue.synchronise();
         INFO("after " << allowed << " allocations");
         CHECK(memory.live == 0);
         CHECK(memory.written_after() == 0);

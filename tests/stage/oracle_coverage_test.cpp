@@ -45,7 +45,7 @@ void count_flag(Counts& counts, char const* name, bool holds) {
 void count_policies(Counts& counts, Row const& row) {
     constexpr std::array types{"float", "bfloat16", "float16"};
     count_choices(counts, "partitioner", std::array{"contiguous", "round-robin", "whole group", "dealt group", "per tensor", "balanced"}, static_cast<std::size_t>(row.partition));
-    count_choices(counts, "bucketer", std::array{"size-capped", "unit", "single", "waste-searching", "parameter"}, static_cast<std::size_t>(row.bucketing));
+    count_choices(counts, "bucketer", std::array{"size-capped", "unit", "single", "parameter"}, static_cast<std::size_t>(row.bucketing));
     count_choices(counts, "parameter type", types, static_cast<std::size_t>(row.parameter));
     count_choices(counts, "gradient type", types, static_cast<std::size_t>(row.gradient));
     count_choices(counts, "communication type", types, static_cast<std::size_t>(row.communication));

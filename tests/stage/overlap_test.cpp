@@ -5,6 +5,10 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <condition_variable>
 #include <mutex>
@@ -97,7 +101,7 @@ std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule s
             engine.gradients_ready(unit);
         }
         engine.end_micro_step();
-        Observed::Backend::synchronize(Observed::Backend::record(queue));
+        Observed::Backend::synchronise(Observed::Backend::record(queue));
         seen.is_open_before_step = gate.is_open();
         seen.step_count = engine.step(0.1).report().step_count;
         ObservedBackend::gate = nullptr;
@@ -155,7 +159,7 @@ TEST_CASE("With an inline communication queue nothing overlaps and every bit is 
                 for (std::uint64_t step = 0; step < 3; ++step) {
                     engine.begin_step();
                     for (auto const micro_step : engine.micro_steps(2)) {
-                        compute.synchronize();
+                        compute.synchronise();
                         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                             auto const weights = engine.acquire(unit);
                             auto const gradients = engine.gradients(unit);

@@ -4,6 +4,10 @@
 
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +56,7 @@ std::vector<std::vector<std::vector<float>>> train(typename Optimizer::Options c
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<float>(specs());
         for (std::size_t index = 0; index < parameters.size(); ++index) {
-            parameters[index].initialize = [index](std::size_t begin, std::span<float> values) {
+            parameters[index].initialise = [index](std::size_t begin, std::span<float> values) {
                 for (std::size_t i = 0; i < values.size(); ++i) {
                     values[i] = initial(index, begin + i);
                 }

@@ -29,19 +29,19 @@ TEST_CASE("The table of partitioners says what goes with what") {
 }
 
 TEST_CASE("What does not go together has one conflict, by name") {
-    CHECK(conflict_of({.stage = 4}) == Conflict::no_such_stage);
-    CHECK(conflict_of({.stage = -1}) == Conflict::no_such_stage);
-    CHECK(conflict_of({.stage = 3, .bucketer_may_span_units = true}) == Conflict::bucket_spans_units);
-    CHECK(conflict_of({.stage = 3, .partitioner_cuts_group = true}) == Conflict::units_on_few_ranks);
-    CHECK(conflict_of({.stage = 2, .partitioner_cuts_group = true}) == Conflict::none);
-    CHECK(conflict_of({.stage = 0, .partitioner_brings_other_bucketer = true}) == Conflict::bucketer_not_the_partitioners);
-    CHECK(conflict_of({.stage = 1, .optimizer_is_whole_tensor = true}) == Conflict::optimizer_needs_whole_tensor);
-    CHECK(conflict_of({.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true}) == Conflict::none);
-    CHECK(conflict_of({.stage = 0, .optimizer_is_whole_tensor = true}) == Conflict::none);
-    CHECK(conflict_of({.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true}) == Conflict::whole_tensor_on_device);
-    CHECK(conflict_of({.stage = 1, .is_on_device = true}) == Conflict::none);
-    CHECK(conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true}) == Conflict::whole_tensor_storage);
-    CHECK(conflict_of({.master = Conflict::master_of_itself}) == Conflict::master_of_itself);
+    CHECK(zero::detail::conflict_of({.stage = 4}) == zero::detail::Conflict::no_such_stage);
+    CHECK(zero::detail::conflict_of({.stage = -1}) == zero::detail::Conflict::no_such_stage);
+    CHECK(zero::detail::conflict_of({.stage = 3, .bucketer_may_span_units = true}) == zero::detail::Conflict::bucket_spans_units);
+    CHECK(zero::detail::conflict_of({.stage = 3, .partitioner_cuts_group = true}) == zero::detail::Conflict::units_on_few_ranks);
+    CHECK(zero::detail::conflict_of({.stage = 2, .partitioner_cuts_group = true}) == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.stage = 0, .partitioner_brings_other_bucketer = true}) == zero::detail::Conflict::bucketer_not_the_partitioners);
+    CHECK(zero::detail::conflict_of({.stage = 1, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::optimizer_needs_whole_tensor);
+    CHECK(zero::detail::conflict_of({.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.stage = 0, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true}) == zero::detail::Conflict::whole_tensor_on_device);
+    CHECK(zero::detail::conflict_of({.stage = 1, .is_on_device = true}) == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true}) == zero::detail::Conflict::whole_tensor_storage);
+    CHECK(zero::detail::conflict_of({.master = zero::detail::Conflict::master_of_itself}) == zero::detail::Conflict::master_of_itself);
 }
 
 TEST_CASE("The page about partitioners shows the tables that the program prints") {

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include <zero/stage/zero_stage.hpp>
+
 // When a collective throws, memory that enqueued commands still use is kept until they ran.
 
 namespace zero::test::pending_commands_test {
@@ -30,7 +32,7 @@ public:
         bool const is_idle = _queue->record().is_complete();
         ++(is_idle ? freed : freed_too_early);
         if (!is_idle) {
-            _queue->synchronize(); // the test itself goes on in memory that exists
+            _queue->synchronise(); // the test itself goes on in memory that exists
         }
         _heap.deallocate(memory, bytes, kind);
     }

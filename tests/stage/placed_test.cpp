@@ -1,9 +1,14 @@
 #include "support/catch.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/stage/placed.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/stage/detail/placed_buffer.hpp>
 
 // Sharded memory is in the order that the shard map counts in; replicated memory is bucket after bucket.
 
@@ -18,9 +23,9 @@ void check_memory(std::size_t world) {
     HostMemoryResource memory;
     std::size_t elements = 0;
     for (std::size_t rank = 0; rank < world; ++rank) {
-        zero::detail::Placed<float> const sharded(layout, layout.buckets(), 0, rank, Placement::sharded, memory, BufferKind::parameters);
-        zero::detail::Placed<float> const trainable(layout, layout.trainable_buckets(), 0, rank, Placement::sharded, memory, BufferKind::gradients);
-        zero::detail::Placed<float> const replicated(layout, layout.buckets(), 0, rank, Placement::replicated, memory, BufferKind::parameters);
+        zero::detail::PlacedBuffer<float> const sharded(layout, layout.buckets(), 0, rank, Placement::sharded, memory, BufferKind::parameters);
+        zero::detail::PlacedBuffer<float> const trainable(layout, layout.trainable_buckets(), 0, rank, Placement::sharded, memory, BufferKind::gradients);
+        zero::detail::PlacedBuffer<float> const replicated(layout, layout.buckets(), 0, rank, Placement::replicated, memory, BufferKind::parameters);
         CHECK(sharded.size() == map.elements(rank));
         CHECK(trainable.size() == shard_begins(layout, rank)[layout.trainable_buckets()]);
         CHECK(trainable.size() < sharded.size() + (rank == 0 ? 0 : 1)); // the frozen parameter is in rank 0's memory at least

@@ -3,7 +3,12 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <vector>
 
@@ -26,8 +31,8 @@ std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule sch
         for (std::size_t index = 0, begin = 0; index < parameters.size() && storage != Storage::owned;
              begin += parameters[index++].elements) {
             parameters[index].data = memory.data() + begin;
-            parameters[index].initialize(0, std::span<T>(parameters[index].data, parameters[index].elements));
-            parameters[index].initialize = nullptr;
+            parameters[index].initialise(0, std::span<T>(parameters[index].data, parameters[index].elements));
+            parameters[index].initialise = nullptr;
         }
         Stage engine(communicator, parameters,
                      {.gradient_clipping = 0.5F, .storage = storage, .poison = poison, .reduction = {.schedule = schedule}});

@@ -6,6 +6,10 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <algorithm>
 #include <array>
@@ -64,7 +68,7 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
         std::size_t begin = 0;
         for (auto& parameter : parameters) {
             if (storage == Storage::scattered) {
-                parameter.initialize = nullptr;
+                parameter.initialise = nullptr;
                 parameter.data = block.data() + begin;
                 begin += parameter.elements;
             }
@@ -124,7 +128,7 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
             CHECK(account.allocated_after[kind] == (account.after.rows[kind].is_callers ? 0 : account.after.rows[kind].bytes()));
         }
         CHECK(account.after[BufferKind::gradient_leases].bytes() < account.before[BufferKind::gradient_leases].bytes());
-        // Of each rank the number of parameters, the hash of the layout and those of the 15 named options (see named_options.hpp).
+        // Of each rank the number of parameters, the hash of the layout and those of the 15 named options (see compared_options.hpp).
         CHECK(account.agreement == world * (2 + 15) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);

@@ -3,6 +3,10 @@
 #include "support/toy_model.hpp"
 
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <limits>
 #include <string>
@@ -185,7 +189,7 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
     auto parameters = registration<float>(toy_specs());
     std::size_t begin = 0;
     for (auto& parameter : parameters) {
-        parameter.initialize = nullptr;
+        parameter.initialise = nullptr;
         parameter.data = block.data() + begin;
         begin += parameter.elements;
     }

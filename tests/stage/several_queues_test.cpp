@@ -6,6 +6,10 @@
 #include <zero/host/threaded_queue.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <cstddef>
@@ -182,7 +186,7 @@ TEST_CASE("Who changes owned slices comes behind reads that were enqueued before
                     value = 5.0F;
                 }
             });
-            model.slow.synchronize();
+            model.slow.synchronise();
             return seen;
         });
         CHECK(ranks[0] == 0.0F);
@@ -211,7 +215,7 @@ TEST_CASE("Changes that commands of the compute queue make are sent when they ar
             });
             gate.open_by_another_thread();
             engine.parameters_changed();
-            compute.synchronize();
+            compute.synchronise();
             return block[elements - 1];
         });
         CHECK(ranks == std::vector<float>{3.0F, 3.0F});

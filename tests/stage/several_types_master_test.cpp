@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include <zero/layout/round_robin_partitioner.hpp>
+
 // Ways of keeping master weights where some parameters are bfloat16 and others float, which are their own.
 
 namespace zero::test::mixed::several_types_master_test {

@@ -2,8 +2,12 @@
 
 #include "support/catch.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <string>

@@ -2,6 +2,9 @@
 #include "support/trained.hpp"
 
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 // Master weights in parts against float ones, beyond what master_weights_conformance_test.cpp compares: the same bits beside the caller's memory.
 

@@ -2,6 +2,9 @@
 #include "support/trained.hpp"
 
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <vector>
 

@@ -6,6 +6,10 @@
 #include <zero/comm/recording.hpp>
 #include <zero/layout/traffic.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <optional>
 #include <vector>
@@ -48,7 +52,7 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
         Recording<Idle> recording(communicator);
         std::vector<Parameter<bfloat16>> parameters = registration<bfloat16>(specs);
         for (auto& parameter : parameters) {
-            parameter.initialize = nullptr;
+            parameter.initialise = nullptr;
         }
         ZeroStage<N, Parameters<bfloat16>, Recording<Idle>> engine(recording, parameters, {.reduction = {.schedule = schedule}});
         std::vector<std::size_t> acquired;

@@ -5,6 +5,7 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>

@@ -5,6 +5,10 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <atomic>
 #include <optional>
@@ -163,7 +167,7 @@ TEST_CASE("A command of the model that throws on a threaded compute queue is kep
                             }
                             auto const gradient = gradients[engine.layout().unit_parameters(unit).front()];
                             compute.enqueue([gradient] { gradient[0] += 1.0F; });
-                            compute.synchronize(); // so that the step is not enqueued before the failure
+                            compute.synchronise(); // so that the step is not enqueued before the failure
                             engine.gradients_ready(unit);
                         }
                     }
@@ -183,7 +187,7 @@ TEST_CASE("A command of the model that throws what a refusal throws breaks the e
         engine.begin_step();
         engine.begin_micro_step(true);
         compute.enqueue([] { throw OutOfOrder("the model's own"); });
-        compute.synchronize();
+        compute.synchronise();
         first = outcome_of([&] { (void)engine.gradients(2); });
         second = outcome_of([&] { (void)engine.gradients(2); });
     });
@@ -207,7 +211,7 @@ TEST_CASE("A step whose model failed on the compute queue does not report succes
         auto const ticket = engine.step(0.01);
         is_enqueued = true;
         is_enqueued.notify_all();
-        compute.synchronize();
+        compute.synchronise();
         report = outcome_of([&] { (void)ticket.report(); });
         (void)engine.acquire(0);
     });

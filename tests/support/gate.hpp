@@ -20,7 +20,7 @@ public:
             _opener.join();
         }
         for (host::Event const& passed : _passed) { // a command that was let through may still read the flag
-            passed.synchronize();
+            passed.synchronise();
         }
     }
 

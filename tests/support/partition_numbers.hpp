@@ -4,11 +4,17 @@
 
 #include "shapes.hpp"
 
-#include "zero/layout/balanced_partitioner.hpp"
-#include "zero/layout/lease_count.hpp"
-#include "zero/layout/make_layout.hpp"
-#include "zero/layout/per_tensor_partitioner.hpp"
-#include "zero/layout/whole_group_partitioner.hpp"
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/lease_count.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 
 #include <algorithm>
 #include <array>
@@ -98,7 +104,6 @@ inline std::string partition_table(std::vector<ParameterSpec> const& model) {
         }
     }
     return text + " |\n" + rule + "|\n" + detail::table_row<ContiguousPartitioner, SizeCappedBucketer>("`ContiguousPartitioner`", model)
-         + detail::table_row<ContiguousPartitioner, WasteSearchingBucketer>("`ContiguousPartitioner`, `WasteSearchingBucketer`", model)
          + detail::table_row<PerTensorPartitioner, ParameterBucketer>("`PerTensorPartitioner`", model)
          + detail::table_row<WholeGroupPartitioner, SizeCappedBucketer>("`WholeGroupPartitioner`", model)
          + detail::table_row<DealtGroupPartitioner, SizeCappedBucketer>("`DealtGroupPartitioner`", model)

@@ -2,7 +2,7 @@
 
 // The table of docs/partitioners.md that says what each partitioner goes with. Shared by a test and bench/layout.
 
-#include "zero/stage/partitioner_table.hpp"
+#include <zero/stage/partitioner_table.hpp>
 
 #include <string>
 

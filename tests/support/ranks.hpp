@@ -3,6 +3,7 @@
 // Ranks are threads, and assertions of Catch2 are not thread-safe: each rank returns what it saw, and the main thread asserts.
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 // Parameter lists of known models, shared by tests and benchmarks.
 
-#include "zero/layout/parameter_spec.hpp"
+#include <zero/layout/parameter_spec.hpp>
 
 #include <cstddef>
 #include <string>

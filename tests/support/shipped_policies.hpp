@@ -15,7 +15,7 @@ namespace zero::test {
 using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Parameters<float16>, Parameters<bfloat16, float>>;
 using ShippedPartitioners =
     std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, RoundRobinPartitioner, BalancedPartitioner>;
-using ShippedBucketers = std::tuple<SizeCappedBucketer, WasteSearchingBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
+using ShippedBucketers = std::tuple<SizeCappedBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
 using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>, Checked<LoopbackCommunicator>>;
 using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLossScaler>;
 using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>, NoMasterWeights, SplitMasterWeights, StochasticRounding>;

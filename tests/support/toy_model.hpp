@@ -1,7 +1,9 @@
 #pragma once
 
-#include <zero/core/float16.hpp>
-#include <zero/stage/registration.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/convert.hpp>
+#include <zero/stage/parameter.hpp>
+#include <zero/stage/detail/validate_memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +40,7 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
         parameter.group = specs[index].group;
         parameter.trainable = specs[index].trainable;
         parameter.rows = specs[index].rows;
-        parameter.initialize = [index](std::size_t begin, std::span<T> values) {
+        parameter.initialise = [index](std::size_t begin, std::span<T> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
                 values[i] = from_float<T>(noise(1, index, begin + i));
             }

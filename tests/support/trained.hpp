@@ -10,6 +10,9 @@
 #include <span>
 #include <vector>
 
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/placement.hpp>
+
 namespace zero::test {
 
 /// The caller's memory for the toy model: parameters one after the other, with their initial values, and gradients.
@@ -26,8 +29,8 @@ struct CallersMemory {
         for (auto& parameter : parameters) {
             parameter.data = block.data() + begin;
             parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
-            parameter.initialize(0, std::span<T>(parameter.data, parameter.elements));
-            parameter.initialize = nullptr;
+            parameter.initialise(0, std::span<T>(parameter.data, parameter.elements));
+            parameter.initialise = nullptr;
             begin += parameter.elements;
         }
     }

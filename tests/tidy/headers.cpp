@@ -3,4 +3,4 @@
 #include <zero/zero.hpp>
 
 using Composition = zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner, zero::DynamicLossScaler, zero::SplitMasterWeights>::Composition;
-template class zero::detail::Engine<Composition::Engine>;
+template class zero::Engine<Composition::EngineConfig>;

@@ -4,6 +4,7 @@
 #include "../storage.hpp"
 #include "../text.hpp"
 
+#include <zero/policy/parameters.hpp>
 #include <zero/cuda/error.hpp>
 
 #include <cuda_runtime.h>

@@ -28,7 +28,7 @@ concept Backend = std::copyable<typename B::Queue> && std::copyable<typename B::
                       { B::default_memory() } -> std::convertible_to<MemoryResource&>;
                       { B::record(queue) } -> std::same_as<typename B::Event>;
                       B::wait(queue, event, Fence::peers_ready);
-                      B::synchronize(event);
+                      B::synchronise(event);
                       B::rethrow_failure(queue);
                       B::copy_bytes(queue, out, in, std::size_t{});
                   }
@@ -61,7 +61,7 @@ consteval bool diagnose_backend() {
         static_assert(requires { { B::default_memory() } -> std::convertible_to<MemoryResource&>; }, "zero: a Backend needs 'static MemoryResource& default_memory()'.");
         static_assert(requires(Queue queue) { { B::record(queue) } -> std::same_as<Event>; }, "zero: a Backend needs 'static Event record(Queue)'.");
         static_assert(requires(Queue queue, Event const& event) { B::wait(queue, event, Fence::peers_ready); }, "zero: a Backend needs 'static void wait(Queue, Event const&, Fence)'.");
-        static_assert(requires(Event const& event) { B::synchronize(event); }, "zero: a Backend needs 'static void synchronize(Event const&)'.");
+        static_assert(requires(Event const& event) { B::synchronise(event); }, "zero: a Backend needs 'static void synchronise(Event const&)'.");
         static_assert(requires(Queue queue) { B::rethrow_failure(queue); }, "zero: a Backend needs 'static void rethrow_failure(Queue)'.");
         static_assert(requires(Queue queue, void* out, void const* in) { B::copy_bytes(queue, out, in, std::size_t{}); },
                       "zero: a Backend needs 'static void copy_bytes(Queue, void* out, void const* in, std::size_t bytes)'.");

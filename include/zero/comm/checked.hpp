@@ -1,11 +1,16 @@
 #pragma once
 
 #include "../core/buffer.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/dtype.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
+#include "../core/policy_category.hpp"
+#include "../ops/arithmetic.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
+#include "detail/wait_for_collectives.hpp"
 #include "traffic_count.hpp"
-#include "wait_for_collectives.hpp"
 
 #include <array>
 #include <cstddef>
@@ -110,7 +115,7 @@ private:
         try {
             gather(queue);
         } catch (...) { // the commands that were enqueued use this object's memory
-            Backend::synchronize(Backend::record(queue));
+            Backend::synchronise(Backend::record(queue));
             throw;
         }
         for (std::size_t other = 1; other + 1 < _cuts.size(); ++other) {

@@ -2,17 +2,22 @@
 
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
-#include "../core/function_ref.hpp"
-#include "../core/list.hpp"
-#include "../core/minmax.hpp"
-#include "../core/text.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/text.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/dtype.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
+#include "../core/policy_category.hpp"
 #include "../host/host_backend.hpp"
+#include "../host/kernels.hpp"
+#include "../ops/arithmetic.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
-#include "rendezvous.hpp"
+#include "detail/rendezvous.hpp"
 #include "traffic_count.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,14 +25,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace zero {
 
 struct LoopbackOptions {
-    Rendezvous::Duration time_out = std::chrono::minutes(30); ///< above 0; how long a rank waits for its peers in one collective
+    detail::Rendezvous::Duration time_out = std::chrono::minutes(30); ///< above 0; how long a rank waits for its peers in one collective
 };
 
 /// @brief A communicator between the threads of one process, one per rank; the oracle for every other transport.
@@ -82,10 +86,10 @@ public:
         try { // the commands on the way read the tables and the scratch memory
             if constexpr (!copies_arguments) {
                 for (Flight const& flight : _flights) {
-                    B::synchronize(flight.done);
+                    B::synchronise(flight.done);
                 }
             }
-            B::synchronize(_scratch_used);
+            B::synchronise(_scratch_used);
         } catch (...) { // a device that has failed runs nothing any more
         }
     }
@@ -180,7 +184,7 @@ private:
 
     struct Group {
         Group(std::size_t world, LoopbackOptions const& options) : rendezvous(world, options.time_out), slots(world) {}
-        Rendezvous rendezvous;
+        detail::Rendezvous rendezvous;
         detail::List<Slot> slots;
     };
 
@@ -232,7 +236,7 @@ private:
                     detail::FunctionRef<> second = {}) {
         B::rethrow_failure(queue);
         if constexpr (!copies_arguments) {
-            B::synchronize(flight().done);
+            B::synchronise(flight().done);
         }
         Slot& own = slot(_rank);
         own.call = call;
@@ -334,7 +338,7 @@ private:
             attempt(now, [&] { B::wait(queue, slot(peer).done, Fence::peers_done); });
             if (now != nullptr) {
                 failure = failure == nullptr ? now : failure;
-                attempt(now = nullptr, [&] { B::synchronize(slot(peer).done); });
+                attempt(now = nullptr, [&] { B::synchronise(slot(peer).done); });
             }
         }
     }

@@ -1,9 +1,10 @@
 #pragma once
 
-#include "float16.hpp"
+#include "storage_types.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace zero {
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "float16.hpp"
+#include "convert.hpp"
+#include "storage_types.hpp"
 
 #include <bit>
 #include <cstdint>

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "minmax.hpp"
+#include "detail/light_std.hpp"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 

@@ -1,17 +1,24 @@
 #pragma once
 
-#include "../core/language.hpp"
+#include "../core/detail/require_cxx20.hpp"
 
 #include "../backend/backend.hpp"
-#include "../backend/tables.hpp"
-#include "../core/throw_error.hpp"
+#include "../backend/slices.hpp"
+#include "../backend/update_decision.hpp"
+#include "../core/buffer.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
+#include "../host/kernels.hpp"
+#include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
-#include "detail/copy_kernels.cuh"
-#include "detail/element_kernels.cuh"
-#include "detail/inspect_kernels.cuh"
+#include "detail/config.cuh"
+#include "detail/launch.cuh"
+#include "detail/pack.cuh"
 #include "detail/sum_kernels.cuh"
-#include "detail/update_kernels.cuh"
+#include "memory.hpp"
 #include "runtime_backend.hpp"
+#include "slice_table.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -37,7 +44,7 @@ struct Backend : RuntimeBackend {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
         Buffer<int> is_exact(memory, 1, BufferKind::control);
         kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
-        synchronize(record(queue));
+        synchronise(record(queue));
         if (load(is_exact.data()) == 0) {
             zero::detail::throw_error<InvalidArgument>({"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, which contains it: numbers below the normal ones become "
                                                        "zero; compile without."});

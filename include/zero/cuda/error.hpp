@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../core/detail/text.hpp"
 #include "../core/error.hpp"
 #include "../core/source_location.hpp"
-#include "../core/text.hpp"
 
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "event.hpp"
+#include "detail/event_pool.hpp"
+#include "detail/nccl_start.hpp"
 #include "nccl_library.hpp"
 
 #include <cuda_runtime_api.h>

@@ -2,9 +2,13 @@
 
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
-#include "../core/float16.hpp"
+#include "../comm/traffic_count.hpp"
+#include "../core/dtype.hpp"
 #include "../core/hash.hpp"
-#include "detail/nccl_environment.hpp"
+#include "../core/policy_category.hpp"
+#include "../core/storage_types.hpp"
+#include "../ops/arithmetic.hpp"
+#include "detail/nccl_require_success.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
 #include "nccl_library.hpp"
@@ -41,7 +45,7 @@ public:
 
     /// @brief Uses a communicator of the caller, whose it stays. Its device has to be the current one. One that NCCL still sets up is waited for.
     ///
-    /// The destructor of a reference neither waits nor aborts, also while an exception unwinds: the caller waits (`synchronize`) or lets the peers go (`abort`). Any failure aborts
+    /// The destructor of a reference neither waits nor aborts, also while an exception unwinds: the caller waits (`synchronise`) or lets the peers go (`abort`). Any failure aborts
     /// by itself, which frees NCCL's communicator. So the reference outlives the scope of the engine, is asked `is_aborted()` last, and goes before the handle, which its watchdog
     /// uses: that is destroyed only if the answer was no.
     /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when it is not set up in time
@@ -143,7 +147,7 @@ public:
     void rethrow_failure() { _session->check("a question for failures"); }
 
     /// @brief Waits until all collectives so far have run, as long as the time-out allows. @throws TimedOut, NcclError, Aborted
-    void synchronize() { _session->synchronize(); }
+    void synchronise() { _session->synchronise(); }
 
     /// @brief Whether NCCL's communicator was freed by an abort, of whatever cause; then every call throws. Any thread.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }

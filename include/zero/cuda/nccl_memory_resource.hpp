@@ -1,8 +1,11 @@
 #pragma once
 
+#include "../core/detail/text.hpp"
 #include "../core/memory_resource.hpp"
-#include "../core/text.hpp"
+#include "detail/nccl_require_success.hpp"
+#include "detail/nccl_session.hpp"
 #include "nccl_communicator.hpp"
+#include "nccl_library.hpp"
 
 #include <cstddef>
 #include <mutex>

@@ -1,9 +1,7 @@
 #pragma once
 
-#include "../core/throw_error.hpp"
 #include "nccl_library.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 namespace zero::cuda {
@@ -27,26 +25,4 @@ struct NcclOptions {
     bool native_all_reduce = false;
 };
 
-namespace detail {
-
-/// @throws InvalidArgument naming the option
-inline void check_options(NcclOptions const& options) {
-    if (options.time_out.count() <= 0) {
-        zero::detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; NcclOptions::time_out has to be positive."});
-    }
-    if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
-        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::finish_time_out and watch_interval must not be negative (", options.finish_time_out.count(), " ms, ",
-                                                   options.watch_interval.count(), " ms)."});
-    }
-}
-
-/// @brief Without limit is a year: the time from now on has to be a number of the clock's.
-inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
-    constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
-    options.finish_time_out = std::min(options.finish_time_out, year);
-    options.watch_interval = std::min(options.watch_interval, year);
-    return options;
-}
-
-} // namespace detail
 } // namespace zero::cuda

@@ -1,12 +1,16 @@
 #pragma once
 
 #include "../backend/fence.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
+#include "../stage/detail/drain.hpp"
+#include "detail/event_pool.hpp"
 #include "error.hpp"
 #include "event.hpp"
 #include "memory.hpp"
+#include "slice_table.hpp"
 #include "stream.hpp"
-#include "table.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +26,7 @@ struct RuntimeBackend {
 
     /// @brief Slices in device memory that kernels walk; `range(first, count)` is what `inspect`, `update` and the like take.
     template <class Slice>
-    using Table = cuda::Table<Slice>;
+    using SliceTable = cuda::SliceTable<Slice>;
 
     static constexpr bool is_device = true;        ///< the host can not read or write the memory
     static constexpr bool copies_arguments = true; ///< a table of pointers may change as soon as an operation was enqueued
@@ -36,7 +40,7 @@ struct RuntimeBackend {
 
     static Event record(Queue queue) { return Event::record(queue); }
     static void wait(Queue queue, Event const& event, Fence) { event.make_wait(queue); }
-    static void synchronize(Event const& event) { event.synchronize(); }
+    static void synchronise(Event const& event) { event.synchronise(); }
     /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an engine may be destroyed where another is current.
     static void drain(Queue queue) noexcept {
         drain(queue, {});

@@ -80,7 +80,7 @@ public:
     [[nodiscard]] bool is_complete() const noexcept { return _progress == nullptr || _progress->has_reached(_ticket); }
 
     /// @brief Waits on the calling thread.
-    void synchronize() const {
+    void synchronise() const {
         if (_progress != nullptr) {
             _progress->wait(_ticket);
         }

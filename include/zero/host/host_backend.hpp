@@ -1,12 +1,18 @@
 #pragma once
 
 #include "../backend/backend.hpp"
-#include "../backend/tables.hpp"
+#include "../backend/fence.hpp"
+#include "../backend/slices.hpp"
+#include "../backend/update_decision.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
-#include "../core/minmax.hpp"
+#include "../ops/exact_sum.hpp"
+#include "../ops/norm.hpp"
+#include "detail/copy_loop.hpp"
 #include "inline_queue.hpp"
 #include "kernels.hpp"
-#include "table.hpp"
+#include "slice_table.hpp"
 #include "tensor.hpp"
 #include "threaded_queue.hpp"
 
@@ -26,7 +32,7 @@ struct HostBackend {
 
     /// @brief Slices that `inspect`, `update` and the like walk: `Table(queue, memory, slices)`, and `range(first, count)` is what they take.
     template <class Slice>
-    using Table = host::Table<Slice>;
+    using SliceTable = host::SliceTable<Slice>;
 
     static Queue handle(OwnedQueue& queue) noexcept { return &queue; }
 
@@ -50,7 +56,7 @@ struct HostBackend {
 
     static Event record(Queue queue) { return queue->record(); }
     static void wait(Queue queue, Event const& event, Fence) { queue->wait(event); }
-    static void synchronize(Event const& event) { event.synchronize(); }
+    static void synchronise(Event const& event) { event.synchronise(); }
     static void rethrow_failure(Queue queue) { queue->rethrow_failure(); }
     static void rethrow_failure(Event const& event) { event.rethrow_failure(); }
 

@@ -10,7 +10,7 @@ public:
     [[nodiscard]] Event record() override { return {}; }
 
     /// @brief Waits on the calling thread, at once.
-    void wait(Event const& event) override { event.synchronize(); }
+    void wait(Event const& event) override { event.synchronise(); }
     void rethrow_failure() const override {}
 
 private:

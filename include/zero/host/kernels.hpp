@@ -1,11 +1,19 @@
 #pragma once
 
-#include "../backend/tables.hpp"
+#include "detail/run.hpp"
+#include "../backend/state_pointers.hpp"
+#include "../backend/weight_pointers.hpp"
+#include "../core/storage_types.hpp"
+#include "../ops/arithmetic.hpp"
+#include "../ops/exact_sum.hpp"
+#include "../ops/norm.hpp"
 #include "detail/cast_loops.hpp"
 #include "detail/copy_loop.hpp"
 #include "detail/inspect_loop.hpp"
+#include "detail/master_weight_access.hpp"
 #include "detail/norm_loops.hpp"
 #include "detail/scaled_update_loop.hpp"
+#include "detail/streaming.hpp"
 #include "detail/sum_loop.hpp"
 #include "detail/update_loop.hpp"
 
@@ -132,22 +140,22 @@ template <class Optimizer, StorageType A, StorageType M, StorageType P, class St
 void update(A const* gradient, MasterPointers<M, P> const& weights, States const& states, std::size_t n, float factor,
             typename Optimizer::Hyper const& hyper) noexcept {
     using detail::MasterAccess;
-    using detail::ParameterStore;
+    using detail::ParameterWrite;
     constexpr std::size_t element_bytes =
         sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(typename States::Type);
     if (weights.parameter == nullptr) {
         if constexpr (std::is_same_v<M, P>) {
-            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::none>{weights}, states, n, factor, hyper);
+            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::none>{weights}, states, n, factor, hyper);
         }
         return;
     }
     if constexpr (detail::may_stream<States>) {
         if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
-            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::streamed>{weights}, states, n, factor, hyper);
+            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::streamed>{weights}, states, n, factor, hyper);
             return;
         }
     }
-    detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterStore::cached>{weights}, states, n, factor, hyper);
+    detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::cached>{weights}, states, n, factor, hyper);
 }
 
 /// @brief `update` of weights that are stored in parts: bit for bit the same as with a float master and a bfloat16 parameter.

@@ -3,7 +3,6 @@
 #include "event.hpp"
 
 #include <cstddef>
-#include <new>
 #include <type_traits>
 
 namespace zero::host {
@@ -57,7 +56,7 @@ public:
     virtual void rethrow_failure() const = 0;
 
     /// @brief Waits on the calling thread for all commands so far.
-    void synchronize() { record().synchronize(); }
+    void synchronise() { record().synchronise(); }
 
 private:
     virtual void push(Command command) = 0;

@@ -1,17 +1,23 @@
 #pragma once
 
-#include "../backend/tables.hpp"
-#include "../core/minmax.hpp"
+#include "../backend/slices.hpp"
+#include "../backend/state_pointers.hpp"
+#include "../backend/weight_pointers.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../ops/arithmetic.hpp"
 #include "../ops/detail/matrix_product.hpp"
+#include "../ops/exact_sum.hpp"
+#include "detail/master_weight_access.hpp"
+#include "detail/update_loop.hpp"
 #include "kernels.hpp"
 
-#include <array>
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 
 namespace zero::host {
 
-/// @brief One whole parameter as an optimizer of whole parameters sees it on the host; `AnyTensor` says what the functions promise.
+/// @brief One whole parameter as an optimizer of whole parameters sees it on the host; `TensorArchetype` says what the functions promise.
 template <class A, class Weights, std::size_t States, class S>
 class Tensor {
 public:
@@ -83,7 +89,7 @@ private:
     }
 
     template <class M, class P>
-    static detail::MasterAccess<M, P, detail::ParameterStore::none> readable(MasterPointers<M, P> const& weights, std::size_t begin) noexcept {
+    static detail::MasterAccess<M, P, detail::ParameterWrite::none> readable(MasterPointers<M, P> const& weights, std::size_t begin) noexcept {
         return {{weights.master + begin, nullptr}};
     }
 

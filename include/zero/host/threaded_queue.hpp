@@ -1,7 +1,9 @@
 #pragma once
 
-#include "../core/list.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "event.hpp"
 #include "queue.hpp"
 
 #include <atomic>
@@ -11,7 +13,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 
 namespace zero::host {
@@ -122,7 +123,7 @@ private:
 
     void run(Entry& entry) {
         if (entry.is_wait) {
-            entry.awaited.synchronize();
+            entry.awaited.synchronise();
             entry.awaited = Event();
             return;
         }

@@ -1,7 +1,11 @@
 #pragma once
 
-#include "order_by.hpp"
+#include "../core/policy_category.hpp"
+#include "detail/order_by.hpp"
+#include "detail/place_in_bucket.hpp"
+#include "padding.hpp"
 #include "partitioner.hpp"
+#include "range.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../core/policy_category.hpp"
-#include "../core/throw_error.hpp"
 
 #include <concepts>
 #include <cstddef>
@@ -45,79 +44,5 @@ consteval bool diagnose_bucketer() {
     }
     return Bucketer<B>;
 }
-
-struct SizeCappedBucketerOptions {
-    std::size_t bucket_bytes = std::size_t{25} << 20U; ///< cap, in bytes of the parameter type; a larger parameter gets a bucket of its own
-};
-
-/// @brief Fills a bucket in gradient-ready order until the next parameter would exceed the cap. Inside a unit in stage 3.
-struct SizeCappedBucketer {
-    using policy_category = BucketerCategory;
-    using Options = SizeCappedBucketerOptions;
-    static constexpr bool may_span_units = false;
-
-    static void validate(Options const& options) {
-        if (options.bucket_bytes == 0) {
-            detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start."});
-        }
-    }
-
-    static std::size_t take(std::span<BucketItem const> items, Options const& options, std::size_t element_bytes) {
-        std::size_t const cap = options.bucket_bytes / element_bytes;
-        std::size_t filled = items[0].elements;
-        std::size_t taken = 1;
-        while (taken < items.size() && filled <= cap && items[taken].elements <= cap - filled) {
-            filled += items[taken++].elements;
-        }
-        return taken;
-    }
-};
-static_assert(Bucketer<SizeCappedBucketer>);
-
-struct UnitBucketerOptions {};
-
-/// @brief One bucket per unit.
-struct UnitBucketer {
-    using policy_category = BucketerCategory;
-    using Options = UnitBucketerOptions;
-    static constexpr bool may_span_units = false;
-
-    static void validate(Options const&) {}
-
-    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) {
-        std::size_t taken = 1;
-        while (taken < items.size() && items[taken].unit == items[0].unit) {
-            ++taken;
-        }
-        return taken;
-    }
-};
-static_assert(Bucketer<UnitBucketer>);
-
-struct ParameterBucketerOptions {};
-
-/// @brief One bucket per parameter: the most collectives, and the finest overlap.
-struct ParameterBucketer {
-    using policy_category = BucketerCategory;
-    using Options = ParameterBucketerOptions;
-    static constexpr bool may_span_units = false;
-
-    static void validate(Options const&) {}
-    static std::size_t take(std::span<BucketItem const>, Options const&, std::size_t) { return 1; }
-};
-static_assert(Bucketer<ParameterBucketer>);
-
-struct SingleBucketerOptions {};
-
-/// @brief Everything in one bucket: one reduction after the backward pass, no overlap. Not for stage 3.
-struct SingleBucketer {
-    using policy_category = BucketerCategory;
-    using Options = SingleBucketerOptions;
-    static constexpr bool may_span_units = true;
-
-    static void validate(Options const&) {}
-    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) { return items.size(); }
-};
-static_assert(Bucketer<SingleBucketer>);
 
 } // namespace zero

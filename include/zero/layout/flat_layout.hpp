@@ -1,41 +1,20 @@
 #pragma once
 
-#include "../core/error.hpp"
-#include "../core/as_span.hpp"
+#include "../core/detail/light_std.hpp"
 #include "../core/hash.hpp"
-#include "../core/minmax.hpp"
-#include "../core/throw_error.hpp"
+#include "bucket_plan.hpp"
 #include "parameter_spec.hpp"
-#include "partitioner.hpp"
+#include "piece.hpp"
 #include "range.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace zero {
-
-/// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter; adopted blocks are cut anywhere.
-struct Piece {
-    std::size_t parameter = 0;       ///< number of registration
-    std::size_t parameter_begin = 0; ///< first element, counted inside the parameter
-    std::size_t bucket_begin = 0;    ///< first element, counted inside the bucket
-    std::size_t elements = 0;        ///< of the part
-};
-
-/// @brief How a bucket is laid out, before the layout indexes it: what the functions in `make_layout.hpp` produce.
-struct BucketPlan {
-    std::vector<Piece> pieces;     ///< sorted by bucket_begin, disjoint
-    std::vector<std::size_t> cuts; ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
-    bool trainable = true;         ///< frozen ones are never reduced and never updated
-    std::size_t type = 0;          ///< of all its parameters
-    bool is_staged = false;        ///< its parameters do not lie contiguously in the caller's memory: it is communicated through a copy
-    std::size_t block_begin = 0;   ///< where it lies in an adopted block, when it is not staged
-};
 
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
 /// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
@@ -244,14 +223,4 @@ private:
     std::size_t _trainable_buckets = 0;
 };
 
-namespace detail {
-
-/// @throws InvalidArgument when the layout is not cut for such a rank
-inline void require_rank(FlatLayout const& layout, std::size_t rank) {
-    if (rank >= layout.world()) {
-        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ", layout.world(), ", numbered from 0."});
-    }
-}
-
-} // namespace detail
 } // namespace zero

@@ -1,23 +1,20 @@
 #pragma once
 
+#include "../core/detail/text.hpp"
 #include "../core/memory_resource.hpp"
-#include "../core/text.hpp"
+#include "detail/count_blocks.hpp"
+#include "detail/require_rank.hpp"
 #include "flat_layout.hpp"
 #include "lease_count.hpp"
 #include "placement.hpp"
+#include "storage.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
 
 namespace zero {
-
-/// @brief Whose memory holds the parameters.
-enum class Storage : std::uint8_t {
-    owned,    ///< the engine's; it hands out pointers
-    adopted,  ///< one contiguous block of the caller's, communicated in place (stages 0 to 2)
-    scattered ///< tensors anywhere in the caller's memory, copied after the all-gather (stages 0 to 2)
-};
 
 /// @brief Bytes of one kind of buffer on one rank.
 struct MemoryRow {
@@ -59,25 +56,6 @@ struct ElementSizes {
     std::size_t master_per_block = 0;          ///< what belongs to a block of 64 elements: bytes per started block of a slice
     std::size_t optimizer_state_per_block = 0; ///< the scales of all moments together
 };
-
-inline constexpr std::size_t block_elements = granularity; ///< elements that share a scale, or a word of bits
-
-/// @brief Blocks that a slice of this many elements starts.
-constexpr std::size_t blocks_of(std::size_t elements) noexcept {
-    return (elements + block_elements - 1) / block_elements;
-}
-
-/// @brief Blocks that the slices in this rank's extent of a bucket start, or those of all ranks.
-inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank, Placement placement) {
-    std::size_t sum = 0;
-    auto const add = [&](Piece const& slice) { sum += blocks_of(slice.elements); };
-    if (placement == Placement::replicated) {
-        layout.for_slices_of_all_ranks(bucket, add);
-    } else {
-        layout.for_slices(bucket, layout.extent(bucket, rank), add);
-    }
-    return sum;
-}
 
 /// @brief Bytes per rank of every buffer, known before anything is allocated. What an allocator hands out equals it.
 ///
@@ -195,8 +173,8 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
             totals.own_trainable_padded += own.size();
-            totals.trainable_blocks += count_blocks(layout, bucket, rank, Placement::replicated);
-            totals.own_trainable_blocks += count_blocks(layout, bucket, rank, Placement::sharded);
+            totals.trainable_blocks += detail::count_blocks(layout, bucket, rank, Placement::replicated);
+            totals.own_trainable_blocks += detail::count_blocks(layout, bucket, rank, Placement::sharded);
         }
         bool const is_copied =
             is_gathered || (storage == Storage::scattered && layout.bucket(bucket).trainable) || layout.bucket(bucket).is_staged;

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "bucketer.hpp"
+#include "contiguous_partitioner.hpp"
+#include "parameter_bucketer.hpp"
 #include "partitioner.hpp"
 
 namespace zero {

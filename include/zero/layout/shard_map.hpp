@@ -1,15 +1,16 @@
 #pragma once
 
-#include "../core/minmax.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "detail/order_by.hpp"
 #include "flat_layout.hpp"
-#include "order_by.hpp"
+#include "parameter_spec.hpp"
+#include "piece.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace zero {

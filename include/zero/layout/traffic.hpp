@@ -1,5 +1,6 @@
 #pragma once
 
+#include "detail/require_rank.hpp"
 #include "flat_layout.hpp"
 #include "placement.hpp"
 

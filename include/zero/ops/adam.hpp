@@ -2,8 +2,9 @@
 
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
-#include "number.hpp"
+#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,10 @@
 
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
-#include "number.hpp"
+#include "detail/update_parts.hpp"
+#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "arithmetic.hpp"
 #include "host_device.hpp"
-#include "number.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "number.hpp"
+#include "arithmetic.hpp"
+#include "host_device.hpp"
 
 #include <cstdint>
 

@@ -2,8 +2,10 @@
 
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
-#include "number.hpp"
+#include "detail/lamb_steps.hpp"
+#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,56 +19,6 @@ struct LambOptions {
     double epsilon = 1e-6;      ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
     double weight_decay = 0.01; ///< added to the direction times the parameter, before the norm, >= 0
 };
-
-namespace detail {
-
-struct LambConstants {
-    AdamConstants moments;
-    float weight_decay;
-};
-
-/// The weight becomes the direction of the update, before its trust ratio.
-template <ops::Number F>
-ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight, LambConstants const& constants) noexcept {
-    return ops::fma(constants.moments.step_size, direction, ops::mul(constants.weight_decay, weight));
-}
-
-/// The weights as they are.
-struct LambWeight {
-    static constexpr std::size_t states = 0;
-    struct Hyper {};
-
-    template <class F, std::size_t N>
-    ZERO_HOST_DEVICE void operator()(F const&, F&, F (&)[N], Hyper const&) const {}
-};
-
-/// Updates the moments; the weight becomes the update.
-struct LambUpdate {
-    static constexpr std::size_t states = 2;
-    using Hyper = LambConstants;
-
-    template <class F>
-    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[2], Hyper const& hyper) const {
-        weight = lamb_update(adam_direction(gradient, state, hyper.moments), weight, hyper);
-    }
-};
-
-/// The step, with the update computed again from the moments: that is cheaper than to keep it.
-struct LambStep {
-    static constexpr std::size_t states = 2;
-    struct Hyper {
-        LambConstants constants;
-        float step_size;
-    };
-
-    template <class F>
-    ZERO_HOST_DEVICE void operator()(F const&, F& weight, F (&state)[2], Hyper const& hyper) const {
-        F const update = lamb_update(direction_of_moments(state, hyper.constants.moments), weight, hyper.constants);
-        weight = ops::fma(-hyper.step_size, update, weight);
-    }
-};
-
-} // namespace detail
 
 /// @brief LAMB: Adam whose step has a length in proportion to the parameter's (You et al., "Large Batch Optimization for Deep Learning:
 /// Training BERT in 76 minutes", 2020, algorithm 2, with phi the identity). Needs whole parameters.
@@ -107,7 +59,7 @@ struct Lamb {
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }
 
-    /// @param tensor see `AnyTensor`
+    /// @param tensor see `TensorArchetype`
     template <class Tensor>
     static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         double const weights = tensor.template norm<detail::LambWeight>({});

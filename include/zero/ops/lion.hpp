@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "arithmetic.hpp"
 #include "detail/check_option.hpp"
 #include "detail/update_parts.hpp"
-#include "number.hpp"
+#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,11 +1,15 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "adamw.hpp"
+#include "arithmetic.hpp"
+#include "detail/check_option.hpp"
+#include "detail/matrix_product.hpp"
+#include "detail/muon_steps.hpp"
 #include "detail/newton_schulz.hpp"
-#include "detail/update_parts.hpp"
-#include "number.hpp"
+#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,36 +23,6 @@ struct MuonOptions {
     AdamWOptions adamw{};      ///< for parameters that are no matrices
     double adamw_learning_rate_factor = 1.0; ///< times the learning rate, for parameters that are no matrices, >= 0
 };
-
-namespace detail {
-
-/// Updates the momentum; the weight becomes Nesterov's direction.
-struct MuonDirection {
-    static constexpr std::size_t states = 1;
-    using Hyper = float; ///< the momentum's decay
-
-    template <class F>
-    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[1], Hyper const& momentum) const {
-        state[0] = ops::fma(momentum, state[0], gradient);
-        weight = ops::fma(momentum, state[0], gradient);
-    }
-};
-
-/// The step along an orthogonalised direction.
-struct MuonStep {
-    static constexpr std::size_t states = 0;
-    struct Hyper {
-        float step_size;
-        float decay;
-    };
-
-    template <class F, std::size_t N>
-    ZERO_HOST_DEVICE void operator()(F const& direction, F& weight, F (&)[N], Hyper const& hyper) const {
-        weight = decayed_step(weight, hyper.step_size, direction, hyper.decay);
-    }
-};
-
-} // namespace detail
 
 /// @brief Muon: the momentum of a matrix, made orthogonal (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024).
 /// Needs whole parameters; those with `rows == 0` are no matrices and are updated by `AdamW`.
@@ -105,7 +79,7 @@ struct Muon {
         return rows == 0 ? 0 : detail::NewtonSchulz::scratch_floats(rows, columns);
     }
 
-    /// @param tensor see `AnyTensor`
+    /// @param tensor see `TensorArchetype`
     template <class Tensor>
     static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         if (tensor.rows() == 0) {

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "../core/float16.hpp"
+#include "../core/convert.hpp"
+#include "../core/storage_types.hpp"
+#include "detail/exact_steps.hpp"
 #include "host_device.hpp"
 
 #include <bit>
@@ -8,30 +10,6 @@
 #include <type_traits>
 
 namespace zero::ops {
-
-namespace detail {
-
-/// A product that rounding does not change, so contraction would not either; a device's code is the same with and without it.
-ZERO_HOST_DEVICE constexpr float exact_product(float a, float b) noexcept {
-#if defined(__CUDA_ARCH__)
-    if (!__builtin_is_constant_evaluated()) {
-        return __fmul_rn(a, b);
-    }
-#endif
-    return a * b;
-}
-
-/// The same for a difference.
-ZERO_HOST_DEVICE constexpr float exact_difference(float a, float b) noexcept {
-#if defined(__CUDA_ARCH__)
-    if (!__builtin_is_constant_evaluated()) {
-        return __fsub_rn(a, b);
-    }
-#endif
-    return a - b;
-}
-
-} // namespace detail
 
 /// @brief Rounds to one of the two neighbours in T: up in magnitude with the probability that is the distance from the lower one, in units of
 /// the last place. So the expectation is the value itself, and a value of T stays what it is.

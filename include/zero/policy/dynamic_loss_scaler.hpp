@@ -1,12 +1,16 @@
 #pragma once
 
-#include "../core/finite.hpp"
-#include "../core/throw_error.hpp"
-#include "../ops/number.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/hash.hpp"
+#include "../core/policy_category.hpp"
+#include "../ops/arithmetic.hpp"
+#include "../ops/host_device.hpp"
+#include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
 
 #include <cstdint>
-#include <string>
 
 namespace zero {
 

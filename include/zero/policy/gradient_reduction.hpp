@@ -1,14 +1,15 @@
 #pragma once
 
-#include "../core/float16.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/storage_types.hpp"
 #include "../layout/placement.hpp"
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <string>
 #include <type_traits>
 
 namespace zero {

@@ -1,13 +1,8 @@
 #pragma once
 
-#include "../core/finite.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/throw_error.hpp"
-#include "../ops/host_device.hpp"
 
 #include <concepts>
-#include <string>
 #include <type_traits>
 
 namespace zero {
@@ -59,65 +54,5 @@ consteval bool diagnose_loss_scaler() {
     }
     return LossScaler<P>;
 }
-
-namespace detail {
-
-/// The scale and its inverse, which unscales, have to be numbers.
-inline void require_scale(float value, char const* name) {
-    if (!(value > 0.0F) || !detail::is_finite(value)) {
-        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name, " is ", value, "; it has to be positive and finite."});
-    }
-    if (value < smallest_loss_scale) {
-        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name,
-                                              " is below 2^-126, where its inverse would overflow; give a larger one."});
-    }
-}
-
-} // namespace detail
-
-struct NoLossScalerOptions {};
-
-/// @brief Scale 1. What happens with non-finite gradients is the engine's option `non_finite`.
-struct NoLossScaler {
-    using policy_category = LossScalerCategory;
-    using Options = NoLossScalerOptions;
-    struct State {
-        float scale = 1.0F;
-    };
-    static constexpr bool skips_overflow = false;
-
-    static void validate(Options const&) {}
-    static void validate_state(State state, Options const&) {
-        if (state.scale != 1.0F) {
-            detail::throw_error<InvalidArgument>({"zero: the loss scale ", state.scale,
-                                                  " is given to a stage without a loss scaler, whose scale is 1; add StaticLossScaler or DynamicLossScaler to its policies."});
-        }
-    }
-    static State initial(Options const&) noexcept { return {}; }
-    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
-    ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
-};
-static_assert(LossScaler<NoLossScaler>);
-
-struct StaticLossScalerOptions {
-    float scale = 65536.0F; ///< finite, at least 2^-126
-};
-
-/// @brief A fixed scale; a step with non-finite gradients is skipped.
-struct StaticLossScaler {
-    using policy_category = LossScalerCategory;
-    using Options = StaticLossScalerOptions;
-    struct State {
-        float scale = 1.0F;
-    };
-    static constexpr bool skips_overflow = true;
-
-    static void validate(Options const& options) { detail::require_scale(options.scale, "scale"); }
-    static State initial(Options const& options) noexcept { return {options.scale}; }
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(double{options.scale}); }
-    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
-    ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
-};
-static_assert(LossScaler<StaticLossScaler>);
 
 } // namespace zero

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../backend/any_tensor.hpp"
+#include "../backend/tensor_archetype.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
@@ -31,12 +31,12 @@ concept ElementOptimizer = OptimizerOptions<O> && !O::whole_tensor
                                functor(gradient, parameter, state, hyper);
                            };
 
-/// @brief An optimizer that updates a whole parameter, through what `AnyTensor` offers.
+/// @brief An optimizer that updates a whole parameter, through what `TensorArchetype` offers.
 ///
 /// Beyond the syntax a model guarantees: `update_tensor` depends on nothing but its arguments, and `scratch_floats` on nothing but the shape.
 template <class O>
 concept TensorOptimizer = OptimizerOptions<O> && O::whole_tensor
-                       && requires(AnyTensor const& tensor, typename O::Hyper const& hyper, std::size_t rows, std::size_t columns) {
+                       && requires(TensorArchetype const& tensor, typename O::Hyper const& hyper, std::size_t rows, std::size_t columns) {
                               { O::update_tensor(tensor, hyper) } noexcept -> std::same_as<void>;
                               { O::scratch_floats(rows, columns) } noexcept -> std::same_as<std::size_t>;
                           };
@@ -67,9 +67,9 @@ consteval bool diagnose_optimizer() {
                       "zero: an Optimizer needs 'static void validate(Options const&)' (throws InvalidArgument).");
         if constexpr (has_kind) {
             if constexpr (O::whole_tensor) {
-                static_assert(requires(AnyTensor const& t, Hyper const& h) { { O::update_tensor(t, h) } noexcept -> std::same_as<void>; },
+                static_assert(requires(TensorArchetype const& t, Hyper const& h) { { O::update_tensor(t, h) } noexcept -> std::same_as<void>; },
                               "zero: an Optimizer with 'whole_tensor' needs 'template <class Tensor> static void update_tensor(Tensor const&, Hyper const&) noexcept' "
-                              "(zero::AnyTensor says what a tensor offers).");
+                              "(zero::TensorArchetype says what a tensor offers).");
                 static_assert(requires(std::size_t n) { { O::scratch_floats(n, n) } noexcept -> std::same_as<std::size_t>; },
                               "zero: an Optimizer with 'whole_tensor' needs 'static std::size_t scratch_floats(std::size_t rows, std::size_t columns) noexcept' "
                               "(floats that the update of one parameter needs beside it; rows are 0 when it is no matrix).");

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/text.hpp"
 #include "../core/dtype.hpp"
-#include "../core/text.hpp"
 #include "../core/type_name.hpp"
-#include "../policy/master_weights.hpp"
+#include "../policy/master_weights_policy.hpp"
+#include "detail/composition_conflict.hpp"
+#include "detail/engine_config.hpp"
 
 #include <cstddef>
 #include <string>
@@ -30,7 +32,7 @@ std::string describe_types() {
 template <class Stage>
 [[nodiscard]] std::string describe() {
     using Chosen = typename Stage::Composition; // not Composition: -Wshadow sees zero::Composition when its header came first
-    using Engine = typename Chosen::Engine;
+    using Engine = typename Chosen::EngineConfig;
     std::string text = detail::text({"ZeroStage<", Stage::stage, ">: "});
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
         ((text += detail::text({detail::describe_types<typename Engine::template TypesAt<Type>>(), ", "})), ...);

@@ -1,49 +1,64 @@
 #pragma once
 
-#include "../comm/wait_for_collectives.hpp"
+#include "../backend/fence.hpp"
+#include "../backend/update_decision.hpp"
+#include "../comm/detail/wait_for_collectives.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/text.hpp"
+#include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
-#include "../core/function_ref.hpp"
-#include "../core/list.hpp"
-#include "../core/text.hpp"
-#include "../core/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
 #include "../layout/flat_layout.hpp"
-#include "agreement.hpp"
-#include "config.hpp"
-#include "drain.hpp"
-#include "gradient_norms.hpp"
-#include "gradient_reducer.hpp"
-#include "handles.hpp"
-#include "named_options.hpp"
-#include "optimizer_shard.hpp"
-#include "options.hpp"
-#include "order_record.hpp"
-#include "parameter_store.hpp"
-#include "part_context.hpp"
-#include "protocol.hpp"
-#include "small_values.hpp"
-#include "step_decision.hpp"
-#include "type_list.hpp"
-#include "whole_parameters.hpp"
+#include "../layout/make_layout.hpp"
+#include "../layout/memory_plan.hpp"
+#include "../layout/placement.hpp"
+#include "../ops/arithmetic.hpp"
+#include "../ops/norm.hpp"
+#include "../policy/gradient_reduction.hpp"
+#include "../policy/no_loss_scaler.hpp"
+#include "detail/agreement.hpp"
+#include "detail/compared_options.hpp"
+#include "detail/drain.hpp"
+#include "detail/engine_context.hpp"
+#include "detail/gather_on_host.hpp"
+#include "detail/gradient_norms.hpp"
+#include "detail/gradient_scheduler.hpp"
+#include "detail/gradient_store.hpp"
+#include "detail/optimizer_shard.hpp"
+#include "detail/optimizer_state_store.hpp"
+#include "detail/parameter_scheduler.hpp"
+#include "detail/protocol.hpp"
+#include "detail/ready_order_recorder.hpp"
+#include "detail/rebuild_request.hpp"
+#include "detail/step_control.hpp"
+#include "detail/updated_range.hpp"
+#include "detail/visit_tuple.hpp"
+#include "gradients.hpp"
+#include "loss_scale.hpp"
+#include "micro_steps.hpp"
+#include "norm_scope.hpp"
+#include "parameter.hpp"
+#include "stage_options.hpp"
+#include "step_report.hpp"
+#include "step_ticket.hpp"
+#include "weights.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace zero {
 
 namespace detail {
-
 template <class Config>
 class EngineRebuild;
+} // namespace detail
 
 /// @brief The one engine behind every stage: the protocol, its checks, and the order of the pipeline.
 ///
@@ -68,7 +83,7 @@ public:
     using LayoutMaker = FlatLayout (*)(int stage, std::size_t world, std::span<AnyParameter const>, Options const&, std::span<std::size_t const> unit_order);
 
     /// @brief Allocates everything and takes over the values of rank 0. `number` is that of the stage. Collective; waits for its end.
-    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError; what `Parameter::initialize` threw, and then the other ranks get Aborted
+    /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError; what `Parameter::initialise` threw, and then the other ranks get Aborted
     // Not inlined: g++ 12 then takes the values of empty optionals for read, and warns in the caller's code.
     [[gnu::noinline]] Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters, Options const& options,
                              LayoutMaker make_layout)
@@ -85,10 +100,10 @@ public:
             Backend::require_arithmetic(_queue);
         }
         guarded([&] {
-            require_agreement(_layout, Config::parameter_dtypes, named_options(_number, _schedule, predivide(), _options, communicator), communicator, _queue, *_memory);
+            detail::require_agreement(_layout, Config::parameter_dtypes, detail::compared_options(_number, _schedule, predivide(), _options, communicator), communicator, _queue, *_memory);
             _store.broadcast_initial(parameters);
             _shard.copy_parameters_to_master();
-            wait_for_collectives(*_communicator, _queue);
+            detail::wait_for_collectives(*_communicator, _queue);
         });
     }
 
@@ -100,7 +115,7 @@ public:
         if (_protocol.is_in_step()) {
             _communicator->abort(detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}), std::uncaught_exceptions() > 0);
         }
-        drain<Backend>(_compute, _before_capture); // its commands use weights and gradients of the engine
+        detail::drain<Backend>(_compute, _before_capture); // its commands use weights and gradients of the engine
     }
 
     /// @name The call protocol, the same for every stage
@@ -222,7 +237,7 @@ public:
         std::vector<double> norms;
         guarded([&] {
             _reducer.finish_step();
-            norms = GradientNorms<Config>(_layout, _decision.group_count(), scope).measure(kind, factor, _reducer, *_communicator, _queue, *_memory);
+            norms = detail::GradientNorms<Config>(_layout, _decision.group_count(), scope).measure(kind, factor, _reducer, *_communicator, _queue, *_memory);
         });
         _protocol.end_accumulation();
         return norms;
@@ -259,7 +274,7 @@ public:
         return step(learning_rate);
     }
 
-    /// @brief Ends the step with an update of the caller's own: calls `update(slice)` with a `SliceUpdate` for every part of a parameter that
+    /// @brief Ends the step with an update of the caller's own: calls `update(slice)` with a `SliceWithGradient` for every part of a parameter that
     /// this rank updates. Collective, waits for the decision and for `update`.
     ///
     /// `update` writes `slice.weights()` and may use the states. The engine rounds master weights to the parameters and publishes them. A
@@ -270,7 +285,7 @@ public:
     StepTicket<Engine> step(double learning_rate, Update&& update, std::optional<std::int64_t> weight = {}) {
         decide(learning_rate, weight);
         guarded([&] {
-            wait_for_collectives(*_communicator, _queue);
+            detail::wait_for_collectives(*_communicator, _queue);
             if (UpdateDecision const decision = Backend::load(_decision.decision()); !decision.skip) {
                 _shard.for_each_type([&](auto const& memory) { memory.update_by(update, decision.factor, learning_rate); });
             }
@@ -339,8 +354,8 @@ public:
         for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
             std::size_t const unit = _layout.parameter(parameter).units.front();
             auto const weights = acquire(unit);
-            Backend::synchronize(Backend::record(_compute));
-            guarded([&] { wait_for_collectives(*_communicator, _queue); });
+            Backend::synchronise(Backend::record(_compute));
+            guarded([&] { detail::wait_for_collectives(*_communicator, _queue); });
             with_types(_layout.parameter(parameter).type,
                        [&]<class Types>(Types) { visit(parameter, weights.template get<typename Types::Parameter>(parameter)); });
         }
@@ -351,7 +366,7 @@ public:
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit) {
         _store.wait_for_readers();
-        Backend::synchronize(Backend::record(_queue));
+        Backend::synchronise(Backend::record(_queue));
         believe();
         _shard.for_each_type([&](auto const& memory) {
             for (std::size_t index = 0; index < memory.slices(); ++index) {
@@ -371,14 +386,14 @@ public:
             Backend::wait(_queue, Backend::record(_compute), Fence::weights_read); // commands may have made the changes
             _store.wait_for_readers();
             _store.drop_prefetched();
-            _store.synchronize_changes();
+            _store.synchronise_changes();
             _shard.copy_parameters_to_master();
-            wait_for_collectives(*_communicator, _queue);
+            detail::wait_for_collectives(*_communicator, _queue);
         });
     }
 
     /// @brief For the option `rebuild_buckets`.
-    static void in_ready_order(RebuildRequest<Config> request) { EngineRebuild<Config>(*request._engine).run(); }
+    static void in_ready_order(detail::RebuildRequest<Config> request) { detail::EngineRebuild<Config>(*request._engine).run(); }
 
     /// @brief Times the learning rate given to `step`, from the next step on.
     void set_learning_rate(std::size_t group, double factor) {
@@ -440,11 +455,11 @@ public:
         auto const all = context({});
         for (std::size_t type = 0; type < Config::types; ++type) {
             with_types(type, [&]<class Types>(Types) {
-                plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, has_wire<Types>(_schedule), 0);
+                plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage, detail::has_wire<Types>(_schedule), 0);
             });
         }
         plan[BufferKind::control].content_bytes = _decision.size_bytes() + _reducer.table_bytes() + _shard.table_bytes() + _store.table_bytes();
-        plan[BufferKind::scratch].content_bytes = sizeof(float) * scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
+        plan[BufferKind::scratch].content_bytes = sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
         return plan;
     }
 
@@ -455,10 +470,10 @@ public:
                 sizeof(typename Types::Gradient),
                 sizeof(typename Types::Communication),
                 sizeof(typename Types::Accumulation),
-                MasterStore<Config, Types>::bytes,
-                StateStore<Config>::bytes,
-                MasterStore<Config, Types>::bytes_per_block,
-                StateStore<Config>::bytes_per_block};
+                detail::MasterWeightStore<Config, Types>::bytes,
+                detail::OptimizerStateStore<Config>::bytes,
+                detail::MasterWeightStore<Config, Types>::bytes_per_block,
+                detail::OptimizerStateStore<Config>::bytes_per_block};
     }
 
     /// @}
@@ -468,9 +483,9 @@ private:
     friend class Gradients<Engine>;
     friend class StepTicket<Engine>;
     friend class LossScale<Engine>;
-    friend class EngineRebuild<Config>;
+    friend class detail::EngineRebuild<Config>;
 
-    [[nodiscard]] PartContext<Config> context(std::span<AnyParameter const> parameters) const {
+    [[nodiscard]] detail::EngineContext<Config> context(std::span<AnyParameter const> parameters) const {
         return {&_layout, _communicator, _queue, parameters, &_options, _memory, stage_row(_number, _schedule), _schedule, predivide(),
                 _order.is_wanted() ? _options.leases_until_rebuild : 0};
     }
@@ -491,7 +506,7 @@ private:
 
     void believe() const {
         if (!_protocol.is_broken()) {
-            rethrow_failure_of(*_communicator);
+            detail::rethrow_failure_of(*_communicator);
         }
     }
 
@@ -502,7 +517,7 @@ private:
     template <class Visitor>
     static void with_types(std::size_t type, Visitor&& visit) {
         typename Config::TypeSetTuple sets;
-        visit_at(sets, type, visit);
+        detail::visit_at(sets, type, visit);
     }
 
     /// The part of a step that comes before any update. Collective.
@@ -523,14 +538,14 @@ private:
         Event const done = Backend::record(_queue);
         remember(done);
         if (_order.is_wanted()) {
-            guarded([&] { _options.rebuild_buckets(RebuildRequest<Config>(*this)); });
+            guarded([&] { _options.rebuild_buckets(detail::RebuildRequest<Config>(*this)); });
         }
         _decision.answer_overflow(done);
         return {*this, _decision.serial(), done};
     }
 
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) {
-        Backend::synchronize(done);
+        Backend::synchronise(done);
         guarded([] {}); // a command that failed says so here
         return _decision.report(serial, done);
     }
@@ -573,18 +588,18 @@ private:
     void require_all_used() {
         std::vector<std::uint64_t> unused{_protocol.first_unused(_reducer.readiness())};
         if constexpr (requires { requires Communicator::is_checked; }) {
-            guarded([&] { unused = gather_on_host(*_communicator, _queue, *_memory, unused, "unused parameters"); });
+            guarded([&] { unused = detail::gather_on_host(*_communicator, _queue, *_memory, unused, "unused parameters"); });
         }
-        _protocol.require_all_used(as_span(unused));
+        _protocol.require_all_used(detail::as_span(unused));
     }
 
     /// Runs what sends, enqueues or calls back, after all checks: any failure breaks the engine and releases the peers.
-    void guarded(FunctionRef<> body) {
+    void guarded(detail::FunctionRef<> body) {
         try {
             Backend::rethrow_failure(_queue);
             Backend::rethrow_failure(_compute);
             _reducer.rethrow_failure();
-            rethrow_failure_of(*_communicator); // what its calls could not know yet
+            detail::rethrow_failure_of(*_communicator); // what its calls could not know yet
             body();
         } catch (std::exception const& error) {
             break_down(error.what());
@@ -596,7 +611,7 @@ private:
     }
 
     /// The same for a body that looks for leases before it does anything: its refusal leaves everything as it was.
-    void leasing(FunctionRef<> body) {
+    void leasing(detail::FunctionRef<> body) {
         std::exception_ptr refusal;
         guarded([&] {
             try {
@@ -635,19 +650,18 @@ private:
     MemoryResource* _memory;
     LayoutMaker _make_layout;
     FlatLayout _layout;
-    OrderRecord _order;
-    Protocol _protocol;
+    detail::ReadyOrderRecorder _order;
+    detail::Protocol _protocol;
     ReductionSchedule _schedule;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;
-    StepDecision<Config> _decision;
-    ParameterStore<Config> _store;
-    GradientReducer<Config> _reducer;
-    OptimizerShard<Config> _shard;
+    detail::StepControl<Config> _decision;
+    detail::ParameterScheduler<Config> _store;
+    detail::GradientScheduler<Config> _reducer;
+    detail::OptimizerShard<Config> _shard;
     Event _before_capture{}; ///< the last point outside a graph, for whoever destroys the engine inside a capture
-    Drain<Backend> _drain;
+    detail::Drain<Backend> _drain;
 };
 
-} // namespace detail
 } // namespace zero

@@ -1,14 +1,14 @@
 #pragma once
 
+#include "../core/convert.hpp"
 #include "../core/split_float.hpp"
 #include "../ops/block_scale.hpp"
-#include "../policy/master_weights.hpp"
+#include "../policy/master_weights_policy.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 
 namespace zero {
 
@@ -42,33 +42,6 @@ struct OwnedSlice {
     [[nodiscard]] float state(std::size_t index, std::size_t i) const {
         float const stored = to_float(states[index][i]);
         return scales[index].empty() ? stored : stored * scales[index][i / ops::scaled_block_elements];
-    }
-};
-
-namespace detail {
-
-/// @brief What an update may not write is what is rounded from master weights.
-template <class Types>
-using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>;
-
-} // namespace detail
-
-/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
-/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there are master weights the values are read only: they are rounded from them.
-template <class Config, class Types>
-struct SliceUpdate : OwnedSlice<Config, Types, detail::UpdatedValue<Types>> {
-    std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
-    float factor = 1.0F;                                    ///< unscales, averages and clips
-    double learning_rate = 0.0;                             ///< as given to `step`
-    std::size_t group = 0;                                  ///< parameter group
-
-    /// @brief What the update writes: the master weights if there are some, otherwise the values.
-    [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {
-        if constexpr (Types::has_master) {
-            return this->master;
-        } else {
-            return this->values;
-        }
     }
 };
 

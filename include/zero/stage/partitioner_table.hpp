@@ -1,10 +1,13 @@
 #pragma once
 
 #include "../layout/balanced_partitioner.hpp"
+#include "../layout/contiguous_partitioner.hpp"
+#include "../layout/dealt_group_partitioner.hpp"
 #include "../layout/per_tensor_partitioner.hpp"
+#include "../layout/round_robin_partitioner.hpp"
 #include "../layout/whole_group_partitioner.hpp"
-#include "compatibility.hpp"
-#include "config.hpp"
+#include "detail/composition_conflict.hpp"
+#include "detail/stage_config.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "../core/throw_error.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 
-#include <string>
 #include <utility>
 
 namespace zero {

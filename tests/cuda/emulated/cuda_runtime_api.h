@@ -205,7 +205,7 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
         zero::test::emulated::streams().erase(stream);
     }
     zero::test::emulated::leave_capture(stream->captured);
-    stream->queue.synchronize();
+    stream->queue.synchronise();
     delete stream;
     return cudaSuccess;
 }
@@ -220,7 +220,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
             std::lock_guard const lock(stream->mutex);
             event = stream->queue.record();
         }
-        event.synchronize();
+        event.synchronise();
     }
     return cudaSuccess;
 }
@@ -301,7 +301,7 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (zero::test::emulated::is_forbidden()) {
         return cudaErrorStreamCaptureUnsupported;
     }
-    event->event.synchronize();
+    event->event.synchronise();
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -310,7 +310,7 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
         if (zero::test::emulated::spoils(event->captured)) {
             return cudaErrorStreamCaptureImplicit;
         }
-        event->event.synchronize();
+        event->event.synchronise();
         return cudaSuccess;
     }
     switch (zero::test::emulated::join_capture(stream->captured, event->captured)) {

@@ -3,7 +3,8 @@
 
 #include "support/stages.hpp"
 
-#include <zero/stage/drain.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/stage/detail/drain.hpp>
 
 #include <atomic>
 #include <string>
@@ -91,7 +92,7 @@ TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda
     cuda::OwnedStream const stream;
     DeviceArray<int> const memory(3);
     cuda::Event const event = cuda::Event::record(stream.get());
-    event.synchronize();
+    event.synchronise();
     Counts const after = counts();
     CHECK(after == Counts{before.waits + 2, before.allocations + 1, after.events_made}); // the memory waits until it is filled
     CHECK(after.events_made <= before.events_made + 1); // or it was a used one
@@ -116,7 +117,7 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 3); // the pool was empty
     {
-        cuda::Table<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>> table; // as an engine has some
+        cuda::SliceTable<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>> table; // as an engine has some
         (void)cuda::Event::record(stream.get());
         auto const other = std::move(table);
         (void)cuda::Event::record(stream.get());
@@ -211,7 +212,7 @@ TEST_CASE("An event that is not complete leaves no error of the thread behind, a
     CHECK_FALSE(event.is_complete());
     CHECK(cudaGetLastError() != cudaSuccess);
     may_go_on = true;
-    event.synchronize();
+    event.synchronise();
     CHECK(event.is_complete());
 }
 

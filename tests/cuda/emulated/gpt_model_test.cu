@@ -7,7 +7,9 @@
 #include <gpt/cuda/cuda_device.cuh>
 #include <gpt/host_model.hpp>
 
-#include <zero/core/float16.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/cuda/stream.hpp>
 
 #include <algorithm>

@@ -109,7 +109,7 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
         (void)cudaEventQuery(outside.handle());
         cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     }));
-    CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) { CHECK_THROWS_AS(inside.synchronize(), OutOfOrder); })); // the library does not ask
+    CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) { CHECK_THROWS_AS(inside.synchronise(), OutOfOrder); })); // the library does not ask
 }
 
 TEST_CASE("A replay runs nodes in the order of their edges, and others in any", "[cuda]") {

@@ -2,7 +2,7 @@
 
 #include "ops/optimizer_fixture.hpp"
 
-#include "zero/ops/adagrad.hpp"
+#include <zero/ops/adagrad.hpp>
 
 namespace zero::test {
 

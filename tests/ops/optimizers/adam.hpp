@@ -2,7 +2,7 @@
 
 #include "ops/optimizers/adamw.hpp"
 
-#include "zero/ops/adam.hpp"
+#include <zero/ops/adam.hpp>
 
 namespace zero::test {
 

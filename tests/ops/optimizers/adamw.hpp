@@ -2,7 +2,7 @@
 
 #include "ops/optimizer_fixture.hpp"
 
-#include "zero/ops/adamw.hpp"
+#include <zero/ops/adamw.hpp>
 
 namespace zero::test {
 

@@ -2,7 +2,7 @@
 
 #include "ops/optimizer_fixture.hpp"
 
-#include "zero/ops/lion.hpp"
+#include <zero/ops/lion.hpp>
 
 namespace zero::test {
 

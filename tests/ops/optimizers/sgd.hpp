@@ -2,7 +2,7 @@
 
 #include "ops/optimizer_fixture.hpp"
 
-#include "zero/ops/sgd.hpp"
+#include <zero/ops/sgd.hpp>
 
 namespace zero::test {
 

@@ -3,7 +3,8 @@
 #include "ops/optimizers/adamw.hpp"
 #include "ops/tensor_optimizer_fixture.hpp"
 
-#include "zero/ops/lamb.hpp"
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/detail/lamb_steps.hpp>
 
 #include <cmath>
 

@@ -3,7 +3,8 @@
 #include "ops/optimizers/adamw.hpp"
 #include "ops/tensor_optimizer_fixture.hpp"
 
-#include "zero/ops/muon.hpp"
+#include <zero/ops/muon.hpp>
+#include <zero/ops/detail/muon_steps.hpp>
 
 #include <algorithm>
 #include <cmath>

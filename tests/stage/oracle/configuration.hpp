@@ -13,7 +13,7 @@ namespace zero::test::oracle {
 
 enum class Number { float32, bfloat16, float16 };
 enum class Partition { contiguous, round_robin, whole_group, dealt_group, per_tensor, balanced };
-enum class Bucketing { size_capped, unit, single, waste_searching, parameter };
+enum class Bucketing { size_capped, unit, single, parameter };
 enum class Scaler { none, fixed, dynamic };
 enum class Rule { adamw, sgd };
 enum class Master { none, floats, float16, split, stochastic };
@@ -62,7 +62,7 @@ inline constexpr std::array<Row, 27> rows{{
     {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, Master::none},
     {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, Master::none},
     {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
-    {"float, balanced, waste-searching", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::waste_searching, Scaler::none, Rule::adamw, Master::none},
+    {"float, balanced, parameter buckets", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::parameter, Scaler::none, Rule::adamw, Master::none},
     {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
     {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic, Rule::sgd, Master::floats},
     {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed, Rule::adamw, Master::floats},
@@ -82,7 +82,7 @@ enum class Combine { mean, sum };
 enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
-enum class GradientMemory { engine, callers, handed_over, mixed };
+enum class GradientStore { engine, callers, handed_over, mixed };
 enum class Order { reverse, shuffled, fixed }; ///< shuffled: another one in each micro-step and on each rank; fixed: the same everywhere
 enum class MicroSteps { range, announced, unannounced };
 enum class OnNonFinite { skip, step };
@@ -160,7 +160,7 @@ struct Configuration {
     Compute compute = Compute::inline_queue;
     Communication communication = Communication::own;
     Memory memory = Memory::owned;
-    GradientMemory gradient_memory = GradientMemory::engine;
+    GradientStore gradient_memory = GradientStore::engine;
     bool writes_all = false;      ///< some units take their gradients uninitialised and write every element
     Order order = Order::reverse;
     std::size_t extra_leases = 0;
@@ -174,7 +174,7 @@ struct Configuration {
     bool is_poisoned = false;
     bool prefetches = true;
     bool cancels = false;         ///< one step is given up in the middle and begun again
-    bool fills_by_function = false; ///< initial values through `initialize`
+    bool fills_by_function = false; ///< initial values through `initialise`
     std::optional<std::size_t> never_acquired;  ///< a unit whose weights nobody asks for inside a step
     std::optional<std::size_t> delayed_rank;    ///< delaying queues delay on this rank only
     unsigned longest_delay = 60;                ///< of a delaying queue, in microseconds
@@ -235,12 +235,12 @@ inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micr
 /// The unit's gradients are taken uninitialised, and what it is the first to write is assigned instead of added.
 inline bool writes_all(Configuration const& c, std::size_t unit) { return c.writes_all && keyed(c.seed, c.index, Stream::writes_all, unit) % 3 != 0; }
 
-inline GradientMemory gradient_memory_of(Configuration const& c, std::size_t parameter) {
-    if (c.gradient_memory != GradientMemory::mixed) {
+inline GradientStore gradient_memory_of(Configuration const& c, std::size_t parameter) {
+    if (c.gradient_memory != GradientStore::mixed) {
         return c.gradient_memory;
     }
     bool const is_adopted = c.memory == Memory::adopted; // where the engine's memory for a parameter may not be contiguous
-    constexpr std::array<GradientMemory, 3> kinds{GradientMemory::callers, GradientMemory::handed_over, GradientMemory::engine};
+    constexpr std::array<GradientStore, 3> kinds{GradientStore::callers, GradientStore::handed_over, GradientStore::engine};
     return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
 }
 
@@ -291,7 +291,7 @@ inline std::string describe(Configuration const& c) {
     text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
     text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
           + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "") + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
-          + (c.fills_by_function ? " initialize" : "") + (c.rebuilds ? " rebuilds" : "");
+          + (c.fills_by_function ? " initialise" : "") + (c.rebuilds ? " rebuilds" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
     text += c.types().scaler == Scaler::none ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite) : "";
     text += " injections=" + std::to_string(c.injections.size()) + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");

@@ -7,7 +7,8 @@
 #include "generator.hpp"
 #include "trainer.hpp"
 
-#include "zero/comm/run_ranks.hpp"
+#include <zero/comm/run_ranks.hpp>
+#include <zero/comm/detail/run_group.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <zero/stage/detail/gradient_store.hpp>
+#include <zero/stage/micro_steps.hpp>
+
 namespace zero::test::oracle {
 
 class Random {
@@ -193,9 +196,9 @@ inline void choose_calls(Random& random, Configuration& c) {
     if (c.memory == Memory::adopted) {
         place_in_block(random, c);
     }
-    c.gradient_memory = random.pick(std::array{GradientMemory::engine, GradientMemory::engine, GradientMemory::callers, GradientMemory::handed_over, GradientMemory::mixed});
-    if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::engine) {
-        c.gradient_memory = random.chance(50) ? GradientMemory::callers : GradientMemory::handed_over;
+    c.gradient_memory = random.pick(std::array{GradientStore::engine, GradientStore::engine, GradientStore::callers, GradientStore::handed_over, GradientStore::mixed});
+    if (c.memory == Memory::adopted && c.gradient_memory == GradientStore::engine) {
+        c.gradient_memory = random.chance(50) ? GradientStore::callers : GradientStore::handed_over;
     }
     c.writes_all = random.chance(20);
     c.has_unused = random.chance(35);

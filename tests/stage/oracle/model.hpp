@@ -6,8 +6,11 @@
 #include "failures.hpp"
 #include "reference.hpp"
 
-#include "zero/core/float16.hpp"
+#include <zero/comm/detail/run_group.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/convert.hpp>
 
+#include <utility>
 #include <algorithm>
 #include <bit>
 #include <cstddef>

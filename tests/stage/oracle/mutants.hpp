@@ -5,8 +5,8 @@
 
 #include "driver.hpp"
 
-#include "zero/backend/fence.hpp"
-#include "zero/host/host_backend.hpp"
+#include <zero/backend/fence.hpp>
+#include <zero/host/host_backend.hpp>
 
 #include <atomic>
 #include <cmath>

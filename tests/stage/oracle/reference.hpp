@@ -7,7 +7,10 @@
 
 #include "configuration.hpp"
 
-#include "zero/core/float16.hpp"
+#include <zero/ops/number.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
 
 #include <algorithm>
 #include <array>

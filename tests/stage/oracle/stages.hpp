@@ -4,14 +4,21 @@
 
 #include "configuration.hpp"
 
-#include "zero/comm/loopback.hpp"
-#include "zero/layout/balanced_partitioner.hpp"
-#include "zero/layout/per_tensor_partitioner.hpp"
-#include "zero/layout/waste_searching_bucketer.hpp"
-#include "zero/layout/whole_group_partitioner.hpp"
-#include "zero/ops/adamw.hpp"
-#include "zero/ops/sgd.hpp"
-#include "zero/stage/zero_stage.hpp"
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
+#include <zero/comm/loopback.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/stage/zero_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -39,7 +46,7 @@ struct Policies {
     using C = number_t<row.communication>;
     using A = number_t<row.accumulation>;
     using Partitioner = choose_t<row.partition, ContiguousPartitioner, RoundRobinPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, PerTensorPartitioner, BalancedPartitioner>;
-    using Bucketer = choose_t<row.bucketing, SizeCappedBucketer, UnitBucketer, SingleBucketer, WasteSearchingBucketer, ParameterBucketer>;
+    using Bucketer = choose_t<row.bucketing, SizeCappedBucketer, UnitBucketer, SingleBucketer, ParameterBucketer>;
     using LossScaler = std::conditional_t<row.scaler == Scaler::none, NoLossScaler, std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
     using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
     using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>, unless_default_t<A, float>>;

@@ -6,8 +6,8 @@
 #include "model.hpp"
 #include "stages.hpp"
 
-#include "zero/host/delaying_queue.hpp"
-#include "zero/host/inline_queue.hpp"
+#include <zero/host/delaying_queue.hpp>
+#include <zero/host/inline_queue.hpp>
 
 #include <array>
 #include <cmath>
@@ -38,7 +38,7 @@ struct Side {
         }
     }
     static host::Queue* handle(OwnedQueue const& queue) noexcept { return queue.get(); }
-    static void synchronize(host::Queue* queue) { queue->synchronize(); }
+    static void synchronise(host::Queue* queue) { queue->synchronise(); }
     static void make_wait(host::Queue* queue, host::Event const& event) { queue->wait(event); }
     static host::Event record(host::Queue* queue) { return queue->record(); }
     /// Enqueues a command of the model.
@@ -125,9 +125,9 @@ private:
         Quiet(Quiet const&) = delete;
         Quiet& operator=(Quiet const&) = delete;
         ~Quiet() {
-            Here::synchronize(compute);
+            Here::synchronise(compute);
             if (has_evaluation) {
-                Here::synchronize(evaluation);
+                Here::synchronise(evaluation);
             }
         }
     };
@@ -176,7 +176,7 @@ private:
         parameter.group = shape.group;
         parameter.trainable = shape.trainable;
         if (_c.fills_by_function) {
-            parameter.initialize = [this, index](std::size_t begin, std::span<V> values) {
+            parameter.initialise = [this, index](std::size_t begin, std::span<V> values) {
                 for (std::size_t i = 0; i < values.size(); ++i) {
                     values[i] = from_float<V>(initial_value(_c, _rank, index, begin + i));
                 }
@@ -184,7 +184,7 @@ private:
         } else {
             parameter.data = _model.template values<V>(index);
         }
-        if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
+        if (gradient_memory_of(_c, index) == GradientStore::callers && shape.trainable) {
             parameter.gradient = _model.template gradient<V>(index).data();
         }
         return parameter;
@@ -335,7 +335,7 @@ private:
         bool leases = false;
         bool hands_over = false;
         for (std::size_t const parameter : parameters_of(unit)) {
-            bool const is_handed = gradient_memory_of(_c, parameter) == GradientMemory::handed_over;
+            bool const is_handed = gradient_memory_of(_c, parameter) == GradientStore::handed_over;
             hands_over = hands_over || (_c.shapes[parameter].trainable && is_handed);
             leases = leases || (_c.shapes[parameter].trainable && !is_handed);
         }
@@ -343,14 +343,14 @@ private:
         if (leases) {
             auto const gradients = _engine->gradients(unit, {}, is_zeroed);
             for (std::size_t const parameter : parameters_of(unit)) {
-                if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientMemory::handed_over) {
+                if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientStore::handed_over) {
                     bool const adds = !_model.is_first_write(parameter) || is_zeroed;
                     with_types(parameter, [&]<class V, class>() { enqueue_backward(step, micro_step, parameter, unit, gradients.template get<V>(parameter).data(), adds, scale); });
                 }
             }
         }
         for (std::size_t const parameter : parameters_of(unit)) {
-            if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientMemory::handed_over) {
+            if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientStore::handed_over) {
                 with_types(parameter, [&]<class V, class>() { hand_over<V>(step, micro_step, parameter, unit, scale); });
             }
         }
@@ -383,7 +383,7 @@ private:
     void report_without_gradient(std::size_t unit) {
         bool has_callers = false;
         for (std::size_t const parameter : parameters_of(unit)) {
-            bool const is_callers = _c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientMemory::callers;
+            bool const is_callers = _c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientStore::callers;
             has_callers = has_callers || is_callers;
         }
         if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
-#include "../../core/throw_error.hpp"
+#include "../../core/error.hpp"
 #include "../communicator.hpp"
 #include "../traffic_count.hpp"
 

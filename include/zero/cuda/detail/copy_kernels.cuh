@@ -1,7 +1,12 @@
 #pragma once
 
-#include "../../backend/tables.hpp"
+#include "../../backend/slices.hpp"
+#include "../../host/tensor.hpp"
+#include "../slice_table.hpp"
+#include "config.cuh"
 #include "inspect_kernels.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
 
 #include <cstddef>
 #include <type_traits>

@@ -1,11 +1,12 @@
 #pragma once
 
-#include "../../ops/number.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../slice_table.hpp"
+#include "config.cuh"
+#include "launch.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh

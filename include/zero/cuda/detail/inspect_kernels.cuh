@@ -1,10 +1,17 @@
 #pragma once
 
-#include "../../backend/tables.hpp"
+#include "../../backend/slices.hpp"
+#include "../../core/convert.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/exact_sum.hpp"
+#include "../../ops/norm.hpp"
+#include "../slice_table.hpp"
+#include "config.cuh"
+#include "launch.cuh"
 #include "leaf.cuh"
+#include "pack.cuh"
 
 #include <cstddef>
-#include <cstdint>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../error.hpp"
-#include "../table.hpp"
+#include "../slice_table.hpp"
 #include "config.cuh"
 
 #include <cuda_runtime.h>

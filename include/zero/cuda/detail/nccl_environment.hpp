@@ -1,10 +1,9 @@
 #pragma once
 
-#include "../../core/throw_error.hpp"
+#include "../../core/detail/throw_error.hpp"
 #include "../nccl_error.hpp"
 #include "../nccl_library.hpp"
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 

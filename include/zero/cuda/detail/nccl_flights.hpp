@@ -1,7 +1,8 @@
 #pragma once
 
-#include "../nccl_error.hpp"
 #include "../nccl_library.hpp"
+#include "event_pool.hpp"
+#include "nccl_require_success.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,16 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../../core/source_location.hpp"
 #include "../nccl_error.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
 #include "nccl_abort_cause.hpp"
+#include "nccl_check_options.hpp"
 #include "nccl_flights.hpp"
+#include "nccl_require_success.hpp"
 #include "nccl_watchdog.hpp"
 
 #include <algorithm>

@@ -1,11 +1,17 @@
 #pragma once
 
+#include "../../comm/communicator.hpp"
 #include "../../comm/detail/collective_call.hpp"
+#include "../../comm/traffic_count.hpp"
+#include "../../core/dtype.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
 #include "../nccl_library.hpp"
 #include "nccl_group.hpp"
 #include "nccl_lifetime.hpp"
 
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <string_view>
 
@@ -57,7 +63,7 @@ public:
     }
 
     /// @brief Waits until all collectives so far have run. @throws TimedOut, NcclError, Aborted
-    void synchronize() {
+    void synchronise() {
         guarded([&](Lock& lock) {
             throw_if_released(lock); // a peer that left may have left behind what this rank waits for
             for (unsigned turn = 0;; ++turn) {

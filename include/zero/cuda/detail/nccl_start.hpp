@@ -1,16 +1,22 @@
 #pragma once
 
-#include "../../core/throw_error.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../nccl_error.hpp"
+#include "../nccl_library.hpp"
+#include "../nccl_options.hpp"
+#include "nccl_abort_cause.hpp"
+#include "nccl_check_options.hpp"
 #include "nccl_environment.hpp"
+#include "nccl_group.hpp"
+#include "nccl_require_success.hpp"
 #include "nccl_session.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace zero::cuda::detail {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../../core/float16.hpp"
+#include "../../core/convert.hpp"
+#include "config.cuh"
 #include "launch.cuh"
 
 #include <cstddef>

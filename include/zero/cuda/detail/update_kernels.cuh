@@ -1,10 +1,15 @@
 #pragma once
 
+#include "../../backend/update_decision.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../slice_table.hpp"
+#include "config.cuh"
 #include "inspect_kernels.cuh"
-#include "states.cuh"
-#include "weights.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
 
 #include <cstddef>
+#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh

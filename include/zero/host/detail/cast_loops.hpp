@@ -1,7 +1,8 @@
 #pragma once
 
-#include "../../core/minmax.hpp"
-#include "run.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
 #include "streaming.hpp"
 
 #include <cstddef>

@@ -1,15 +1,15 @@
 #pragma once
 
-#include "../../core/float16.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
 #include "../instruction_set.hpp"
-
-#if ZERO_HOST_HAS_AVX2
-
 #include "vectors_avx2.hpp"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#if ZERO_HOST_HAS_AVX2
 
 namespace zero::host::detail {
 

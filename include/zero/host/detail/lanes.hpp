@@ -1,7 +1,9 @@
 #pragma once
 
-#include "../../core/float16.hpp"
+#include "../../core/convert.hpp"
 #include "../../core/split_float.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/exact_sum.hpp"
@@ -9,7 +11,9 @@
 #include "../../ops/stochastic_round.hpp"
 #include "../instruction_set.hpp"
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 
 namespace zero::host::detail {
 

@@ -1,7 +1,10 @@
 #pragma once
 
-#include "../../core/float16.hpp"
+#include "../../backend/state_pointers.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
+#include "cast_loops.hpp"
 #include "update_loop.hpp"
 
 #include <array>

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "weights.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "cast_loops.hpp"
 
 #include <array>
 #include <cstddef>

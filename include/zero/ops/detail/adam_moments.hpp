@@ -1,5 +1,8 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
+#include "../arithmetic.hpp"
+#include "../host_device.hpp"
 #include "../integer_power.hpp"
 #include "../number.hpp"
 #include "check_option.hpp"

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "../../core/finite.hpp"
-#include "../../core/throw_error.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
 
 #include <cstdio>
 

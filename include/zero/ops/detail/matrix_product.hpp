@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../../core/minmax.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../arithmetic.hpp"
 #include "../number.hpp"
 
 #include <concepts>

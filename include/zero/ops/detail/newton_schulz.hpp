@@ -1,7 +1,6 @@
 #pragma once
 
-#include "../../core/minmax.hpp"
-#include "matrix_product.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "transpose.hpp"
 
 #include <cstddef>

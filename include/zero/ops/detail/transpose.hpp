@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../core/minmax.hpp"
+#include "../../core/detail/light_std.hpp"
 
 #include <cstddef>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../arithmetic.hpp"
+#include "../host_device.hpp"
 #include "../number.hpp"
 
 /// Marks a function that is a part of functors. A pack's own functions may be inlined only into code for its instruction set, so a part that

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers cost a unit.
+constexpr bool is_finite(double value) noexcept {
+    return value - value == 0.0;
+}
+
+/// @brief Zero or a positive number that is finite as a float, too. (A comparison with NaN is false.)
+constexpr bool is_non_negative_float(double value) noexcept {
+    return value >= 0.0 && value <= 0x1.fffffep127;
+}
+
+template <class T>
+[[nodiscard]] constexpr T smaller(T a, T b) noexcept {
+    return b < a ? b : a;
+}
+
+template <class T>
+[[nodiscard]] constexpr T larger(T a, T b) noexcept {
+    return a < b ? b : a;
+}
+
+/// @brief A view of all elements. Said by name, because the conversion instantiates the concepts of ranges for every type of element.
+template <class T>
+[[nodiscard]] std::span<T const> as_span(std::vector<T> const& values) noexcept {
+    return {values.data(), values.size()};
+}
+
+/// @brief A function that is called while the expression lives that names it; or none.
+template <class... Arguments>
+class FunctionRef {
+public:
+    FunctionRef() = default;
+
+    template <class F>
+    FunctionRef(F const& function) noexcept // NOLINT(google-explicit-constructor): an argument
+        : _function(&function), _call([](void const* f, Arguments... arguments) { (*static_cast<F const*>(f))(arguments...); }) {}
+
+    explicit operator bool() const noexcept { return _call != nullptr; }
+    void operator()(Arguments... arguments) const { _call(_function, arguments...); }
+
+private:
+    void const* _function = nullptr;
+    void (*_call)(void const*, Arguments...) = nullptr;
+};
+
+/// @brief A growing array of default-constructible elements that move without an exception; itself moved only.
+///
+/// The private members of templates are of this type: std::vector takes three times as long to compile for each type of element, and an
+/// engine has some twenty (docs/design.md, "Compile time").
+template <class T>
+class List {
+public:
+    List() = default;
+    explicit List(std::size_t count) : _elements(new T[count]{}), _size(count), _capacity(count) {}
+    List(std::initializer_list<T> elements) : List(std::span<T const>(elements.begin(), elements.size())) {}
+    explicit List(std::span<T const> elements) : List(elements.size()) {
+        for (std::size_t index = 0; index < _size; ++index) {
+            _elements[index] = elements[index];
+        }
+    }
+    List(List&& other) noexcept { swap(other); }
+    List& operator=(List&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~List() { delete[] _elements; }
+
+    [[nodiscard]] std::size_t size() const noexcept { return _size; }
+    [[nodiscard]] bool empty() const noexcept { return _size == 0; }
+    [[nodiscard]] T* data() noexcept { return _elements; }
+    [[nodiscard]] T const* data() const noexcept { return _elements; }
+    [[nodiscard]] T& operator[](std::size_t index) noexcept { return _elements[index]; }
+    [[nodiscard]] T const& operator[](std::size_t index) const noexcept { return _elements[index]; }
+    [[nodiscard]] T* begin() noexcept { return _elements; }
+    [[nodiscard]] T* end() noexcept { return _elements + _size; }
+    [[nodiscard]] T const* begin() const noexcept { return _elements; }
+    [[nodiscard]] T const* end() const noexcept { return _elements + _size; }
+
+    /// Amortised O(1); elements move when the room is used up.
+    void push_back(T element) {
+        if (_size == _capacity) {
+            reserve(larger<std::size_t>(4, 2 * _capacity));
+        }
+        _elements[_size++] = std::move(element);
+    }
+
+    /// @brief Room for so many elements without a further allocation.
+    void reserve(std::size_t capacity) {
+        if (capacity > _capacity) {
+            T* const elements = new T[capacity]{};
+            for (std::size_t index = 0; index < _size; ++index) {
+                elements[index] = std::move(_elements[index]);
+            }
+            delete[] _elements;
+            _elements = elements;
+            _capacity = capacity;
+        }
+    }
+
+    /// @brief Lets go of all elements; the room stays.
+    void clear() noexcept {
+        while (_size != 0) {
+            _elements[--_size] = T{};
+        }
+    }
+
+    void swap(List& other) noexcept {
+        std::swap(_elements, other._elements);
+        std::swap(_size, other._size);
+        std::swap(_capacity, other._capacity);
+    }
+
+private:
+    T* _elements = nullptr;
+    std::size_t _size = 0;
+    std::size_t _capacity = 0;
+};
+
+/// @brief A view of all elements.
+template <class T>
+[[nodiscard]] std::span<T const> as_span(List<T> const& list) noexcept {
+    return {list.data(), list.size()};
+}
+
+// As std::min and std::max, by value; their header brings every algorithm of the standard library along.
+
+} // namespace zero::detail

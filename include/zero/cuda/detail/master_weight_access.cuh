@@ -1,0 +1,122 @@
+#pragma once
+
+#include "../../backend/weight_pointers.hpp"
+#include "../../core/split_float.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../ops/counter_random.hpp"
+#include "../../ops/stochastic_round.hpp"
+#include "config.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+/// How an update reads and writes its weights on the device: eight at a time, or the first `count` of eight, which may be none. `begin` is a multiple of 8.
+namespace zero::cuda::kernels {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+template <class M, class P>
+struct MasterAccess {
+    static constexpr bool is_all_packs = true; ///< every access of a whole pack is of 16 bytes
+
+    MasterPointers<M, P> at;
+
+    __device__ bool is_aligned() const { return are_aligned(at.master) && are_aligned(at.parameter); }
+
+    template <bool whole>
+    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+        load_floats<whole>(at.master + begin, count, weights);
+    }
+
+    template <bool whole>
+    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+        store_floats<whole>(at.master + begin, count, weights);
+        if constexpr (!std::is_same_v<M, P>) {
+            store_floats<whole>(at.parameter + begin, count, weights);
+        } else if (at.parameter != nullptr) {
+            store_floats<whole>(at.parameter + begin, count, weights);
+        }
+    }
+};
+
+struct SplitAccess {
+    static constexpr bool is_all_packs = false; // a byte for each eight elements
+
+    SplitPointers at;
+
+    __device__ bool is_aligned() const { return are_aligned(at.parameter, at.remainder); }
+
+    template <bool whole>
+    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+        bfloat16 halves[pack_elements];
+        std::uint16_t remainders[pack_elements];
+        load<whole>(at.parameter + begin, count, halves);
+        load<whole>(at.remainder + begin, count, remainders);
+        unsigned const rounded_up = count == 0 ? 0 : global(at.rounded_up)[begin / 8];
+#pragma unroll
+        for (unsigned i = 0; i < pack_elements; ++i) {
+            weights[i] = join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0});
+        }
+    }
+
+    template <bool whole>
+    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+        bfloat16 halves[pack_elements];
+        std::uint16_t remainders[pack_elements];
+        unsigned rounded_up = 0;
+#pragma unroll
+        for (unsigned i = 0; i < pack_elements; ++i) {
+            SplitFloat const parts = split(weights[i]);
+            halves[i] = parts.half;
+            remainders[i] = parts.remainder;
+            rounded_up |= (parts.is_rounded_up ? 1U : 0U) << i;
+        }
+        store<whole>(at.parameter + begin, count, halves);
+        store<whole>(at.remainder + begin, count, remainders);
+        if (count == 0) { // beyond the end: the byte may be another slice's, whose bits a thread of another block writes
+            return;
+        }
+        std::uint8_t* const bits = global(at.rounded_up) + begin / 8;
+        unsigned const own = whole ? 0xffU : (1U << count) - 1U;
+        *bits = static_cast<std::uint8_t>(whole ? rounded_up : (*bits & ~own) | (rounded_up & own));
+    }
+};
+
+template <class P>
+struct StochasticAccess {
+    static constexpr bool is_all_packs = true;
+
+    StochasticPointers<P> at;
+
+    __device__ bool is_aligned() const { return are_aligned(at.parameter); }
+
+    template <bool whole>
+    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+        load_floats<whole>(at.parameter + begin, count, weights);
+    }
+
+    template <bool whole>
+    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+        P rounded[pack_elements];
+#pragma unroll
+        for (std::size_t i = 0; i < pack_elements; ++i) {
+            rounded[i] = ops::round_stochastically<P>(weights[i], ops::random_bits(at.key, at.first_index + begin + i));
+        }
+        store<whole>(at.parameter + begin, count, rounded);
+    }
+};
+
+template <class M, class P>
+__device__ MasterAccess<M, P> access(MasterPointers<M, P> const& at) {
+    return {at};
+}
+__device__ inline SplitAccess access(SplitPointers const& at) { return {at}; }
+template <class P>
+__device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
+    return {at};
+}
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace zero::cuda::kernels

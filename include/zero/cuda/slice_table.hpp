@@ -1,0 +1,102 @@
+#pragma once
+
+#include "../core/buffer.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/memory_resource.hpp"
+#include "detail/event_pool.hpp"
+#include "error.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace zero::cuda {
+
+/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole blocks of scaled states.
+inline constexpr std::size_t chunk_elements = 8192;
+
+/// @brief The work of one thread block: part `index` of a slice.
+struct Chunk {
+    std::uint32_t slice; ///< number of the slice in the whole table
+    std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
+};
+
+/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per block, or several.
+template <class Slice>
+struct TableRange {
+    Slice const* slices = nullptr; ///< of the whole table
+    Chunk const* chunks = nullptr; ///< of these slices
+    std::size_t count = 0;         ///< of chunks
+    int multiprocessors = 1;       ///< of the device
+};
+
+/// @brief A table of slices in device memory that kernels walk; made once, when an engine is constructed, so that a step uploads nothing.
+template <class Slice>
+class SliceTable {
+public:
+    using Range = TableRange<Slice>; ///< what kernels take: some consecutive slices
+
+    SliceTable() = default;
+
+    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what `memory` throws
+    SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices) : _slices(std::move(slices)), _first_chunk{0} {
+        std::vector<Chunk> chunks;
+        for (Slice const& slice : _slices) {
+            std::size_t const count = (elements_of(slice) + chunk_elements - 1) / chunk_elements;
+            for (std::size_t index = 0; index < count; ++index) {
+                chunks.push_back({static_cast<std::uint32_t>(_first_chunk.size() - 1), static_cast<std::uint32_t>(index)});
+            }
+            _first_chunk.push_back(chunks.size());
+        }
+        if (chunks.empty()) {
+            return;
+        }
+        int device = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        check(cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+        _device_slices = Buffer<Slice>(memory, _slices.size(), BufferKind::control);
+        _device_chunks = Buffer<Chunk>(memory, chunks.size(), BufferKind::control);
+        check(cudaMemcpyAsync(_device_slices.data(), _slices.data(), _device_slices.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+        check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(), _device_chunks.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    }
+
+    /// @brief As they were given, in host memory.
+    [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
+
+    /// @brief All slices, for a kernel.
+    [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
+
+    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this table.
+    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
+        if (count == 0) {
+            return {};
+        }
+        std::size_t const begin = _first_chunk[first];
+        return {_device_slices.data(), _device_chunks.data() + begin, _first_chunk[first + count] - begin, _multiprocessors};
+    }
+
+    /// @brief Bytes of the backend's memory.
+    [[nodiscard]] std::size_t size_bytes() const noexcept { return _device_slices.size_bytes() + _device_chunks.size_bytes(); }
+
+private:
+    static std::size_t elements_of(Slice const& slice) noexcept {
+        if constexpr (requires { slice.part; }) {
+            return slice.part.elements;
+        } else {
+            return slice.elements;
+        }
+    }
+
+    zero::detail::List<Slice> _slices;
+    std::vector<std::size_t> _first_chunk; ///< by slice
+    Buffer<Slice> _device_slices;
+    Buffer<Chunk> _device_chunks;
+    int _multiprocessors = 1;
+    [[no_unique_address]] detail::KeptEvents _kept_events;
+};
+
+} // namespace zero::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "../core/policy_category.hpp"
+#include "bucketer.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace zero {
+
+struct UnitBucketerOptions {};
+
+/// @brief One bucket per unit.
+struct UnitBucketer {
+    using policy_category = BucketerCategory;
+    using Options = UnitBucketerOptions;
+    static constexpr bool may_span_units = false;
+
+    static void validate(Options const&) {}
+
+    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) {
+        std::size_t taken = 1;
+        while (taken < items.size() && items[taken].unit == items[0].unit) {
+            ++taken;
+        }
+        return taken;
+    }
+};
+static_assert(Bucketer<UnitBucketer>);
+
+} // namespace zero

@@ -1,0 +1,185 @@
+#pragma once
+
+#include "detail/refuse_fast_math.hpp"
+#include "detail/common_number.hpp"
+#include "host_device.hpp"
+#include "number.hpp"
+
+#include <concepts>
+
+/// The arithmetic of element-wise functors. A functor is written once over a number type `F` and runs on `float` (device, scalar code) and
+/// on packs of lanes (host loops). Every function rounds once, to nearest even; none is ever fused with another, whatever the flags.
+namespace zero::ops {
+
+/// @brief Operands of one operation: floats, or packs of one type, or a mixture of the two.
+template <class... Operands>
+concept Operable = (Number<Operands> && ...)
+                   && ((std::same_as<Operands, float> || std::same_as<Operands, detail::CommonNumber<Operands...>>)&&...);
+
+/// @brief a * b + c, rounded once.
+template <class A, class B, class C>
+requires Operable<A, B, C> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b, C const& c) noexcept {
+    using F = detail::CommonNumber<A, B, C>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::fma(a, b, c);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fmaf_rn(a, b, c);
+#elif defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
+        return __builtin_fmaf(a, b, c);
+#else
+        return detail::fma_by_rounding_to_odd(a, b, c);
+#endif
+    }
+}
+
+/// @brief a * b.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::mul(a, b);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fmul_rn(a, b);
+#else
+        return detail::uncontracted(a * b);
+#endif
+    }
+}
+
+/// @brief a + b.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::add(a, b);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fadd_rn(a, b);
+#else
+        return a + b;
+#endif
+    }
+}
+
+/// @brief a - b.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::sub(a, b);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fsub_rn(a, b);
+#else
+        return a - b;
+#endif
+    }
+}
+
+/// @brief a / b.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::div(a, b);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fdiv_rn(a, b);
+#else
+        return a / b;
+#endif
+    }
+}
+
+/// @brief The square root; NaN below -0.
+template <Number F>
+ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
+    if constexpr (!std::same_as<F, float>) {
+        return F::root(x);
+    } else {
+#if defined(__CUDA_ARCH__)
+        return __fsqrt_rn(x);
+#else
+        return __builtin_sqrtf(x);
+#endif
+    }
+}
+
+/// @brief a < b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::less(a, b);
+    } else {
+        return a < b;
+    }
+}
+
+/// @brief a <= b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
+template <class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
+    using F = detail::CommonNumber<A, B>;
+    if constexpr (!std::same_as<F, float>) {
+        return F::less_equal(a, b);
+    } else {
+        return a <= b;
+    }
+}
+
+/// @brief The first value where the condition holds, the second elsewhere. Both are evaluated; no lane is computed with.
+template <class Condition, class A, class B>
+requires Operable<A, B> ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true, B const& when_false) noexcept {
+    if constexpr (std::same_as<Condition, bool>) {
+        using F = detail::CommonNumber<A, B>;
+        return condition ? F(when_true) : F(when_false);
+    } else {
+        return Condition::Number::select(condition, when_true, when_false);
+    }
+}
+
+// The same in double, for hyper-parameters and sums. They are templates, so that a float times a double does not find them.
+
+/// @brief a * b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double mul(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dmul_rn(a, b);
+#else
+    return detail::uncontracted(a * b);
+#endif
+}
+
+/// @brief a + b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double add(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+/// @brief a - b, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double sub(Double a, Double b) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dsub_rn(a, b);
+#else
+    return a - b;
+#endif
+}
+
+/// @brief The square root, in double.
+template <std::same_as<double> Double>
+ZERO_HOST_DEVICE inline Double root(Double x) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __dsqrt_rn(x);
+#else
+    return __builtin_sqrt(x);
+#endif
+}
+
+} // namespace zero::ops

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "../arithmetic.hpp"
+#include "../host_device.hpp"
+#include "../number.hpp"
+#include "adam_moments.hpp"
+#include "update_parts.hpp"
+
+#include <cstddef>
+
+namespace zero::detail {
+
+struct LambConstants {
+    AdamConstants moments;
+    float weight_decay;
+};
+
+/// The weight becomes the direction of the update, before its trust ratio.
+template <ops::Number F>
+ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight, LambConstants const& constants) noexcept {
+    return ops::fma(constants.moments.step_size, direction, ops::mul(constants.weight_decay, weight));
+}
+
+/// The weights as they are.
+struct LambWeight {
+    static constexpr std::size_t states = 0;
+    struct Hyper {};
+
+    template <class F, std::size_t N>
+    ZERO_HOST_DEVICE void operator()(F const&, F&, F (&)[N], Hyper const&) const {}
+};
+
+/// Updates the moments; the weight becomes the update.
+struct LambUpdate {
+    static constexpr std::size_t states = 2;
+    using Hyper = LambConstants;
+
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[2], Hyper const& hyper) const {
+        weight = lamb_update(adam_direction(gradient, state, hyper.moments), weight, hyper);
+    }
+};
+
+/// The step, with the update computed again from the moments: that is cheaper than to keep it.
+struct LambStep {
+    static constexpr std::size_t states = 2;
+    struct Hyper {
+        LambConstants constants;
+        float step_size;
+    };
+
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F const&, F& weight, F (&state)[2], Hyper const& hyper) const {
+        F const update = lamb_update(direction_of_moments(state, hyper.constants.moments), weight, hyper.constants);
+        weight = ops::fma(-hyper.step_size, update, weight);
+    }
+};
+
+} // namespace zero::detail

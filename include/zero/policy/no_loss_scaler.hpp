@@ -1,0 +1,35 @@
+#pragma once
+
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/policy_category.hpp"
+#include "../ops/host_device.hpp"
+#include "loss_scaler.hpp"
+
+namespace zero {
+
+struct NoLossScalerOptions {};
+
+/// @brief Scale 1. What happens with non-finite gradients is the engine's option `non_finite`.
+struct NoLossScaler {
+    using policy_category = LossScalerCategory;
+    using Options = NoLossScalerOptions;
+    struct State {
+        float scale = 1.0F;
+    };
+    static constexpr bool skips_overflow = false;
+
+    static void validate(Options const&) {}
+    static void validate_state(State state, Options const&) {
+        if (state.scale != 1.0F) {
+            detail::throw_error<InvalidArgument>({"zero: the loss scale ", state.scale,
+                                                  " is given to a stage without a loss scaler, whose scale is 1; add StaticLossScaler or DynamicLossScaler to its policies."});
+        }
+    }
+    static State initial(Options const&) noexcept { return {}; }
+    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
+    ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
+};
+static_assert(LossScaler<NoLossScaler>);
+
+} // namespace zero

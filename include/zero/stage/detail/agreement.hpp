@@ -1,0 +1,96 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/dtype.hpp"
+#include "../../core/error.hpp"
+#include "../../core/memory_resource.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "compared_options.hpp"
+#include "gather_on_host.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zero::detail {
+
+/// @param types by number
+inline std::string describe(FlatLayout const& layout, std::size_t index, std::span<DType const> types) {
+    if (index >= layout.parameters().size()) {
+        return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
+    }
+    auto const& spec = layout.parameter(index);
+    std::string units;
+    for (std::size_t const unit : spec.units) {
+        units += text({(units.empty() ? "" : ","), unit});
+    }
+    std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
+    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ", name_of(types[spec.type]), rows, ", units ", units.substr(0, 40), ", group ", spec.group,
+                 (spec.trainable ? ", trainable)" : ", frozen)")});
+}
+
+/// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those that make the buckets.
+inline std::string name_differences(List<ComparedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {
+    std::string names;
+    for (std::size_t option = 0; option < options.size(); ++option) {
+        if (first[option] != other[option]) {
+            names += text({(names.empty() ? "'" : ", '"), options[option].name, "'"});
+        }
+    }
+    return names.empty() ? "'bucketer' or the partitioner" : names;
+}
+
+/// @brief Compares layouts and options of all ranks; names the first parameter that differs and both sides, or the options. Collective.
+/// @param types of the parameters, by number
+/// @param options the same names on every rank
+/// @throws LayoutMismatch on every rank
+template <class Communicator>
+void require_agreement(FlatLayout const& layout, std::span<DType const> types, List<ComparedOption> const& options, Communicator& communicator,
+                       typename Communicator::Backend::Queue queue, MemoryResource& memory) {
+    std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
+    for (ComparedOption const& option : options) {
+        own.push_back(option.hash);
+    }
+    auto const heads = gather_on_host(communicator, queue, memory, own, "layout hash");
+    std::size_t other = 0;
+    std::size_t most = 0;
+    auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
+    for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
+        bool const differs = std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
+        other = other == 0 && differs ? rank : other;
+        most = larger(most, static_cast<std::size_t>(head(rank)[0]));
+    }
+    if (other == 0) {
+        return;
+    }
+    std::vector<std::uint64_t> hashes(most, 0);
+    for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
+        hashes[index] = layout.parameter_hash(index);
+    }
+    auto const all = gather_on_host(communicator, queue, memory, hashes, "parameter hashes");
+    std::size_t first = 0;
+    while (first < most && all[first] == all[other * most + first]) {
+        ++first;
+    }
+    if (first == most) {
+        throw_error<LayoutMismatch>({"zero: rank 0 and rank ", other,
+                                     " registered the same parameters but chose different bucket sizes, schedules or other options: ",
+                                     name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
+    }
+    std::string const text = describe(layout, first, types);
+    std::vector<std::uint64_t> padded(32);
+    std::size_t const bytes = padded.size() * sizeof(padded[0]);
+    std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));
+    auto const texts = gather_on_host(communicator, queue, memory, padded, "parameter names");
+    auto const* const characters = reinterpret_cast<char const*>(texts.data());
+    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", characters, " on rank 0 and ",
+                                 characters + other * bytes, " on rank ", other,
+                                 "; register the same parameters in the same order on every rank."});
+}
+
+} // namespace zero::detail

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/counter_random.hpp"
+#include "../../ops/host_device.hpp"
+#include "../../policy/master_weights.hpp"
+#include "../../policy/master_weights_policy.hpp"
+#include "../step_report.hpp"
+#include "step_state.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace zero::detail {
+
+/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in double, rounded once where it is applied.
+/// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for a weighted mean
+/// @param predivide what the payload was divided by
+ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor, float loss_scale) noexcept {
+    return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
+}
+
+/// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale, report. Runs on host and device.
+template <class Config>
+struct DecideStep {
+    StepState<Config>* state;
+    GroupState<typename Config::Optimizer>* groups;
+    std::size_t group_count;
+    std::uint64_t serial;
+    double learning_rate;
+    double divisor;  ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of weights in `state`
+    float predivide; ///< what the payload was divided by
+    float max_norm;  ///< infinite: no clipping
+    bool is_inspected;
+    bool skips_non_finite;
+
+    ZERO_HOST_DEVICE void operator()() const {
+        using Scaler = typename Config::LossScaler;
+        StepState<Config>& s = *state;
+        StepReport report;
+        report.serial = serial;
+        report.has_norm = is_inspected;
+        report.loss_scale = s.captured_scale;
+        double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
+        bool const is_empty = all == 0.0; // gradients of no sample: there is no mean
+        double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
+        report.is_skipped = is_empty;
+        double coefficient = 1.0;
+        if (is_inspected) {
+            report.non_finite_count = s.inspection.non_finite_count();
+            bool const overflow = report.non_finite_count != 0;
+            report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
+            report.gradient_norm =
+                overflow ? std::numeric_limits<double>::infinity() : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
+            double const ratio = static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
+            coefficient = ratio < 1.0 ? ratio : 1.0;
+            report.is_skipped = is_empty || (overflow && skips_non_finite);
+            s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
+            if (overflow || !is_empty) { // a step of no sample tells nothing of the scale
+                s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
+            }
+        }
+        report.clip_coefficient = static_cast<float>(coefficient);
+        s.decision.factor = static_cast<float>(ops::mul(base, coefficient));
+        s.decision.skip = report.is_skipped;
+        if (!report.is_skipped) {
+            ++s.step_count;
+            if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
+                s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
+            }
+            for (std::size_t group = 0; group < group_count; ++group) {
+                groups[group].hyper =
+                    Config::Optimizer::hyper(groups[group].options, ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
+            }
+        }
+        report.step_count = s.step_count;
+        report.next_loss_scale = s.scaler.scale;
+        s.last_serial = serial;
+        s.reports[serial % s.reports.size()] = report;
+    }
+};
+
+} // namespace zero::detail

@@ -1,0 +1,146 @@
+#pragma once
+
+#include "../../backend/weight_pointers.hpp"
+#include "../../core/convert.hpp"
+#include "../../core/memory_resource.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../layout/detail/count_blocks.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/piece.hpp"
+#include "../../policy/master_weights_policy.hpp"
+#include "engine_context.hpp"
+#include "per_block_buffer.hpp"
+#include "placed_buffer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace zero::detail {
+
+/// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in one of the forms of `MasterForm`.
+///
+/// `place` says where the weights of a slice are; slices are placed once, in the order of the table. `take_over` enqueues that the weights
+/// become the parameters as they are. `show` gives a slice's owner what is kept.
+template <class Config, class Types, MasterForm form = Types::master_form>
+class MasterWeightStore;
+
+template <class Config, class Types>
+class MasterWeightStore<Config, Types, MasterForm::own> {
+public:
+    using P = typename Types::Parameter;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Pointers = MasterPointers<P, P>;
+    static constexpr std::size_t bytes = 0;
+    static constexpr std::size_t bytes_per_block = 0;
+
+    explicit MasterWeightStore(TypeContext<Config> const&) {}
+    [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) { return {parameter, nullptr}; }
+    static void take_over(Queue, Pointers const&, std::size_t) {}
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.master, elements}; }
+};
+
+template <class Config, class Types>
+class MasterWeightStore<Config, Types, MasterForm::copied> {
+public:
+    using P = typename Types::Parameter;
+    using M = typename Types::Master;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Pointers = MasterPointers<M, P>;
+    static constexpr std::size_t bytes = sizeof(M);
+    static constexpr std::size_t bytes_per_block = 0;
+
+    explicit MasterWeightStore(TypeContext<Config> const& context)
+        : _queue(context.queue), _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
+        bool const poison = context.options->poison;
+        Backend::fill(_queue, _master.data(), _master.size(), poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
+    }
+
+    [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, P* parameter) {
+        Pointers const at{_master.at(bucket, piece.bucket_begin), parameter};
+        Backend::fill(_queue, at.master, piece.elements, M{});
+        return at;
+    }
+
+    static void take_over(Queue queue, Pointers const& at, std::size_t elements) {
+        Backend::convert(queue, at.master, at.parameter, elements, 1.0F);
+    }
+
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
+        owned.values = {at.parameter, elements};
+        owned.master = {at.master, elements};
+    }
+
+private:
+    Queue _queue;
+    PlacedBuffer<M> _master;
+};
+
+template <class Config, class Types>
+class MasterWeightStore<Config, Types, MasterForm::split> {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Pointers = SplitPointers;
+    static constexpr std::size_t bytes = sizeof(std::uint16_t);
+    static constexpr std::size_t bytes_per_block = block_elements / 8;
+
+    explicit MasterWeightStore(TypeContext<Config> const& context)
+        : _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
+          _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state, bytes_per_block, *context.memory,
+                      BufferKind::master_weights) {
+        auto const unset = static_cast<std::uint16_t>(context.options->poison ? 0xffffU : 0U);
+        Backend::fill(context.queue, _remainder.data(), _remainder.size(), unset);
+        Backend::fill(context.queue, _rounded_up.data(), _rounded_up.size(), static_cast<std::uint8_t>(unset & 0xffU));
+    }
+
+    [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, bfloat16* parameter) {
+        return {parameter, _remainder.at(bucket, piece.bucket_begin), _rounded_up.take(piece.elements)};
+    }
+
+    /// A parameter as it is has no remainder.
+    static void take_over(Queue queue, Pointers const& at, std::size_t elements) {
+        Backend::fill(queue, at.remainder, elements, std::uint16_t{0});
+        Backend::fill(queue, at.rounded_up, (elements + 7) / 8, std::uint8_t{0});
+    }
+
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
+        owned.values = {at.parameter, elements};
+        owned.remainder = {at.remainder, elements};
+        owned.rounded_up = {at.rounded_up, (elements + 7) / 8};
+    }
+
+private:
+    PlacedBuffer<std::uint16_t> _remainder;
+    PerBlockBuffer<std::uint8_t> _rounded_up;
+};
+
+template <class Config, class Types>
+class MasterWeightStore<Config, Types, MasterForm::stochastic> {
+public:
+    using P = typename Types::Parameter;
+    using Queue = typename Config::Backend::Queue;
+    using Pointers = StochasticPointers<P>;
+    static constexpr std::size_t bytes = 0;
+    static constexpr std::size_t bytes_per_block = 0;
+
+    explicit MasterWeightStore(TypeContext<Config> const& context) : _layout(context.layout) {}
+
+    [[nodiscard]] Pointers place(std::size_t, Piece const& piece, P* parameter) {
+        return {parameter, std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
+    }
+
+    static void take_over(Queue, Pointers const&, std::size_t) {}
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.parameter, elements}; }
+
+private:
+    FlatLayout const* _layout;
+};
+
+} // namespace zero::detail

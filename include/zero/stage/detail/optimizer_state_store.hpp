@@ -1,0 +1,80 @@
+#pragma once
+
+#include "../../backend/state_pointers.hpp"
+#include "../../core/convert.hpp"
+#include "../../core/memory_resource.hpp"
+#include "../../layout/detail/count_blocks.hpp"
+#include "../../layout/piece.hpp"
+#include "../../ops/block_scale.hpp"
+#include "drain.hpp"
+#include "engine_context.hpp"
+#include "per_block_buffer.hpp"
+#include "placed_buffer.hpp"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+
+namespace zero::detail {
+
+/// @brief The states of the optimizer for a shard, in the type that the policy names, and the scales of their blocks if it has such.
+///
+/// `place` says where the states of a slice are, and sets them to zero; slices are placed once, in the order of the table.
+template <class Config>
+class OptimizerStateStore {
+public:
+    static constexpr std::size_t states = Config::Optimizer::states;
+    static constexpr bool is_scaled = Config::OptimizerState::is_block_scaled;
+    using S = typename Config::OptimizerState::Type;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Pointers = std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
+    static_assert(block_elements == ops::scaled_block_elements);
+    static constexpr std::size_t bytes = states * sizeof(S);
+    static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
+
+    explicit OptimizerStateStore(TypeContext<Config> const& context) : _queue(context.queue), _drain(context.queue) {
+        float const unset = context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+        for (auto& state : _states) {
+            state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
+            Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
+        }
+        for (auto& scale : _scales) {
+            scale = PerBlockBuffer<float>(*context.layout, context.type, context.rank(), context.row.optimizer_state, 1, *context.memory,
+                                    BufferKind::optimizer_state);
+            Backend::fill(_queue, scale.data(), scale.size(), unset);
+        }
+    }
+
+    [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece) {
+        Pointers at;
+        for (std::size_t state = 0; state < states; ++state) {
+            at.states[state] = _states[state].at(bucket, piece.bucket_begin);
+            Backend::fill(_queue, at.states[state], piece.elements, S{});
+            if constexpr (is_scaled) {
+                at.scales[state] = _scales[state].take(piece.elements);
+                Backend::fill(_queue, at.scales[state], blocks_of(piece.elements), 1.0F);
+            }
+        }
+        return at;
+    }
+
+    template <class Owned>
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
+        for (std::size_t state = 0; state < states; ++state) {
+            owned.states[state] = {at.states[state], elements};
+            if constexpr (is_scaled) {
+                owned.scales[state] = {at.scales[state], blocks_of(elements)};
+            }
+        }
+    }
+
+private:
+    Queue _queue;
+    std::array<PlacedBuffer<S>, states> _states;
+    std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
+    Drain<Backend> _drain; ///< memory may run out when commands use the first of these, and what was made before
+};
+
+} // namespace zero::detail

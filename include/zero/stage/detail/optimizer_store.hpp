@@ -1,0 +1,159 @@
+#pragma once
+
+#include "../../backend/slices.hpp"
+#include "../../backend/update_decision.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/piece.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/exact_sum.hpp"
+#include "../../policy/master_weights_policy.hpp"
+#include "../owned_slice.hpp"
+#include "../slice_with_gradient.hpp"
+#include "drain.hpp"
+#include "engine_context.hpp"
+#include "gradient_store.hpp"
+#include "master_weight_store.hpp"
+#include "optimizer_state_store.hpp"
+#include "parameter_store.hpp"
+#include "step_state.hpp"
+#include "updated_range.hpp"
+#include "updated_value.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace zero::detail {
+
+/// @brief What an `OptimizerStore` is made from: the memory that its tables point to.
+template <class Config, class Types>
+struct OptimizerContext : TypeContext<Config> {
+    ParameterStore<Config, Types> const* parameters;
+    GradientStore<Config, Types> const* gradients;
+    float* scratch; ///< of `scratch_floats` elements
+};
+
+/// @brief Master weights and moments of what this rank updates of one parameter type, and the tables that inspection and update walk.
+///
+/// The norm always walks the own extents, in stage 0 too: every element counts once over all ranks.
+template <class Config, class Types>
+class OptimizerStore {
+public:
+    using A = typename Types::Accumulation;
+    using Optimizer = typename Config::Optimizer;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Masters = MasterWeightStore<Config, Types>;
+    using States = OptimizerStateStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
+
+    [[gnu::cold]] explicit OptimizerStore(OptimizerContext<Config, Types> const& context)
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _drain(context.queue) {
+        FlatLayout const& layout = *context.layout;
+        std::size_t const rank = context.rank();
+        List<Slice> slices;
+        List<InspectSlice<A>> inspected;
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            if (layout.bucket(bucket).type == context.type) {
+                Range const own = layout.extent(bucket, rank);
+                auto const add = [&](Piece const& piece) { slices.push_back(make_slice(context, bucket, piece)); };
+                if (States::is_scaled && !context.row.shards_optimizer()) {
+                    layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
+                } else {
+                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row), add);
+                }
+                layout.for_slices(bucket, own, [&](Piece const& piece) {
+                    inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                                         static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
+                });
+            }
+            _first_slice.push_back(slices.size());
+        }
+        _slices = UpdateTable(_queue, *context.memory, std::move(slices));
+        _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
+    }
+
+    /// @brief Master weights become the parameters as they are now.
+    void copy_parameters_to_master() {
+        for (Slice const& slice : _slices.slices()) {
+            Masters::take_over(_queue, slice.weights(), slice.elements);
+        }
+    }
+
+    /// @brief Adds the own extents of all buckets.
+    void inspect(ops::Inspection* result) const { Backend::inspect(_queue, _inspected.all(), result); }
+
+    /// @brief Updates the own part of the buckets [begin, end).
+    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        Backend::template update<Optimizer>(_queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]), groups, decision);
+    }
+
+    /// @brief Calls `update(SliceWithGradient)` for every slice and rounds the master weights that it wrote to the parameters.
+    template <class Update>
+    void update_by(Update& update, float factor, double learning_rate) const {
+        static_assert(Types::master_form != MasterForm::split, "zero: a caller's own update can not write master weights that are stored in "
+                                                               "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(Types::master_form != MasterForm::stochastic, "zero: a caller's own update rounds what it writes, so StochasticRounding would "
+                                                                    "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
+        for (std::size_t index = 0; index < slices(); ++index) {
+            Slice const& slice = _slices.slices()[index];
+            update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            if constexpr (Types::has_master) {
+                Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
+            }
+        }
+    }
+
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.slices().size(); }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _slices.size_bytes() + _inspected.size_bytes(); }
+
+    /// @brief A slice of the table as its owner may read and change it.
+    template <class Value = typename Types::Parameter>
+    [[nodiscard]] OwnedSlice<Config, Types, Value> owned_slice(std::size_t index) const {
+        Slice const& slice = _slices.slices()[index];
+        OwnedSlice<Config, Types, Value> owned;
+        owned.parameter = _origins[index].parameter;
+        owned.begin = _origins[index].parameter_begin;
+        Masters::show(slice.weights(), slice.elements, owned);
+        States::show(slice.all_states(), slice.elements, owned);
+        return owned;
+    }
+
+private:
+    /// Where a slice of the table stands in the model.
+    struct Origin {
+        std::size_t parameter;
+        std::size_t parameter_begin;
+    };
+
+    using UpdateTable = typename Backend::template SliceTable<Slice>;
+    using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
+
+    [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
+        Slice slice;
+        slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
+        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
+        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
+        slice.elements = piece.elements;
+        slice.group = context.layout->parameter(piece.parameter).group;
+        slice.rows = context.layout->parameter(piece.parameter).rows;
+        slice.scratch = context.scratch;
+        _origins.push_back({piece.parameter, piece.parameter_begin});
+        return slice;
+    }
+
+    Queue _queue;
+    Masters _master;
+    States _states;
+    UpdateTable _slices;
+    List<Origin> _origins;
+    InspectTable _inspected;
+    std::vector<std::size_t> _first_slice; ///< by bucket
+    Drain<Backend> _drain;
+};
+
+} // namespace zero::detail

@@ -1,0 +1,19 @@
+#pragma once
+
+namespace zero {
+
+template <class Config>
+class Engine;
+
+namespace detail {
+
+/// @brief What an engine hands to its option `rebuild_buckets`; nobody else makes one.
+template <class Config>
+class RebuildRequest {
+    friend class Engine<Config>;
+    explicit RebuildRequest(Engine<Config>& engine) noexcept : _engine(&engine) {}
+    Engine<Config>* _engine;
+};
+
+} // namespace detail
+} // namespace zero

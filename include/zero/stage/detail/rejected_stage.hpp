@@ -1,0 +1,57 @@
+#pragma once
+
+#include "../../core/detail/require_cxx20.hpp"
+
+#include "../../core/policy_category.hpp"
+#include "../../policy/detail/policy_list.hpp"
+#include "accepted_stage.hpp"
+#include "composition_conflict.hpp"
+#include "diagnose_stage.hpp"
+#include "replace_policy.hpp"
+#include "stage_config.hpp"
+
+#include <type_traits>
+
+namespace zero::detail {
+
+/// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with them.
+template <int N, class... Policies>
+consteval bool conflicts_in_storage() {
+    if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
+        constexpr Conflict conflict = conflict_in<N, Policies...>();
+        return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other;
+    }
+    return false;
+}
+
+template <bool DropsStorage, class Policy>
+inline constexpr bool is_usable =
+    is_valid_policy<Policy>() && !has_bare_backend<Policy>() && !(DropsStorage && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
+
+/// @brief What a rejected stage would be without the policies that can not be compiled.
+template <int N, bool DropsStorage, class Usable, class... Rest>
+struct UsableStage;
+
+template <int N, bool DropsStorage, class... Usable>
+struct UsableStage<N, DropsStorage, PolicyPack<Usable...>> {
+    using type = AcceptedStage<StageConfig<(N >= 0 && N <= 3) ? N : 2, Usable...>>;
+};
+
+template <int N, bool DropsStorage, class... Usable, class First, class... Rest>
+struct UsableStage<N, DropsStorage, PolicyPack<Usable...>, First, Rest...>
+    : UsableStage<N, DropsStorage, std::conditional_t<is_usable<DropsStorage, First>, PolicyPack<Usable..., First>, PolicyPack<Usable...>>, Rest...> {};
+
+/// @brief A rejected stage can be used like an accepted one, so that its uses add no errors to the one that says why.
+template <int N, class... Policies>
+class RejectedStage : public UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>, Policies...>::type {
+    using Base = typename UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>, Policies...>::type;
+
+public:
+    using Base::Base;
+
+    /// For a communicator that was rejected.
+    template <class Communicator, class Parameters>
+    RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
+};
+
+} // namespace zero::detail

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "../../core/detail/require_cxx20.hpp"
+
+#include "accepted_stage.hpp"
+#include "diagnose_stage.hpp"
+#include "rejected_stage.hpp"
+#include "stage_config.hpp"
+
+namespace zero::detail {
+
+template <bool IsAccepted, int N, class... Policies>
+struct StageBase {
+    using type = RejectedStage<N, Policies...>;
+};
+
+template <int N, class... Policies>
+struct StageBase<true, N, Policies...> {
+    using type = AcceptedStage<StageConfig<N, Policies...>>;
+};
+
+template <int N, class... Policies>
+using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Policies...>::type;
+
+} // namespace zero::detail

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zero {
+
+/// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue until `gradients_ready`.
+template <class Engine>
+class Gradients {
+public:
+    Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
+        : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
+
+    /// @brief The gradient of a parameter of this unit, by its number of registration; empty when the parameter is frozen.
+    /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
+    [[nodiscard]] auto operator[](std::size_t parameter) const
+        requires(Engine::parameter_types == 1)
+    {
+        return get<typename Engine::ParameterType>(parameter);
+    }
+
+    /// @brief The same for a model with several parameter types; T is that of the parameter.
+    template <class T>
+    [[nodiscard]] auto get(std::size_t parameter) const {
+        return _engine->template gradient_of<T>(_unit, parameter, _micro_step);
+    }
+
+    /// @brief The number that was asked for.
+    [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
+
+private:
+    Engine const* _engine;
+    std::size_t _unit;
+    std::uint64_t _micro_step;
+};
+
+} // namespace zero

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+
+namespace zero {
+
+/// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the last.
+template <class Engine>
+class MicroSteps {
+public:
+    struct End {};
+
+    /// @brief Stands for one open micro-step; one at a time.
+    class Iterator {
+    public:
+        Iterator(Engine& engine, std::size_t count) : _engine(&engine), _count(count) { begin(); }
+
+        /// @brief The number of the micro-step, from 0.
+        [[nodiscard]] std::size_t operator*() const noexcept { return _index; }
+
+        /// @brief Ends the micro-step and begins the next, unless it was the last. @throws what `end_micro_step` throws
+        Iterator& operator++() {
+            _engine->end_micro_step();
+            ++_index;
+            begin();
+            return *this;
+        }
+
+        /// @brief Whether all were ended.
+        [[nodiscard]] bool operator==(End) const noexcept { return _index == _count; }
+
+    private:
+        void begin() {
+            if (_index != _count) {
+                _engine->begin_micro_step(_index + 1 == _count);
+            }
+        }
+
+        Engine* _engine;
+        std::size_t _count;
+        std::size_t _index = 0;
+    };
+
+    MicroSteps(Engine& engine, std::size_t count) noexcept : _engine(&engine), _count(count) {}
+
+    /// @brief Begins the first micro-step.
+    [[nodiscard]] Iterator begin() const { return {*_engine, _count}; }
+
+    /// @brief Compares equal to an iterator that ended the last.
+    [[nodiscard]] End end() const noexcept { return {}; }
+
+private:
+    Engine* _engine;
+    std::size_t _count;
+};
+
+} // namespace zero

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+namespace zero {
+
+/// @brief What each norm is taken over.
+enum class NormScope : std::uint8_t {
+    global,    ///< all parameters: one norm
+    groups,    ///< one for each parameter group
+    parameters ///< one for each parameter, in the order of registration
+};
+
+} // namespace zero

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace zero {
+
+/// @brief One call of `step`; its report can be read while the engine lives.
+template <class Engine>
+class StepTicket {
+public:
+    StepTicket(Engine& engine, std::uint64_t serial, typename Engine::Event done) noexcept
+        : _engine(&engine), _serial(serial), _done(std::move(done)) {}
+
+    /// @brief Waits on the host until the step is done, and tells what it did.
+    /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the model threw
+    [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
+
+    /// @brief The point after the step in the communication queue, for queues of the caller's own.
+    [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }
+
+private:
+    Engine* _engine;
+    std::uint64_t _serial;
+    typename Engine::Event _done;
+};
+
+} // namespace zero
