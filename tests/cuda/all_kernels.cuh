@@ -54,7 +54,7 @@ public:
     template <class Stage>
     void add_commands() {
         using Config = typename detail::StageConfig<2, Stage>::EngineConfig;
-        add(kernels::run_kernel<detail::Decide<Config>>);
+        add(kernels::run_kernel<detail::DecideStep<Config>>);
         add(kernels::run_kernel<detail::CaptureScale<Config>>);
         add(kernels::run_kernel<detail::ClearInspection<Config>>);
         add(kernels::run_kernel<detail::Assign<typename Config::Optimizer::Options>>);

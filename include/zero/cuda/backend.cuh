@@ -1,5 +1,9 @@
 #pragma once
 
+#include "detail/copy_kernels.cuh"
+#include "detail/element_kernels.cuh"
+#include "detail/inspect_kernels.cuh"
+#include "detail/update_kernels.cuh"
 #include "../core/detail/require_cxx20.hpp"
 
 #include "../backend/backend.hpp"

@@ -1,11 +1,14 @@
 #pragma once
 
+#include "../../ops/number.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
+#include <cstdint>
+#include <type_traits>
 #include <cstddef>
 
 #pragma nv_diagnostic push

@@ -11,6 +11,7 @@
 #include "leaf.cuh"
 #include "pack.cuh"
 
+#include <cstdint>
 #include <cstddef>
 
 #pragma nv_diagnostic push

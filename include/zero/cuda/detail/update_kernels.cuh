@@ -1,5 +1,7 @@
 #pragma once
 
+#include "optimizer_state_access.cuh"
+#include "master_weight_access.cuh"
 #include "../../backend/update_decision.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../slice_table.hpp"
