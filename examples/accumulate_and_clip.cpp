@@ -22,7 +22,8 @@ float gradient(std::size_t step, std::size_t sample, std::size_t i) {
     return size * (1.0F + std::sin(static_cast<float>(sample * elements + i)));
 }
 
-/// What the step should find, in double and without the library: the norm of the mean over all samples.
+/// What the step should find, in double and without the library: the norm of the mean over all
+/// samples.
 double expected_norm(std::size_t step) {
     double sum = 0.0;
     for (std::size_t i = 0; i < elements; ++i) {
@@ -34,7 +35,9 @@ double expected_norm(std::size_t step) {
     return std::sqrt(sum);
 }
 
-bool is_near(double found, double expected) { return std::fabs(found - expected) <= 1e-5 * std::fabs(expected); }
+bool is_near(double found, double expected) {
+    return std::fabs(found - expected) <= 1e-5 * std::fabs(expected);
+}
 
 } // namespace
 
@@ -43,39 +46,54 @@ int main() {
     bool is_right = true;
     zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
-        std::vector<Zero::Registration> const parameters{{.name = "first", .elements = elements - 300, .units = {0}},
-                                                         {.name = "second", .elements = 300, .units = {1}}};
+        std::vector<Zero::Registration> const parameters{
+            {.name = "first", .elements = elements - 300, .units = {0}},
+            {.name = "second", .elements = 300, .units = {1}}};
         Zero engine(communicator, parameters,
-                    {.gradient_clipping = max_norm, .optimizer = {.momentum = 0.0}, .reduction = {.schedule = zero::ReductionSchedule::boundary}});
+                    {.gradient_clipping = max_norm,
+                     .optimizer = {.momentum = 0.0},
+                     .reduction = {.schedule = zero::ReductionSchedule::boundary}});
         std::vector<float> before(elements), after(elements);
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            for (auto const micro_step : engine.micro_steps(micro_steps)) { // summed on each rank, reduced once behind the last
+            for (auto const micro_step : engine.micro_steps(
+                     micro_steps)) { // summed on each rank, reduced once behind the last
                 std::size_t const sample = rank * micro_steps + micro_step;
                 for (std::size_t unit = 2; unit-- > 0;) {
                     auto const gradients = engine.gradients(unit)[unit];
-                    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] += gradient(step, sample, unit * (elements - 300) + i);
+                    for (std::size_t i = 0; i < gradients.size(); ++i)
+                        gradients[i] += gradient(step, sample, unit * (elements - 300) + i);
                     engine.gradients_ready(unit);
                 }
             }
-            zero::StepReport const report = engine.step(learning_rate).report(); // waits; a trainer reads it now and then
-            engine.for_each_full_parameter([&](std::size_t parameter, std::span<float const> values) {
-                std::copy(values.begin(), values.end(), after.begin() + (parameter == 0 ? 0 : elements - 300));
-            });
+            zero::StepReport const report =
+                engine.step(learning_rate).report(); // waits; a trainer reads it now and then
+            engine.for_each_full_parameter(
+                [&](std::size_t parameter, std::span<float const> values) {
+                    std::copy(values.begin(), values.end(),
+                              after.begin() + (parameter == 0 ? 0 : elements - 300));
+                });
             double moved = 0.0;
             for (std::size_t i = 0; i < elements; ++i) {
-                double const difference = static_cast<double>(after[i]) - static_cast<double>(before[i]);
+                double const difference =
+                    static_cast<double>(after[i]) - static_cast<double>(before[i]);
                 moved += difference * difference;
             }
             before = after;
             if (rank != 0) continue; // every rank has the same report
-            double const norm = expected_norm(step), clipped = norm < static_cast<double>(max_norm) ? norm : static_cast<double>(max_norm);
-            bool const is_step_right = is_near(report.gradient_norm, norm) && is_near(std::sqrt(moved), learning_rate * clipped)
-                                       && (report.clip_coefficient < 1.0F) == (norm > static_cast<double>(max_norm)) && !report.is_skipped
-                                       && report.step_count == step + 1;
-            std::printf("step %llu: gradient norm %.4f, clip coefficient %.4f, the parameters moved by %.4f%s\n",
-                        static_cast<unsigned long long>(report.step_count), report.gradient_norm, static_cast<double>(report.clip_coefficient),
-                        std::sqrt(moved), is_step_right ? "" : ", which is WRONG");
+            double const norm = expected_norm(step), clipped = norm < static_cast<double>(max_norm)
+                                                                   ? norm
+                                                                   : static_cast<double>(max_norm);
+            bool const is_step_right =
+                is_near(report.gradient_norm, norm)
+                && is_near(std::sqrt(moved), learning_rate * clipped)
+                && (report.clip_coefficient < 1.0F) == (norm > static_cast<double>(max_norm))
+                && !report.is_skipped && report.step_count == step + 1;
+            std::printf("step %llu: gradient norm %.4f, clip coefficient %.4f, the parameters "
+                        "moved by %.4f%s\n",
+                        static_cast<unsigned long long>(report.step_count), report.gradient_norm,
+                        static_cast<double>(report.clip_coefficient), std::sqrt(moved),
+                        is_step_right ? "" : ", which is WRONG");
             is_right = is_right && is_step_right;
         }
     });

@@ -1,4 +1,5 @@
-// Four ranks on one CUDA device fit a sine with a small network in bfloat16. Stage 2: each holds a quarter of the optimizer state and of the reduced gradients.
+// Four ranks on one CUDA device fit a sine with a small network in bfloat16. Stage 2: each holds a
+// quarter of the optimizer state and of the reduced gradients.
 
 #include <zero/cuda/backend.cuh>
 #include <zero/zero.hpp>
@@ -7,8 +8,10 @@
 #include <cstdio>
 #include <vector>
 
-using Number = zero::bfloat16;                             // bits of a __nv_bfloat16
-using Communicator = zero::Loopback<zero::cuda::Backend>; // several ranks as threads on one device; zero::cuda::NcclCommunicator for one device per rank
+using Number = zero::bfloat16; // bits of a __nv_bfloat16
+using Communicator =
+    zero::Loopback<zero::cuda::Backend>; // several ranks as threads on one device;
+                                         // zero::cuda::NcclCommunicator for one device per rank
 using Zero = zero::ZeroStage<2, zero::Parameters<Number>, Communicator>;
 
 constexpr int ranks = 4, width = 64;
@@ -17,10 +20,14 @@ __device__ float hidden(Number const* slopes, Number const* shifts, float x) {
     return tanhf(zero::to_float(slopes[threadIdx.x]) * x + zero::to_float(shifts[threadIdx.x]));
 }
 
-__device__ void add(Number& gradient, float value) { gradient = zero::from_float<Number>(zero::to_float(gradient) + value); }
+__device__ void add(Number& gradient, float value) {
+    gradient = zero::from_float<Number>(zero::to_float(gradient) + value);
+}
 
 /// `difference` is of the last sample, `error` is smoothed over all.
-__global__ void second_layer(Number const* slopes, Number const* shifts, Number const* output, Number* gradient, float const* scale, float x, float* difference, float* error) {
+__global__ void second_layer(Number const* slopes, Number const* shifts, Number const* output,
+                             Number* gradient, float const* scale, float x, float* difference,
+                             float* error) {
     __shared__ float products[width];
     float const value = hidden(slopes, shifts, x);
     products[threadIdx.x] = value * zero::to_float(output[threadIdx.x]);
@@ -34,10 +41,12 @@ __global__ void second_layer(Number const* slopes, Number const* shifts, Number 
     }
 }
 
-__global__ void first_layer(Number const* slopes, Number const* shifts, Number const* output, Number* slope_gradient, Number* shift_gradient, float const* scale, float x,
-                            float const* difference) {
+__global__ void first_layer(Number const* slopes, Number const* shifts, Number const* output,
+                            Number* slope_gradient, Number* shift_gradient, float const* scale,
+                            float x, float const* difference) {
     float const value = hidden(slopes, shifts, x);
-    float const inner = *scale * *difference * zero::to_float(output[threadIdx.x]) * (1.0F - value * value);
+    float const inner =
+        *scale * *difference * zero::to_float(output[threadIdx.x]) * (1.0F - value * value);
     add(slope_gradient[threadIdx.x], inner * x);
     add(shift_gradient[threadIdx.x], inner);
 }
@@ -52,31 +61,49 @@ int main() {
     zero::run_ranks<Communicator>(ranks, [&](Communicator& communicator) {
         zero::cuda::OwnedStream const stream; // or any of yours that outlives the engine
         float* scalars = nullptr;             // on the device: difference and error
-        zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&scalars), 2 * sizeof(float)), "cudaMalloc");
-        zero::cuda::check(cudaMemsetAsync(scalars, 0, 2 * sizeof(float), stream.get()), "cudaMemsetAsync");
+        zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&scalars), 2 * sizeof(float)),
+                          "cudaMalloc");
+        zero::cuda::check(cudaMemsetAsync(scalars, 0, 2 * sizeof(float), stream.get()),
+                          "cudaMemsetAsync");
         std::vector<Number> slopes;
-        for (int i = 1; i <= width; ++i) slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
-        std::vector<Zero::Registration> const parameters{{.name = "slopes", .data = slopes.data(), .elements = width, .units = {0}}, // on the host or on the device
-                                                         {.name = "shifts", .elements = width, .units = {0}},
-                                                         {.name = "output", .elements = width, .units = {1}}};
-        Zero engine(communicator, parameters, {.gradient_clipping = 1.0F, .compute_queue = stream.get()});
+        for (int i = 1; i <= width; ++i)
+            slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
+        std::vector<Zero::Registration> const parameters{
+            {.name = "slopes",
+             .data = slopes.data(),
+             .elements = width,
+             .units = {0}}, // on the host or on the device
+            {.name = "shifts", .elements = width, .units = {0}},
+            {.name = "output", .elements = width, .units = {1}}};
+        Zero engine(communicator, parameters,
+                    {.gradient_clipping = 1.0F, .compute_queue = stream.get()});
         for (int step = 0; step < 1000; ++step) { // the host waits for nothing in here
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps(2)) {
-                float const x = 3.0F * std::sin(static_cast<float>(step * 8 + static_cast<int>(micro_step) * 4 + communicator.rank()));
-                auto const first = engine.acquire(0), second = engine.acquire(1); // [number of the parameter] is a span of device memory
-                second_layer<<<1, width, 0, stream.get()>>>(first[0].data(), first[1].data(), second[2].data(), engine.gradients(1)[2].data(), engine.loss_scale().data(), x,
-                                                            scalars, scalars + 1);
+                float const x =
+                    3.0F
+                    * std::sin(static_cast<float>(step * 8 + static_cast<int>(micro_step) * 4
+                                                  + communicator.rank()));
+                auto const first = engine.acquire(0),
+                           second = engine.acquire(
+                               1); // [number of the parameter] is a span of device memory
+                second_layer<<<1, width, 0, stream.get()>>>(
+                    first[0].data(), first[1].data(), second[2].data(),
+                    engine.gradients(1)[2].data(), engine.loss_scale().data(), x, scalars,
+                    scalars + 1);
                 engine.gradients_ready(1);
                 auto const gradients = engine.gradients(0);
-                first_layer<<<1, width, 0, stream.get()>>>(first[0].data(), first[1].data(), second[2].data(), gradients[0].data(), gradients[1].data(),
-                                                           engine.loss_scale().data(), x, scalars);
+                first_layer<<<1, width, 0, stream.get()>>>(
+                    first[0].data(), first[1].data(), second[2].data(), gradients[0].data(),
+                    gradients[1].data(), engine.loss_scale().data(), x, scalars);
                 engine.gradients_ready(0);
             }
             engine.step(0.02 * (1.0 - step / 1000.0)); // enqueued; .report() would wait for it
         }
         float& error = errors[static_cast<std::size_t>(communicator.rank())];
-        zero::cuda::check(cudaMemcpyAsync(&error, scalars + 1, sizeof(float), cudaMemcpyDeviceToHost, stream.get()), "cudaMemcpyAsync");
+        zero::cuda::check(cudaMemcpyAsync(&error, scalars + 1, sizeof(float),
+                                          cudaMemcpyDeviceToHost, stream.get()),
+                          "cudaMemcpyAsync");
         zero::cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
         zero::cuda::check(cudaFree(scalars), "cudaFree");
     });

@@ -1,14 +1,16 @@
-// train_gpt on CUDA: the same model, command line and tables. Ranks are threads on one device (`--world`), or, where a launcher such as torchrun starts one
-// process per device, processes over NCCL. Built for float32; -DGPT_ALL_TYPES adds the other types of --dtype. Kernels are in gpt/cuda/kernels.cuh,
-// their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is shared with the host's.
+// train_gpt on CUDA: the same model, command line and tables. Ranks are threads on one device
+// (`--world`), or, where a launcher such as torchrun starts one process per device, processes over
+// NCCL. Built for float32; -DGPT_ALL_TYPES adds the other types of --dtype. Kernels are in
+// gpt/cuda/kernels.cuh, their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is
+// shared with the host's.
 
 #include "gpt/cuda/communicator.cuh"
 #include "gpt/cuda/cuda_device.cuh"
 #include "gpt/program.hpp"
 #include "gpt/trainer.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +24,10 @@ namespace {
 using namespace gpt;
 
 /// Ranks may be processes, so what each measured goes to all of them over the device.
-std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t stream, RankSummary const& own) {
-    static_assert(std::is_trivially_copyable_v<RankSummary> && sizeof(RankSummary) % sizeof(std::int64_t) == 0);
+std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t stream,
+                                RankSummary const& own) {
+    static_assert(std::is_trivially_copyable_v<RankSummary>
+                  && sizeof(RankSummary) % sizeof(std::int64_t) == 0);
     constexpr std::size_t words = sizeof(RankSummary) / sizeof(std::int64_t);
     auto const rank = static_cast<std::size_t>(communicator.rank());
     std::vector<RankSummary> all(static_cast<std::size_t>(communicator.size()));
@@ -33,16 +37,21 @@ std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t str
     }
     CudaBuffer<std::int64_t> buffer(stream, cuts.back());
     std::int64_t* const mine = buffer.data() + cuts[rank];
-    zero::cuda::check(cudaMemcpyAsync(mine, &own, sizeof(own), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-    communicator.all_gather(static_cast<std::int64_t const*>(mine), buffer.data(), cuts, stream, {"the tables", 0});
-    zero::cuda::check(cudaMemcpyAsync(all.data(), buffer.data(), all.size() * sizeof(own), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    zero::cuda::check(cudaMemcpyAsync(mine, &own, sizeof(own), cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync");
+    communicator.all_gather(static_cast<std::int64_t const*>(mine), buffer.data(), cuts, stream,
+                            {"the tables", 0});
+    zero::cuda::check(cudaMemcpyAsync(all.data(), buffer.data(), all.size() * sizeof(own),
+                                      cudaMemcpyDeviceToHost, stream),
+                      "cudaMemcpyAsync");
     zero::cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     return all;
 }
 
 /// @param process this process as a rank; empty: ranks are threads
 template <class Stage>
-Summary train_stage(Settings const& settings, Text const& text, std::optional<CudaCommunicator>& process) {
+Summary train_stage(Settings const& settings, Text const& text,
+                    std::optional<CudaCommunicator>& process) {
     Config const config = make_config(settings.layers, settings.width, settings.context);
     auto const model = parameters_of(config);
     Summary summary;
@@ -52,10 +61,12 @@ Summary train_stage(Settings const& settings, Text const& text, std::optional<Cu
         auto options = engine_options<Stage>(settings);
         options.compute_queue = stream.get();
         options.memory = &memory;
-        Stage engine(communicator, registration<typename Stage::ParameterType>(model, settings.seed), options);
+        Stage engine(communicator,
+                     registration<typename Stage::ParameterType>(model, settings.seed), options);
         RankSummary own;
         CudaDevice device(stream.get(), settings.batch * settings.context);
-        std::uint64_t const hash = train_rank<typename Stage::EngineType>(engine, std::move(device), communicator, config, settings, text, memory, own);
+        std::uint64_t const hash = train_rank<typename Stage::EngineType>(
+            engine, std::move(device), communicator, config, settings, text, memory, own);
         auto all = gather(communicator, stream.get(), own);
         if (process || communicator.rank() == 0) {
             summary.hash = hash;
@@ -65,19 +76,22 @@ Summary train_stage(Settings const& settings, Text const& text, std::optional<Cu
     if (process) {
         rank_body(*process);
     } else {
-        std::function<void(CudaCommunicator::Loopback&)> const thread_body = [&](CudaCommunicator::Loopback& loopback) {
-            CudaCommunicator communicator(&loopback);
-            rank_body(communicator);
-        };
+        std::function<void(CudaCommunicator::Loopback&)> const thread_body =
+            [&](CudaCommunicator::Loopback& loopback) {
+                CudaCommunicator communicator(&loopback);
+                rank_body(communicator);
+            };
         zero::run_ranks<CudaCommunicator::Loopback>(settings.world, thread_body);
     }
     summary.conclude(model);
     return summary;
 }
 
-Summary train(Settings const& settings, Text const& text, std::optional<CudaCommunicator>& process) {
+Summary train(Settings const& settings, Text const& text,
+              std::optional<CudaCommunicator>& process) {
     auto const body = [&]<int N, class P, class Partitioner>() {
-        return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer, Partitioner, CudaCommunicator>>(settings, text, process);
+        return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
+                                           Partitioner, CudaCommunicator>>(settings, text, process);
     };
 #ifdef GPT_ALL_TYPES // each type is eight engines, and nvcc takes half a minute for those
     return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);
@@ -93,12 +107,15 @@ bool has_device() {
 
 #ifdef GPT_HAS_NCCL
 /// Makes this process a rank if a launcher started it. Only rank 0 prints.
-void join_launched_group(Settings& settings, std::optional<zero::cuda::NcclCommunicator>& nccl, std::optional<CudaCommunicator>& process) {
+void join_launched_group(Settings& settings, std::optional<zero::cuda::NcclCommunicator>& nccl,
+                         std::optional<CudaCommunicator>& process) {
     if (std::getenv("RANK") == nullptr || std::getenv("WORLD_SIZE") == nullptr) {
         return;
     }
     if (settings.verify != 0) {
-        throw std::invalid_argument("--verify compares bits, and NCCL adds in an order that depends on how gradients are cut; without a launcher ranks are threads on one device");
+        throw std::invalid_argument(
+            "--verify compares bits, and NCCL adds in an order that depends on how gradients are "
+            "cut; without a launcher ranks are threads on one device");
     }
     nccl.emplace(zero::cuda::NcclCommunicator::from_environment());
     process.emplace(&*nccl);
@@ -128,6 +145,10 @@ int main(int argc, char** argv) {
 #endif
         return true;
     };
-    return run_program(argc, argv, "cuda_train_gpt", "Trains a small byte-level GPT on a CUDA device, under any ZeRO stage; over NCCL where a launcher starts one process per device.", prepare,
-                       [&](Settings const& settings, Text const& text) { return train(settings, text, process); });
+    return run_program(argc, argv, "cuda_train_gpt",
+                       "Trains a small byte-level GPT on a CUDA device, under any ZeRO stage; over "
+                       "NCCL where a launcher starts one process per device.",
+                       prepare, [&](Settings const& settings, Text const& text) {
+                           return train(settings, text, process);
+                       });
 }

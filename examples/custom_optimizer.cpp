@@ -1,4 +1,5 @@
-// An optimizer of your own: RMSProp in a few lines. It is sharded, vectorised and bit-identical in every stage like the ones that ship.
+// An optimizer of your own: RMSProp in a few lines. It is sharded, vectorised and bit-identical in
+// every stage like the ones that ship.
 
 #include <zero/zero.hpp>
 
@@ -10,7 +11,8 @@
 #include <span>
 #include <vector>
 
-/// RMSProp (Tieleman and Hinton, 2012): the gradient over the root of the moving average of its squares.
+/// RMSProp (Tieleman and Hinton, 2012): the gradient over the root of the moving average of its
+/// squares.
 struct RmsProp {
     using policy_category = zero::OptimizerCategory;
     struct Options {
@@ -20,21 +22,25 @@ struct RmsProp {
     struct Hyper { // what is constant during a step
         float decay, rate, epsilon, negative_learning_rate;
     };
-    static constexpr std::size_t states = 1;    // numbers kept per element, zero at first
-    static constexpr bool whole_tensor = false; // each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1; // numbers kept per element, zero at first
+    static constexpr bool whole_tensor =
+        false; // each element by itself: a parameter may be cut anywhere
 
     static void validate(Options const& options) {
         if (!(options.decay >= 0.0 && options.decay < 1.0))
             throw zero::InvalidArgument("RmsProp: decay must be at least 0 and less than 1.");
     }
-    static Hyper hyper(Options const& options, double learning_rate, std::uint64_t /*step*/) noexcept {
-        return {static_cast<float>(options.decay), static_cast<float>(1.0 - options.decay), static_cast<float>(options.epsilon),
-                static_cast<float>(-learning_rate)};
+    static Hyper hyper(Options const& options, double learning_rate,
+                       std::uint64_t /*step*/) noexcept {
+        return {static_cast<float>(options.decay), static_cast<float>(1.0 - options.decay),
+                static_cast<float>(options.epsilon), static_cast<float>(-learning_rate)};
     }
     template <class F> // float, or a pack of them: so nothing but the functions of zero::ops
     void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
-        state[0] = zero::ops::fma(hyper.decay, state[0], zero::ops::mul(hyper.rate, zero::ops::mul(gradient, gradient)));
-        F const direction = zero::ops::div(gradient, zero::ops::add(zero::ops::root(state[0]), hyper.epsilon));
+        state[0] = zero::ops::fma(hyper.decay, state[0],
+                                  zero::ops::mul(hyper.rate, zero::ops::mul(gradient, gradient)));
+        F const direction =
+            zero::ops::div(gradient, zero::ops::add(zero::ops::root(state[0]), hyper.epsilon));
         parameter = zero::ops::fma(hyper.negative_learning_rate, direction, parameter);
     }
 };
@@ -66,7 +72,8 @@ Result train() {
     using Zero = zero::ZeroStage<N, RmsProp>;
     Result result;
     zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
-        std::vector<typename Zero::Registration> const parameters{{.name = "weights", .elements = elements}};
+        std::vector<typename Zero::Registration> const parameters{
+            {.name = "weights", .elements = elements}};
         Zero engine(communicator, parameters, {.optimizer = {.decay = 0.9}});
         for (int step = 0; step < steps; ++step) {
             engine.begin_step();
@@ -78,8 +85,10 @@ Result train() {
             }
             engine.step(0.02 * (1.0 - static_cast<double>(step) / steps));
         }
-        engine.for_each_full_parameter([&](std::size_t, std::span<float const> weights) { // on every rank
-            if (communicator.rank() == 0) result = {{weights.begin(), weights.end()}, engine.memory_plan().engine_bytes()};
+        engine.for_each_full_parameter([&](std::size_t,
+                                           std::span<float const> weights) { // on every rank
+            if (communicator.rank() == 0)
+                result = {{weights.begin(), weights.end()}, engine.memory_plan().engine_bytes()};
         });
     });
     return result;
@@ -101,9 +110,12 @@ int main() {
     Result const sharded = train<2>();
     std::printf("stage 0: %zu bytes per rank, largest error %g\n", replicated.bytes,
                 static_cast<double>(largest_error(replicated.weights)));
-    std::printf("stage 2: %zu bytes per rank, largest error %g\n", sharded.bytes, static_cast<double>(largest_error(sharded.weights)));
-    bool const is_same = replicated.weights.size() == elements && sharded.weights.size() == elements
-                         && std::memcmp(replicated.weights.data(), sharded.weights.data(), elements * sizeof(float)) == 0;
+    std::printf("stage 2: %zu bytes per rank, largest error %g\n", sharded.bytes,
+                static_cast<double>(largest_error(sharded.weights)));
+    bool const is_same =
+        replicated.weights.size() == elements && sharded.weights.size() == elements
+        && std::memcmp(replicated.weights.data(), sharded.weights.data(), elements * sizeof(float))
+               == 0;
     std::printf("stages 0 and 2: weights %s\n", is_same ? "bit-identical" : "DIFFER");
     return is_same ? 0 : 1;
 }

@@ -1,5 +1,6 @@
-// A trainer that keeps all parameters in one block and all gradients in another, as hand-written C does. The engine adopts the block: buckets are
-// communicated where they lie, nothing is copied, and the model's own code stays as it is.
+// A trainer that keeps all parameters in one block and all gradients in another, as hand-written C
+// does. The engine adopts the block: buckets are communicated where they lie, nothing is copied,
+// and the model's own code stays as it is.
 
 #include <zero/zero.hpp>
 
@@ -13,21 +14,27 @@ namespace {
 constexpr int world = 4;
 constexpr int steps = 200;
 
-/// The trainer as it was: y = output . relu(hidden x + bias), written with plain pointers into its two blocks.
+/// The trainer as it was: y = output . relu(hidden x + bias), written with plain pointers into its
+/// two blocks.
 struct Trainer {
-    static constexpr std::size_t inputs = 7, width = 33, total = width * inputs + width + width; // no size is a multiple of anything
+    static constexpr std::size_t inputs = 7, width = 33,
+                                 total = width * inputs + width
+                                         + width; // no size is a multiple of anything
 
     std::vector<float> block = std::vector<float>(total);
     std::vector<float> gradient_block = std::vector<float>(total);
 
     Trainer() {
-        for (std::size_t i = 0; i < total; ++i) block[i] = 0.3F * std::sin(static_cast<float>(5 * i + 1));
+        for (std::size_t i = 0; i < total; ++i)
+            block[i] = 0.3F * std::sin(static_cast<float>(5 * i + 1));
     }
 
     /// Overwrites all gradients with those of one sample, and returns half the squared error.
     float forward_backward(std::size_t sample) {
         float const *hidden = block.data(), *bias = hidden + width * inputs, *output = bias + width;
-        float *hidden_gradient = gradient_block.data(), *bias_gradient = hidden_gradient + width * inputs, *output_gradient = bias_gradient + width;
+        float *hidden_gradient = gradient_block.data(),
+              *bias_gradient = hidden_gradient + width * inputs,
+              *output_gradient = bias_gradient + width;
         float x[inputs], activation[width], target = 0.0F, y = 0.0F;
         for (std::size_t i = 0; i < inputs; ++i) {
             x[i] = std::sin(static_cast<float>(sample * inputs + i));
@@ -43,7 +50,8 @@ struct Trainer {
         for (std::size_t j = 0; j < width; ++j) {
             output_gradient[j] = difference * activation[j];
             bias_gradient[j] = activation[j] > 0.0F ? difference * output[j] : 0.0F;
-            for (std::size_t i = 0; i < inputs; ++i) hidden_gradient[j * inputs + i] = bias_gradient[j] * x[i];
+            for (std::size_t i = 0; i < inputs; ++i)
+                hidden_gradient[j * inputs + i] = bias_gradient[j] * x[i];
         }
         return 0.5F * difference * difference;
     }
@@ -61,32 +69,54 @@ Result train() {
     Result result;
     zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
         Trainer trainer;
-        float *const hidden = trainer.block.data(), *const bias = hidden + Trainer::width * Trainer::inputs, *const output = bias + Trainer::width;
-        auto const gradient_of = [&](float const* parameter) { return trainer.gradient_block.data() + (parameter - trainer.block.data()); };
+        float *const hidden = trainer.block.data(),
+                     *const bias = hidden + Trainer::width * Trainer::inputs,
+                     *const output = bias + Trainer::width;
+        auto const gradient_of = [&](float const* parameter) {
+            return trainer.gradient_block.data() + (parameter - trainer.block.data());
+        };
         std::vector<typename Zero::Registration> const parameters{
-            {.name = "hidden", .data = hidden, .elements = Trainer::width * Trainer::inputs, .gradient = gradient_of(hidden)},
-            {.name = "bias", .data = bias, .elements = Trainer::width, .gradient = gradient_of(bias)},
-            {.name = "output", .data = output, .elements = Trainer::width, .gradient = gradient_of(output)}};
-        Zero engine(communicator, parameters, {.storage = zero::Storage::adopted, .adopted_block = trainer.block});
+            {.name = "hidden",
+             .data = hidden,
+             .elements = Trainer::width * Trainer::inputs,
+             .gradient = gradient_of(hidden)},
+            {.name = "bias",
+             .data = bias,
+             .elements = Trainer::width,
+             .gradient = gradient_of(bias)},
+            {.name = "output",
+             .data = output,
+             .elements = Trainer::width,
+             .gradient = gradient_of(output)}};
+        Zero engine(communicator, parameters,
+                    {.storage = zero::Storage::adopted, .adopted_block = trainer.block});
         float loss = 0.0F;
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                auto const weights = engine.acquire(0);             // the block is up to date from here on
-                (void)engine.gradients(0, {}, /*is_zeroed*/ false); // the trainer writes every element itself, into its own block
-                loss += trainer.forward_backward(step * world + static_cast<std::size_t>(communicator.rank())) * (step >= steps - 50 ? 0.02F : 0.0F);
+                auto const weights = engine.acquire(0); // the block is up to date from here on
+                (void)engine.gradients(0, {},
+                                       /*is_zeroed*/ false); // the trainer writes every element
+                                                             // itself, into its own block
+                loss += trainer.forward_backward(step * world
+                                                 + static_cast<std::size_t>(communicator.rank()))
+                        * (step >= steps - 50 ? 0.02F : 0.0F);
                 engine.gradients_ready(0);
             }
             engine.step(0.01);
         }
-        engine.for_each_full_parameter([](std::size_t, std::span<float const>) {}); // waits for the last update
-        if (communicator.rank() == world - 1) result = {trainer.block, loss, engine.memory_plan().engine_bytes()};
+        engine.for_each_full_parameter(
+            [](std::size_t, std::span<float const>) {}); // waits for the last update
+        if (communicator.rank() == world - 1)
+            result = {trainer.block, loss, engine.memory_plan().engine_bytes()};
     });
     return result;
 }
 
 bool is_same(Result const& one, Result const& other) {
-    return one.block.size() == Trainer::total && std::memcmp(one.block.data(), other.block.data(), Trainer::total * sizeof(float)) == 0;
+    return one.block.size() == Trainer::total
+           && std::memcmp(one.block.data(), other.block.data(), Trainer::total * sizeof(float))
+                  == 0;
 }
 
 } // namespace
@@ -95,8 +125,8 @@ int main() {
     Result const zero = train<0>(), one = train<1>(), two = train<2>();
     int stage = 0;
     for (Result const* const result : {&zero, &one, &two}) {
-        std::printf("stage %d: loss %.5f, beside the trainer's blocks the engine holds %zu bytes\n", stage++, static_cast<double>(result->loss),
-                    result->engine_bytes);
+        std::printf("stage %d: loss %.5f, beside the trainer's blocks the engine holds %zu bytes\n",
+                    stage++, static_cast<double>(result->loss), result->engine_bytes);
     }
     bool const is_equal = is_same(zero, one) && is_same(zero, two);
     std::printf("the trainer's blocks are %s\n", is_equal ? "bit-identical" : "DIFFERENT");

@@ -1,5 +1,6 @@
-// A model whose parameters are separate tensors, each in memory of its own, and whose automatic differentiation makes a gradient for a moment
-// and frees it. The engine copies updated parameters back into the tensors and takes each gradient as a transient span.
+// A model whose parameters are separate tensors, each in memory of its own, and whose automatic
+// differentiation makes a gradient for a moment and frees it. The engine copies updated parameters
+// back into the tensors and takes each gradient as a transient span.
 
 #include <zero/zero.hpp>
 
@@ -21,20 +22,27 @@ struct Tensor {
     std::vector<float> values;
 };
 
-/// y = x + sum over layers of gain * tanh(slope * x + shift), element by element. Each layer owns its tensors.
+/// y = x + sum over layers of gain * tanh(slope * x + shift), element by element. Each layer owns
+/// its tensors.
 struct Layer {
     Tensor gain, slope, shift;
 
     explicit Layer(std::size_t number, std::size_t width)
-        : gain{"gain" + std::to_string(number), std::vector<float>(width)}, slope{"slope" + std::to_string(number), std::vector<float>(width)},
+        : gain{"gain" + std::to_string(number), std::vector<float>(width)},
+          slope{"slope" + std::to_string(number), std::vector<float>(width)},
           shift{"shift" + std::to_string(number), std::vector<float>(width)} {
-        for (std::size_t i = 0; i < width; ++i) slope.values[i] = 1.0F + std::sin(static_cast<float>(number * width + i));
+        for (std::size_t i = 0; i < width; ++i)
+            slope.values[i] = 1.0F + std::sin(static_cast<float>(number * width + i));
     }
 };
 
 /// Elementwise input and target of a sample.
-float input(std::size_t sample, std::size_t i) { return 2.0F * std::sin(static_cast<float>(sample * 31 + i)); }
-float target(float x) { return x + 0.5F * std::tanh(2.0F * x + 0.5F); }
+float input(std::size_t sample, std::size_t i) {
+    return 2.0F * std::sin(static_cast<float>(sample * 31 + i));
+}
+float target(float x) {
+    return x + 0.5F * std::tanh(2.0F * x + 0.5F);
+}
 
 } // namespace
 
@@ -49,8 +57,12 @@ int main() {
         std::vector<Zero::Registration> parameters; // 3 a layer, so number 3 * layer + {0, 1, 2}
         for (std::size_t number = 0; number < layers; ++number) {
             model.push_back(std::make_unique<Layer>(number, width));
-            for (Tensor* const tensor : {&model.back()->gain, &model.back()->slope, &model.back()->shift})
-                parameters.push_back({.name = tensor->name, .data = tensor->values.data(), .elements = width, .units = {number}});
+            for (Tensor* const tensor :
+                 {&model.back()->gain, &model.back()->slope, &model.back()->shift})
+                parameters.push_back({.name = tensor->name,
+                                      .data = tensor->values.data(),
+                                      .elements = width,
+                                      .units = {number}});
         }
         Zero engine(communicator, parameters, {.storage = zero::Storage::scattered});
         for (std::size_t step = 0; step < steps; ++step) {
@@ -62,23 +74,29 @@ int main() {
                     difference[i] = x[i] - target(x[i]);
                 }
                 for (std::size_t number = 0; number < layers; ++number) {
-                    auto const weights = engine.acquire(number); // the tensors of the layer are up to date from here on
+                    auto const weights = engine.acquire(
+                        number); // the tensors of the layer are up to date from here on
                     Layer const& layer = *model[number];
                     for (std::size_t i = 0; i < width; ++i)
-                        difference[i] += layer.gain.values[i] * std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
+                        difference[i] +=
+                            layer.gain.values[i]
+                            * std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
                 }
                 for (std::size_t number = layers; number-- > 0;) {
                     Layer const& layer = *model[number];
-                    std::vector<float> gain(width), slope(width), shift(width); // gradients that live until the end of this block
+                    std::vector<float> gain(width), slope(width),
+                        shift(width); // gradients that live until the end of this block
                     for (std::size_t i = 0; i < width; ++i) {
-                        float const bent = std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
+                        float const bent =
+                            std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
                         gain[i] = difference[i] * bent;
                         shift[i] = difference[i] * layer.gain.values[i] * (1.0F - bent * bent);
                         slope[i] = shift[i] * x[i];
                     }
                     engine.hand_over(number, 3 * number, gain);
                     engine.hand_over(number, 3 * number + 1, slope);
-                    engine.hand_over(number, 3 * number + 2, shift).synchronise(); // read, so the memory may go
+                    engine.hand_over(number, 3 * number + 2, shift)
+                        .synchronise(); // read, so the memory may go
                     engine.gradients_ready(number);
                 }
             }
@@ -86,15 +104,19 @@ int main() {
             final_loss[rank] = 0.0F;
             for (float const d : difference) final_loss[rank] += d * d / static_cast<float>(width);
         }
-        engine.for_each_full_parameter([](std::size_t, std::span<float const>) {}); // waits for the last update
+        engine.for_each_full_parameter(
+            [](std::size_t, std::span<float const>) {}); // waits for the last update
         for (auto const& layer : model)
             for (Tensor const* const tensor : {&layer->gain, &layer->slope, &layer->shift})
-                final_values[rank].insert(final_values[rank].end(), tensor->values.begin(), tensor->values.end());
+                final_values[rank].insert(final_values[rank].end(), tensor->values.begin(),
+                                          tensor->values.end());
     });
     bool is_trained = true;
     for (std::size_t rank = 0; rank < world; ++rank) {
-        std::printf("rank %zu: mean squared error %.5f\n", rank, static_cast<double>(final_loss[rank]));
-        is_trained = is_trained && final_loss[rank] < 0.01F && final_values[rank] == final_values[0];
+        std::printf("rank %zu: mean squared error %.5f\n", rank,
+                    static_cast<double>(final_loss[rank]));
+        is_trained =
+            is_trained && final_loss[rank] < 0.01F && final_values[rank] == final_values[0];
     }
     std::printf("the tensors of all ranks are %s\n", is_trained ? "equal and trained" : "WRONG");
     return is_trained ? 0 : 1;

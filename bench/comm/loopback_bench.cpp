@@ -1,6 +1,7 @@
-// Collectives between threads, beside a twin of as many threads that meet, move the same bytes and meet again (std::barrier); and a reduce-scatter of 1 KB
-// beside three empty rounds of a barrier. Elements are those of the whole buffer: a rank sends them all to a reduce-scatter and gets them all from an
-// all-gather. Bytes are those that all ranks together read and write.
+// Collectives between threads, beside a twin of as many threads that meet, move the same bytes and
+// meet again (std::barrier); and a reduce-scatter of 1 KB beside three empty rounds of a barrier.
+// Elements are those of the whole buffer: a rank sends them all to a reduce-scatter and gets them
+// all from an all-gather. Bytes are those that all ranks together read and write.
 
 #include "host/memory_twin.hpp"
 
@@ -21,7 +22,8 @@ namespace {
 
 using namespace zero;
 
-/// Runs `iterate(rank)` on a thread for each rank as often as the benchmark asks. Several times between two meetings if it is short; they are not timed.
+/// Runs `iterate(rank)` on a thread for each rank as often as the benchmark asks. Several times
+/// between two meetings if it is short; they are not timed.
 template <class Iterate>
 void measure(benchmark::State& state, std::size_t world, Iterate const& iterate) {
     std::int64_t const batch = std::max<std::int64_t>(1, (std::int64_t{1} << 18U) / state.range(0));
@@ -49,7 +51,8 @@ void measure(benchmark::State& state, std::size_t world, Iterate const& iterate)
         meeting.arrive_and_wait();
         auto const start = std::chrono::steady_clock::now();
         run(0);
-        state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        state.SetIterationTime(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     is_going = false;
     meeting.arrive_and_wait();
@@ -95,18 +98,23 @@ private:
 };
 
 void count_reduce_scatter(benchmark::State& state, std::size_t world) {
-    bench::count_bytes(state, static_cast<double>((world + 1) * sizeof(float)) * static_cast<double>(state.range(0)));
+    bench::count_bytes(state, static_cast<double>((world + 1) * sizeof(float))
+                                  * static_cast<double>(state.range(0)));
 }
 
 void count_all_gather(benchmark::State& state, std::size_t world) {
-    bench::count_bytes(state, static_cast<double>(2 * (world - 1) * sizeof(float)) * static_cast<double>(state.range(0)));
+    bench::count_bytes(state, static_cast<double>(2 * (world - 1) * sizeof(float))
+                                  * static_cast<double>(state.range(0)));
 }
 
 void reduce_scatter(benchmark::State& state, std::size_t world) {
     Memory const memory(world, static_cast<std::size_t>(state.range(0)));
     auto ranks = LoopbackCommunicator::make_group(static_cast<int>(world));
     auto const queue = HostBackend::default_compute_queue();
-    measure(state, world, [&](std::size_t rank) { ranks[rank].reduce_scatter<float>(memory.whole[rank], memory.shard[rank], memory.cuts, queue); });
+    measure(state, world, [&](std::size_t rank) {
+        ranks[rank].reduce_scatter<float>(memory.whole[rank], memory.shard[rank], memory.cuts,
+                                          queue);
+    });
     count_reduce_scatter(state, world);
 }
 
@@ -116,7 +124,8 @@ void reduce_scatter_twin(benchmark::State& state, std::size_t world) {
     std::barrier meeting(static_cast<std::ptrdiff_t>(world));
     measure(state, world, [&](std::size_t rank) {
         meeting.arrive_and_wait();
-        bench::move_sum(memory.shard[rank], from.data(), world, memory.cuts[rank], memory.shard_elements());
+        bench::move_sum(memory.shard[rank], from.data(), world, memory.cuts[rank],
+                        memory.shard_elements());
         meeting.arrive_and_wait();
     });
     count_reduce_scatter(state, world);
@@ -127,7 +136,10 @@ void all_gather(benchmark::State& state, std::size_t world) {
     Memory const memory(world, static_cast<std::size_t>(state.range(0)));
     auto ranks = LoopbackCommunicator::make_group(static_cast<int>(world));
     auto const queue = HostBackend::default_compute_queue();
-    measure(state, world, [&](std::size_t rank) { ranks[rank].all_gather<float>(memory.whole[rank] + memory.cuts[rank], memory.whole[rank], memory.cuts, queue); });
+    measure(state, world, [&](std::size_t rank) {
+        ranks[rank].all_gather<float>(memory.whole[rank] + memory.cuts[rank], memory.whole[rank],
+                                      memory.cuts, queue);
+    });
     count_all_gather(state, world);
 }
 
@@ -138,7 +150,9 @@ void all_gather_twin(benchmark::State& state, std::size_t world) {
         meeting.arrive_and_wait();
         for (std::size_t peer = 0; peer < world; ++peer) {
             if (peer != rank) {
-                std::memcpy(memory.whole[rank] + memory.cuts[peer], memory.whole[peer] + memory.cuts[peer], memory.shard_elements() * sizeof(float));
+                std::memcpy(memory.whole[rank] + memory.cuts[peer],
+                            memory.whole[peer] + memory.cuts[peer],
+                            memory.shard_elements() * sizeof(float));
             }
         }
         meeting.arrive_and_wait();
@@ -157,7 +171,8 @@ void three_rounds(benchmark::State& state, std::size_t world) {
     });
 }
 
-void add(std::string const& name, std::size_t world, void (*function)(benchmark::State&, std::size_t), std::vector<std::int64_t> const& sizes) {
+void add(std::string const& name, std::size_t world,
+         void (*function)(benchmark::State&, std::size_t), std::vector<std::int64_t> const& sizes) {
     auto* const benchmark = benchmark::RegisterBenchmark(name.c_str(), function, world);
     for (std::int64_t const size : sizes) {
         benchmark->Arg(size);
@@ -167,7 +182,9 @@ void add(std::string const& name, std::size_t world, void (*function)(benchmark:
 
 [[maybe_unused]] bool const is_registered = [] {
     std::vector<std::int64_t> const sizes{1 << 12, 1 << 16, 1 << 20, 1 << 23, bench::gpt2_elements};
-    for (std::size_t const world : {std::size_t{8}, std::size_t{4}, std::size_t{2}}) { // the largest first: it takes the memory for all
+    for (std::size_t const world :
+         {std::size_t{8}, std::size_t{4},
+          std::size_t{2}}) { // the largest first: it takes the memory for all
         std::string const suffix = "/W" + std::to_string(world);
         add("reduce_scatter" + suffix + "/twin", world, reduce_scatter_twin, sizes);
         add("reduce_scatter" + suffix + "/zero", world, reduce_scatter, sizes);

@@ -15,11 +15,14 @@ class DeviceArray {
 public:
     /// Zeros.
     explicit DeviceArray(std::size_t elements) {
-        cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
+        cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                    "cudaMalloc");
         cuda::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
     }
     explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
-        cuda::check(cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+        cuda::check(
+            cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
     }
     DeviceArray(DeviceArray const&) = delete;
     DeviceArray& operator=(DeviceArray const&) = delete;

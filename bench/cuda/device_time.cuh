@@ -13,9 +13,11 @@
 
 namespace zero::bench {
 
-/// Times what `body(stream)` enqueues by events of the device, each time with caches that hold something else. Reports bytes per second.
+/// Times what `body(stream)` enqueues by events of the device, each time with caches that hold
+/// something else. Reports bytes per second.
 template <class Body>
-void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes, Body const& body) {
+void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes,
+                    Body const& body) {
     constexpr std::size_t flushed = std::size_t{256} << 20U;
     DeviceArray<char> const other(flushed);
     cudaEvent_t begin = nullptr;
@@ -35,7 +37,8 @@ void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t by
     }
     cuda::ignore(cudaEventDestroy(begin));
     cuda::ignore(cudaEventDestroy(end));
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * bytes));
+    state.SetBytesProcessed(
+        static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * bytes));
 }
 
 template <class Body>
@@ -53,7 +56,10 @@ inline void add(char const* name, void (*function)(benchmark::State&), std::size
             state.SkipWithError(error.what());
         }
     };
-    benchmark::RegisterBenchmark(name, run)->Arg(static_cast<std::int64_t>(elements))->UseManualTime()->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(name, run)
+        ->Arg(static_cast<std::int64_t>(elements))
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
 }
 
 /// True without a device, and says so.

@@ -11,9 +11,11 @@
 #include <type_traits>
 #include <vector>
 
-// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin that moves the same bytes and does nothing else, and beside
-// the algorithm of CUB that does most of the same.
-namespace zero { // a using-directive would leave open whether cuda is zero's or that of the toolkit's libraries
+// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin
+// that moves the same bytes and does nothing else, and beside the algorithm of CUB that does most
+// of the same.
+namespace zero { // a using-directive would leave open whether cuda is zero's or that of the
+                 // toolkit's libraries
 
 namespace {
 
@@ -29,7 +31,9 @@ void copy_twin(benchmark::State& state) {
     std::size_t const n = elements_of(gpt2_xl());
     bench::DeviceArray<T> const from(n);
     bench::DeviceArray<T> const to(n);
-    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) { Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(T)); });
+    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) {
+        Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(T));
+    });
 }
 
 /// Tensors to a bucket, or back; they lie one after the other.
@@ -48,23 +52,28 @@ void flatten(benchmark::State& state) {
         slices.push_back({tensors.data() + begin, begin, size});
         begin += size;
     }
-    Device::SliceTable<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(), std::move(slices));
+    Device::SliceTable<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(),
+                                                 std::move(slices));
     bench::time_on_device(state, n * (sizeof(T) + sizeof(InBucket)), [&](cudaStream_t stream) {
         if constexpr (to_bucket) {
             Device::copy_to_bucket(stream, table.all(), bucket.data());
         } else {
-            Device::copy_from_bucket(stream, table.all(), static_cast<InBucket const*>(bucket.data()));
+            Device::copy_from_bucket(stream, table.all(),
+                                     static_cast<InBucket const*>(bucket.data()));
         }
     });
 }
 
-/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that says how much memory it wants when it gets none.
+/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that says how much memory it
+/// wants when it gets none.
 template <class Call>
 void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
     std::size_t memory_bytes = 0;
     cuda::check(call(nullptr, memory_bytes, nullptr), "CUB");
     bench::DeviceArray<char> const memory(memory_bytes);
-    bench::time_on_device(state, moved_bytes, [&](cudaStream_t stream) { cuda::check(call(memory.data(), memory_bytes, stream), "CUB"); });
+    bench::time_on_device(state, moved_bytes, [&](cudaStream_t stream) {
+        cuda::check(call(memory.data(), memory_bytes, stream), "CUB");
+    });
 }
 
 template <class To>
@@ -75,14 +84,16 @@ struct Cast {
     }
 };
 
-/// What `flatten` does, as bytes where nothing is cast and through an iterator that casts where something is.
+/// What `flatten` does, as bytes where nothing is cast and through an iterator that casts where
+/// something is.
 template <class T, class InBucket>
 void cub_flatten(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
     constexpr bool casts = !std::is_same_v<T, InBucket>;
-    using From = std::conditional_t<casts, thrust::transform_iterator<Cast<InBucket>, T const*>, void const*>;
+    using From = std::conditional_t<casts, thrust::transform_iterator<Cast<InBucket>, T const*>,
+                                    void const*>;
     using To = std::conditional_t<casts, InBucket*, void*>;
     auto const sizes = gpt2_xl();
     std::size_t const n = elements_of(sizes);
@@ -102,13 +113,18 @@ void cub_flatten(benchmark::State& state) {
     bench::DeviceArray<To> const device_to(to);
     bench::DeviceArray<std::size_t> const device_counts(counts);
     auto const tensor_count = static_cast<std::int64_t>(sizes.size());
-    time_cub(state, n * (sizeof(T) + sizeof(InBucket)), [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
-        if constexpr (casts) {
-            return cub::DeviceCopy::Batched(memory, memory_bytes, device_from.data(), device_to.data(), device_counts.data(), tensor_count, stream);
-        } else {
-            return cub::DeviceMemcpy::Batched(memory, memory_bytes, device_from.data(), device_to.data(), device_counts.data(), tensor_count, stream);
-        }
-    });
+    time_cub(state, n * (sizeof(T) + sizeof(InBucket)),
+             [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
+                 if constexpr (casts) {
+                     return cub::DeviceCopy::Batched(memory, memory_bytes, device_from.data(),
+                                                     device_to.data(), device_counts.data(),
+                                                     tensor_count, stream);
+                 } else {
+                     return cub::DeviceMemcpy::Batched(memory, memory_bytes, device_from.data(),
+                                                       device_to.data(), device_counts.data(),
+                                                       tensor_count, stream);
+                 }
+             });
 }
 
 __global__ void read_only(uint4 const* from, std::size_t words, unsigned* sum) {
@@ -132,7 +148,8 @@ void norm_twin(benchmark::State& state) {
     bench::DeviceArray<A> const gradients(n);
     bench::DeviceArray<unsigned> const sum(1);
     bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) {
-        read_only<<<2048, 256, 0, stream>>>(reinterpret_cast<uint4 const*>(gradients.data()), n * sizeof(A) / sizeof(uint4), sum.data());
+        read_only<<<2048, 256, 0, stream>>>(reinterpret_cast<uint4 const*>(gradients.data()),
+                                            n * sizeof(A) / sizeof(uint4), sum.data());
     });
 }
 
@@ -142,7 +159,8 @@ void norm(benchmark::State& state) {
         return;
     }
     bench::NormPass<A> const pass(gpt2_xl());
-    bench::time_on_device(state, pass.moved_bytes(), [&](cudaStream_t stream) { pass.enqueue(stream); });
+    bench::time_on_device(state, pass.moved_bytes(),
+                          [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 struct SquareSum {
@@ -151,7 +169,9 @@ struct SquareSum {
 };
 
 struct AddSquareSums {
-    __host__ __device__ SquareSum operator()(SquareSum const& a, SquareSum const& b) const { return {a.squares + b.squares, a.non_finite + b.non_finite}; }
+    __host__ __device__ SquareSum operator()(SquareSum const& a, SquareSum const& b) const {
+        return {a.squares + b.squares, a.non_finite + b.non_finite};
+    }
 };
 
 struct ToSquareSum {
@@ -163,7 +183,8 @@ struct ToSquareSum {
     }
 };
 
-/// The sum of squares and the count of what is not finite, but another sum for another cut, and the place of the first one is missing.
+/// The sum of squares and the count of what is not finite, but another sum for another cut, and the
+/// place of the first one is missing.
 template <class A>
 void cub_norm(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
@@ -172,9 +193,12 @@ void cub_norm(benchmark::State& state) {
     std::size_t const n = elements_of(gpt2_xl());
     bench::DeviceArray<A> const gradients(n);
     bench::DeviceArray<SquareSum> const sum(1);
-    time_cub(state, n * sizeof(A), [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
-        return cub::DeviceReduce::TransformReduce(memory, memory_bytes, static_cast<A const*>(gradients.data()), sum.data(), n, AddSquareSums{}, ToSquareSum{}, SquareSum{}, stream);
-    });
+    time_cub(state, n * sizeof(A),
+             [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
+                 return cub::DeviceReduce::TransformReduce(
+                     memory, memory_bytes, static_cast<A const*>(gradients.data()), sum.data(), n,
+                     AddSquareSums{}, ToSquareSum{}, SquareSum{}, stream);
+             });
 }
 
 void update(benchmark::State& state) {
@@ -182,7 +206,8 @@ void update(benchmark::State& state) {
         return;
     }
     bench::UpdatePass const pass(gpt2_xl());
-    bench::time_on_device(state, pass.moved_bytes(), [&](cudaStream_t stream) { pass.enqueue(stream); });
+    bench::time_on_device(state, pass.moved_bytes(),
+                          [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 [[maybe_unused]] bool const is_registered = [] {
@@ -190,7 +215,8 @@ void update(benchmark::State& state) {
     bench::add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
     bench::add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>, n);
     bench::add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>, n);
-    bench::add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>, n); // more bytes, so compared by bytes per second
+    bench::add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>,
+               n); // more bytes, so compared by bytes per second
     bench::add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>, n);
     bench::add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>, n);
     bench::add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
@@ -201,7 +227,8 @@ void update(benchmark::State& state) {
     bench::add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>, n);
     bench::add("norm/cuda_bfloat16/zero", norm<bfloat16>, n);
     bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>, n);
-    bench::add("update/cuda_two_states/twin", copy_twin<float>, n); // fewer bytes, so compared by bytes per second
+    bench::add("update/cuda_two_states/twin", copy_twin<float>,
+               n); // fewer bytes, so compared by bytes per second
     bench::add("update/cuda_two_states/adamw", update, n);
     return true;
 }();

@@ -18,7 +18,9 @@ inline std::vector<std::size_t> gpt2_xl() {
     constexpr std::size_t width = 1600;
     std::vector<std::size_t> sizes{50257 * width, 1024 * width};
     for (int layer = 0; layer < 48; ++layer) {
-        for (std::size_t const elements : {width, width, 3 * width * width, 3 * width, width * width, width, width, width, 4 * width * width, 4 * width, 4 * width * width, width}) {
+        for (std::size_t const elements :
+             {width, width, 3 * width * width, 3 * width, width * width, width, width, width,
+              4 * width * width, 4 * width, 4 * width * width, width}) {
             sizes.push_back(elements);
         }
     }
@@ -39,18 +41,23 @@ template <class A>
 class NormPass {
 public:
     explicit NormPass(std::vector<std::size_t> const& sizes)
-        : _gradients(elements_of(sizes)), _moved_bytes(elements_of(sizes) * sizeof(A)), _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
-        cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), elements_of(sizes), from_float<A>(0.01F));
+        : _gradients(elements_of(sizes)), _moved_bytes(elements_of(sizes) * sizeof(A)),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
+        cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), elements_of(sizes),
+                            from_float<A>(0.01F));
         cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
-    void enqueue(cudaStream_t stream) const { cuda::Backend::inspect(stream, _table.all(), _result.data()); }
+    void enqueue(cudaStream_t stream) const {
+        cuda::Backend::inspect(stream, _table.all(), _result.data());
+    }
 
     [[nodiscard]] A* gradients() const { return _gradients.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
-    [[nodiscard]] detail::List<InspectSlice<A>> slices(std::vector<std::size_t> const& sizes) const {
+    [[nodiscard]] detail::List<InspectSlice<A>>
+    slices(std::vector<std::size_t> const& sizes) const {
         detail::List<InspectSlice<A>> result;
         std::size_t begin = 0;
         for (std::size_t const size : sizes) {
@@ -66,7 +73,8 @@ private:
     cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
-/// Unscale, clip, AdamW and cast, 30 bytes an element: gradient, and master weight and two moments twice, and the bfloat16 parameter.
+/// Unscale, clip, AdamW and cast, 30 bytes an element: gradient, and master weight and two moments
+/// twice, and the bfloat16 parameter.
 class UpdatePass {
 public:
     struct Group { // nvcc wants types of kernels to be public
@@ -75,12 +83,16 @@ public:
     using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;
 
     explicit UpdatePass(std::vector<std::size_t> const& sizes)
-        : _gradients(elements_of(sizes)), _masters(elements_of(sizes)), _first(elements_of(sizes)), _second(elements_of(sizes)), _parameters(elements_of(sizes)),
-          _moved_bytes(30 * elements_of(sizes)), _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
+        : _gradients(elements_of(sizes)), _masters(elements_of(sizes)), _first(elements_of(sizes)),
+          _second(elements_of(sizes)), _parameters(elements_of(sizes)),
+          _moved_bytes(30 * elements_of(sizes)),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
         cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
-    void enqueue(cudaStream_t stream) const { cuda::Backend::update<AdamW>(stream, _table.all(), _groups.data(), _decisions.data()); }
+    void enqueue(cudaStream_t stream) const {
+        cuda::Backend::update<AdamW>(stream, _table.all(), _groups.data(), _decisions.data());
+    }
 
     [[nodiscard]] float* gradients() const { return _gradients.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }

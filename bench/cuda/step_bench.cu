@@ -3,26 +3,29 @@
 
 #include <zero/cuda/backend.cuh>
 #include <zero/cuda/memory.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
-// A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank, bfloat16 parameters and float gradients, beside its parts: a copy of the gradients, which is
-// what a reduction over one rank is, the norm and the update, each in one launch. The counter `host_us` is how long the host is in `step`, which has to be short beside the device's time.
+// A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank,
+// bfloat16 parameters and float gradients, beside its parts: a copy of the gradients, which is what
+// a reduction over one rank is, the norm and the update, each in one launch. The counter `host_us`
+// is how long the host is in `step`, which has to be short beside the device's time.
 namespace zero {
 
 namespace {
 
 using bench::elements_of;
 using bench::gpt2_xl;
-using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>, Loopback<cuda::Backend>>;
+using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>,
+                        Loopback<cuda::Backend>>;
 
 constexpr std::size_t moved_by_copy = 8; ///< bytes an element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
@@ -35,12 +38,14 @@ std::vector<Parameter<bfloat16, float>> gpt2_xl_parameters() {
     for (std::size_t const elements : gpt2_xl()) {
         std::size_t const index = parameters.size();
         std::size_t const unit = index < in_embeddings ? 0 : 1 + (index - in_embeddings) / in_block;
-        parameters.push_back({.name = std::to_string(index), .elements = elements, .units = {unit}});
+        parameters.push_back(
+            {.name = std::to_string(index), .elements = elements, .units = {unit}});
     }
     return parameters;
 }
 
-/// Zeros, also in the leases: what one held before may not be finite, whichever bucket gets it, and the step would be skipped.
+/// Zeros, also in the leases: what one held before may not be finite, whichever bucket gets it, and
+/// the step would be skipped.
 class ZeroedMemory final : public MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
@@ -48,7 +53,9 @@ public:
         cuda::check(cudaMemset(memory, 0, bytes), "cudaMemset");
         return memory;
     }
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override { _pool.deallocate(memory, bytes, kind); }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _pool.deallocate(memory, bytes, kind);
+    }
 
 private:
     MemoryResource& _pool = cuda::default_memory();
@@ -79,17 +86,20 @@ void step(benchmark::State& state) {
     (void)engine.step(1e-4);
     engine.join();
     std::chrono::duration<double> in_step{};
-    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(gpt2_xl()), [&](cudaStream_t) {
-        backward();
-        auto const start = std::chrono::steady_clock::now();
-        (void)engine.step(1e-4);
-        in_step += std::chrono::steady_clock::now() - start;
-        engine.join();
-    });
+    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(gpt2_xl()),
+                          [&](cudaStream_t) {
+                              backward();
+                              auto const start = std::chrono::steady_clock::now();
+                              (void)engine.step(1e-4);
+                              in_step += std::chrono::steady_clock::now() - start;
+                              engine.join();
+                          });
     if (engine.last_report().is_skipped) {
-        state.SkipWithError("a step was skipped: it moved nothing"); // its gradients were not finite
+        state.SkipWithError(
+            "a step was skipped: it moved nothing"); // its gradients were not finite
     }
-    state.counters["host_us"] = benchmark::Counter(in_step.count() * 1e6, benchmark::Counter::kAvgIterations);
+    state.counters["host_us"] =
+        benchmark::Counter(in_step.count() * 1e6, benchmark::Counter::kAvgIterations);
 }
 
 void parts(benchmark::State& state) {

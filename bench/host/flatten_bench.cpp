@@ -14,8 +14,9 @@
 #include <utility>
 #include <vector>
 
-// The 148 tensors of GPT-2 124M, each where it was allocated, to one bucket and back, with and without a cast, beside one memcpy that moves as many
-// bytes. Smaller sizes are the same 148 tensors with fewer elements each.
+// The 148 tensors of GPT-2 124M, each where it was allocated, to one bucket and back, with and
+// without a cast, beside one memcpy that moves as many bytes. Smaller sizes are the same 148
+// tensors with fewer elements each.
 namespace {
 
 using namespace zero;
@@ -25,7 +26,8 @@ struct Geometry {
     explicit Geometry(std::size_t size) {
         double const scale = static_cast<double>(size) / static_cast<double>(test::gpt2_elements);
         for (auto const& spec : test::gpt2_124m()) {
-            auto const scaled = static_cast<std::size_t>(scale * static_cast<double>(spec.elements));
+            auto const scaled =
+                static_cast<std::size_t>(scale * static_cast<double>(spec.elements));
             tensors.push_back(std::max<std::size_t>(1, scaled));
             begins.push_back(bucket_elements);
             elements += tensors.back();
@@ -44,8 +46,10 @@ template <class T, class B>
 struct Model {
     explicit Model(Geometry const& geometry) : bucket(geometry.bucket_elements) {
         for (std::size_t index = 0; index < geometry.tensors.size(); ++index) {
-            memory.push_back(std::make_unique<bench::Array<T>>(geometry.tensors[index], from_float<T>(0.01F)));
-            slices.push_back({memory.back()->data(), geometry.begins[index], geometry.tensors[index]});
+            memory.push_back(
+                std::make_unique<bench::Array<T>>(geometry.tensors[index], from_float<T>(0.01F)));
+            slices.push_back(
+                {memory.back()->data(), geometry.begins[index], geometry.tensors[index]});
         }
     }
 
@@ -65,7 +69,8 @@ void flatten(benchmark::State& state) {
     Model<T, B> const model(geometry);
     auto const queue = HostBackend::default_compute_queue();
     for (auto _ : state) {
-        HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(model.slices), model.bucket.data());
+        HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(model.slices),
+                                    model.bucket.data());
         benchmark::ClobberMemory();
     }
     count<T, B>(state, geometry);
@@ -77,7 +82,8 @@ void unflatten(benchmark::State& state) {
     Model<T, B> const model(geometry);
     auto const queue = HostBackend::default_compute_queue();
     for (auto _ : state) {
-        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(model.slices), static_cast<B const*>(model.bucket.data()));
+        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(model.slices),
+                                      static_cast<B const*>(model.bucket.data()));
         benchmark::ClobberMemory();
     }
     count<T, B>(state, geometry);
@@ -97,8 +103,10 @@ void twin(benchmark::State& state) {
     count<From, To>(state, geometry);
 }
 
-void add(std::string const& name, void (*twin_function)(benchmark::State&), void (*function)(benchmark::State&)) {
-    for (auto const& [who, run] : {std::pair{"/twin", twin_function}, std::pair{"/zero", function}}) {
+void add(std::string const& name, void (*twin_function)(benchmark::State&),
+         void (*function)(benchmark::State&)) {
+    for (auto const& [who, run] :
+         {std::pair{"/twin", twin_function}, std::pair{"/zero", function}}) {
         bench::sizes(benchmark::RegisterBenchmark((name + who).c_str(), run));
         bench::all_cores(benchmark::RegisterBenchmark((name + who).c_str(), run));
     }

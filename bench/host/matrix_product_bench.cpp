@@ -7,14 +7,15 @@
 #include <cstdint>
 #include <vector>
 
-// The products of Muon's iteration: n x n times n x 4n, beside a twin that is the plain triple loop, as one writes it at
-// first. The number at the end of a name is n.
+// The products of Muon's iteration: n x n times n x 4n, beside a twin that is the plain triple
+// loop, as one writes it at first. The number at the end of a name is n.
 namespace {
 
 using namespace zero;
 
 struct Data {
-    explicit Data(std::size_t size) : n(size), left(n * n, 0.5F), right(4 * n * n, 0.25F), out(4 * n * n) {}
+    explicit Data(std::size_t size)
+        : n(size), left(n * n, 0.5F), right(4 * n * n, 0.25F), out(4 * n * n) {}
 
     std::size_t n;
     std::vector<float> left;
@@ -24,7 +25,8 @@ struct Data {
 
 /// Items are floating-point operations.
 void count(benchmark::State& state, std::size_t n) {
-    state.SetItemsProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * 2 * n * n * 4 * n));
+    state.SetItemsProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations())
+                                                      * 2 * n * n * 4 * n));
 }
 
 void product(benchmark::State& state, host::InstructionSet set) {
@@ -35,7 +37,12 @@ void product(benchmark::State& state, host::InstructionSet set) {
         return;
     }
     for (auto _ : state) {
-        host::detail::run(detail::MatrixProduct{.out = data.out.data(), .left = data.left.data(), .right = data.right.data(), .rows = data.n, .columns = 4 * data.n, .depth = data.n});
+        host::detail::run(detail::MatrixProduct{.out = data.out.data(),
+                                                .left = data.left.data(),
+                                                .right = data.right.data(),
+                                                .rows = data.n,
+                                                .columns = 4 * data.n,
+                                                .depth = data.n});
         benchmark::ClobberMemory();
     }
     host::use_instruction_set(before);
@@ -59,8 +66,22 @@ void twin(benchmark::State& state) {
     count(state, data.n);
 }
 
-BENCHMARK_CAPTURE(product, avx2, host::InstructionSet::avx2)->Name("matrix_product/n_by_4n/avx2")->Arg(64)->Arg(256)->Arg(768)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(product, baseline, host::InstructionSet::baseline)->Name("matrix_product/n_by_4n/baseline")->Arg(64)->Arg(256)->Unit(benchmark::kMillisecond);
-BENCHMARK(twin)->Name("matrix_product/n_by_4n/twin")->Arg(64)->Arg(256)->Arg(768)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(product, avx2, host::InstructionSet::avx2)
+    ->Name("matrix_product/n_by_4n/avx2")
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(768)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(product, baseline, host::InstructionSet::baseline)
+    ->Name("matrix_product/n_by_4n/baseline")
+    ->Arg(64)
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(twin)
+    ->Name("matrix_product/n_by_4n/twin")
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(768)
+    ->Unit(benchmark::kMillisecond);
 
 } // namespace

@@ -17,11 +17,13 @@
 #include <emmintrin.h>
 #endif
 
-/// Plain loops that move the same bytes as a kernel and compute next to nothing: what the memory allows at best. They use the 16-byte vectors
-/// that every x86-64 and AArch64 compiler has without a flag, so that they do not depend on the optimiser to be fast.
+/// Plain loops that move the same bytes as a kernel and compute next to nothing: what the memory
+/// allows at best. They use the 16-byte vectors that every x86-64 and AArch64 compiler has without
+/// a flag, so that they do not depend on the optimiser to be fast.
 ///
-/// A benchmark is called operation/case/who/elements. Who is "twin" in the one that the others of the same operation, case, size and number of threads
-/// are compared with; scripts/bench_table.py pairs them.
+/// A benchmark is called operation/case/who/elements. Who is "twin" in the one that the others of
+/// the same operation, case, size and number of threads are compared with; scripts/bench_table.py
+/// pairs them.
 namespace bench {
 
 using Word4 = std::uint32_t __attribute__((vector_size(16)));
@@ -30,12 +32,13 @@ using Half4 = std::uint16_t __attribute__((vector_size(8)));
 template <class T>
 class Array {
 public:
-    explicit Array(std::size_t n, T value = T{}) : _data(static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{128}))), _n(n) {
+    explicit Array(std::size_t n, T value = T{})
+        : _data(static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{128}))), _n(n) {
         std::uninitialized_fill_n(_data, n, value);
     }
     Array(Array const&) = delete;
     Array& operator=(Array const&) = delete;
-    ~Array() { ::operator delete (_data, std::align_val_t{128}); }
+    ~Array() { ::operator delete(_data, std::align_val_t{128}); }
 
     T* data() const { return _data; }
     std::size_t size() const { return _n; }
@@ -56,7 +59,8 @@ inline void store(void* to, Word4 word) {
     __builtin_memcpy(to, &word, sizeof word);
 }
 
-/// Stores past the caches, where that can be said without a flag: what is written is then not read before. `to` is a multiple of 16 bytes.
+/// Stores past the caches, where that can be said without a flag: what is written is then not read
+/// before. `to` is a multiple of 16 bytes.
 inline void stream(void* to, Word4 word) {
 #ifdef __SSE2__
     __m128i value;
@@ -76,16 +80,19 @@ void put(void* to, Word4 word) {
     }
 }
 
-/// Lets the process keep the memory that it frees: otherwise each repetition touches gigabytes for the first time, which takes longer than what is measured.
+/// Lets the process keep the memory that it frees: otherwise each repetition touches gigabytes for
+/// the first time, which takes longer than what is measured.
 inline bool keep_memory() {
 #ifdef __GLIBC__
-    return mallopt(M_MMAP_MAX, 0) != 0 && mallopt(M_TRIM_THRESHOLD, -1) != 0 && mallopt(M_ARENA_MAX, 1) != 0;
+    return mallopt(M_MMAP_MAX, 0) != 0 && mallopt(M_TRIM_THRESHOLD, -1) != 0
+           && mallopt(M_ARENA_MAX, 1) != 0;
 #else
     return false;
 #endif
 }
 
-/// Calls `body.operator()<streams>()`: past the caches from where on the results would not stay in them.
+/// Calls `body.operator()<streams>()`: past the caches from where on the results would not stay in
+/// them.
 template <class Body>
 void with_stores(std::size_t moved_bytes, Body const& body) {
     if (moved_bytes >= std::size_t{32} << 20U) {
@@ -95,8 +102,10 @@ void with_stores(std::size_t moved_bytes, Body const& body) {
     }
 }
 
-/// Reads the elements [begin, begin + n) of all ranks and writes as many to `out`. n is a multiple of 8.
-inline void move_sum(float* out, float const* const* from, std::size_t world, std::size_t begin, std::size_t n) {
+/// Reads the elements [begin, begin + n) of all ranks and writes as many to `out`. n is a multiple
+/// of 8.
+inline void move_sum(float* out, float const* const* from, std::size_t world, std::size_t begin,
+                     std::size_t n) {
     with_stores((world + 1) * n * sizeof(float), [&]<bool streams>() {
         for (std::size_t i = 0; i < n; i += 8) {
             auto first = load(from[0] + begin + i);
@@ -111,9 +120,11 @@ inline void move_sum(float* out, float const* const* from, std::size_t world, st
     });
 }
 
-/// Reads gradient, master weight and states, writes the latter and a parameter of 16 bits. n is a multiple of 8.
+/// Reads gradient, master weight and states, writes the latter and a parameter of 16 bits. n is a
+/// multiple of 8.
 template <std::size_t states>
-void move_update(float const* gradient, float* master, std::array<float*, states> const& state, void* parameter, std::size_t n) {
+void move_update(float const* gradient, float* master, std::array<float*, states> const& state,
+                 void* parameter, std::size_t n) {
     with_stores((14 + 8 * states) * n, [&]<bool streams>() {
         for (std::size_t i = 0; i < n; i += 8) {
             for (std::size_t j = i; j < i + 8; j += 4) {
@@ -123,7 +134,8 @@ void move_update(float const* gradient, float* master, std::array<float*, states
                     store(one + j, load(one + j) ^ word);
                 }
             }
-            put<streams>(static_cast<std::uint16_t*>(parameter) + i, load(master + i) ^ load(master + i + 4));
+            put<streams>(static_cast<std::uint16_t*>(parameter) + i,
+                         load(master + i) ^ load(master + i + 4));
         }
     });
 }
@@ -133,14 +145,17 @@ inline constexpr std::size_t gpt2_elements = 124'439'808;
 
 /// From what a cache holds to the model. Multiples of 64 for up to 64 threads.
 inline void sizes(benchmark::internal::Benchmark* benchmark) {
-    for (std::size_t const elements : {std::size_t{1} << 16U, std::size_t{1} << 20U, std::size_t{1} << 23U, gpt2_elements}) {
+    for (std::size_t const elements :
+         {std::size_t{1} << 16U, std::size_t{1} << 20U, std::size_t{1} << 23U, gpt2_elements}) {
         benchmark->Arg(static_cast<std::int64_t>(elements));
     }
     benchmark->Unit(benchmark::kMillisecond)->UseRealTime();
 }
 
 inline void largest_size(benchmark::internal::Benchmark* benchmark) {
-    benchmark->Arg(static_cast<std::int64_t>(gpt2_elements))->Unit(benchmark::kMillisecond)->UseRealTime();
+    benchmark->Arg(static_cast<std::int64_t>(gpt2_elements))
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
 }
 
 /// Each thread does its share, as the ranks of a node do.
@@ -151,11 +166,13 @@ inline void all_cores(benchmark::internal::Benchmark* benchmark) {
 
 /// This thread's share of the elements, a multiple of 64.
 inline std::size_t share(benchmark::State const& state) {
-    return static_cast<std::size_t>(state.range(0)) / static_cast<std::size_t>(state.threads()) / 64 * 64;
+    return static_cast<std::size_t>(state.range(0)) / static_cast<std::size_t>(state.threads()) / 64
+           * 64;
 }
 
 inline void count_bytes(benchmark::State& state, double bytes_per_iteration) {
-    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<double>(state.iterations()) * bytes_per_iteration));
+    state.SetBytesProcessed(
+        static_cast<std::int64_t>(static_cast<double>(state.iterations()) * bytes_per_iteration));
 }
 
 } // namespace bench

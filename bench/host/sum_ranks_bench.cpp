@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-// The sum over W ranks in rank order: W reads and one write per element, beside a loop that moves the same bytes. One thread; with one per rank it is
-// the reduce-scatter of comm/loopback_bench.cpp.
+// The sum over W ranks in rank order: W reads and one write per element, beside a loop that moves
+// the same bytes. One thread; with one per rank it is the reduce-scatter of
+// comm/loopback_bench.cpp.
 namespace {
 
 using namespace zero;
@@ -27,7 +28,8 @@ struct Peers {
 };
 
 void count(benchmark::State& state, std::size_t world) {
-    bench::count_bytes(state, static_cast<double>((world + 1) * sizeof(float)) * static_cast<double>(state.range(0)));
+    bench::count_bytes(state, static_cast<double>((world + 1) * sizeof(float))
+                                  * static_cast<double>(state.range(0)));
 }
 
 void sum_ranks(benchmark::State& state, std::size_t world) {

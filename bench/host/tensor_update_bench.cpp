@@ -1,15 +1,16 @@
 #include <zero/host/tensor.hpp>
-#include <zero/ops/lamb.hpp>
 #include <zero/ops/detail/lamb_steps.hpp>
-#include <zero/ops/muon.hpp>
 #include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/muon.hpp>
 
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <vector>
 
-// Updates of one whole matrix of 768 x 3072: fp32 gradient, master weight and states, bf16 parameter; their twin is AdamW of as many elements.
+// Updates of one whole matrix of 768 x 3072: fp32 gradient, master weight and states, bf16
+// parameter; their twin is AdamW of as many elements.
 namespace {
 
 using namespace zero;
@@ -19,7 +20,8 @@ constexpr std::size_t columns = 3072;
 
 struct Data {
     explicit Data(std::size_t scratch_floats)
-        : gradient(rows * columns), master(rows * columns, 0.5F), parameter(rows * columns), first(rows * columns), second(rows * columns), scratch(scratch_floats) {
+        : gradient(rows * columns), master(rows * columns, 0.5F), parameter(rows * columns),
+          first(rows * columns), second(rows * columns), scratch(scratch_floats) {
         for (std::size_t i = 0; i < gradient.size(); ++i) {
             gradient[i] = static_cast<float>(i * 2654435761U % 1000U) * 1e-3F - 0.5F;
         }
@@ -49,22 +51,34 @@ void update(benchmark::State& state) {
         Optimizer::update_tensor(host::Tensor(slice, 0.5F), Optimizer::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
-    state.SetItemsProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * rows * columns));
+    state.SetItemsProcessed(
+        static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * rows * columns));
 }
 
 void twin(benchmark::State& state) {
     Data data(0);
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<AdamW>(data.gradient.data(), data.master.data(), data.parameter.data(), {data.first.data(), data.second.data()}, rows * columns, 0.5F,
+        host::update<AdamW>(data.gradient.data(), data.master.data(), data.parameter.data(),
+                            {data.first.data(), data.second.data()}, rows * columns, 0.5F,
                             AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
-    state.SetItemsProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * rows * columns));
+    state.SetItemsProcessed(
+        static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * rows * columns));
 }
 
-BENCHMARK(update<Lamb>)->Name("tensor_update/768x3072/lamb")->Arg(rows * columns)->Unit(benchmark::kMillisecond);
-BENCHMARK(update<Muon>)->Name("tensor_update/768x3072/muon")->Arg(rows * columns)->Unit(benchmark::kMillisecond);
-BENCHMARK(twin)->Name("tensor_update/768x3072/twin")->Arg(rows * columns)->Unit(benchmark::kMillisecond);
+BENCHMARK(update<Lamb>)
+    ->Name("tensor_update/768x3072/lamb")
+    ->Arg(rows* columns)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(update<Muon>)
+    ->Name("tensor_update/768x3072/muon")
+    ->Arg(rows* columns)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(twin)
+    ->Name("tensor_update/768x3072/twin")
+    ->Arg(rows* columns)
+    ->Unit(benchmark::kMillisecond);
 
 } // namespace

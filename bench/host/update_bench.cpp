@@ -12,8 +12,9 @@
 #include <array>
 #include <string>
 
-// The fused update: fp32 gradient, master weight and states, bf16 parameter. With two states 16 bytes are read and 14 written per element.
-// The master weight in parts takes 4.125 bytes with the parameter and both are read: 16.125 and 12.125.
+// The fused update: fp32 gradient, master weight and states, bf16 parameter. With two states 16
+// bytes are read and 14 written per element. The master weight in parts takes 4.125 bytes with the
+// parameter and both are read: 16.125 and 12.125.
 namespace {
 
 using namespace zero;
@@ -24,7 +25,8 @@ constexpr std::size_t bytes_per_element(std::size_t states) {
 
 template <std::size_t states>
 struct Data {
-    explicit Data(std::size_t n) : gradient(n, 0.01F), master(n, 0.5F), parameter(n), moments(states * n, 0.0F) {
+    explicit Data(std::size_t n)
+        : gradient(n, 0.01F), master(n, 0.5F), parameter(n), moments(states * n, 0.0F) {
         for (std::size_t s = 0; s < states; ++s) {
             state[s] = moments.data() + s * n;
         }
@@ -51,8 +53,8 @@ void update(benchmark::State& state, host::InstructionSet set) {
     }
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<Optimizer>(data.gradient.data(), data.master.data(), data.parameter.data(), data.state, n, 0.5F,
-                                Optimizer::hyper({}, 1e-3, ++step));
+        host::update<Optimizer>(data.gradient.data(), data.master.data(), data.parameter.data(),
+                                data.state, n, 0.5F, Optimizer::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     host::use_instruction_set(before);
@@ -69,8 +71,10 @@ void split_adamw(benchmark::State& state) {
     bench::Array<std::uint8_t> rounded_up(n / 8);
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<AdamW>(gradient.data(), SplitPointers{parameter.data(), remainder.data(), rounded_up.data()},
-                            StatePointers<2, float>{{first.data(), second.data()}}, n, 0.5F, AdamW::hyper({}, 1e-3, ++step));
+        host::update<AdamW>(gradient.data(),
+                            SplitPointers{parameter.data(), remainder.data(), rounded_up.data()},
+                            StatePointers<2, float>{{first.data(), second.data()}}, n, 0.5F,
+                            AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     bench::count_bytes(state, static_cast<double>(n) * 28.25);
@@ -86,8 +90,10 @@ void scaled_adamw(benchmark::State& state) {
     states.scales = {scales.data(), scales.data() + n / 64 + 1};
     std::uint64_t step = 0;
     for (auto _ : state) {
-        host::update<AdamW>(data.gradient.data(), MasterPointers<float, bfloat16>{data.master.data(), data.parameter.data()}, states, n, 0.5F,
-                            AdamW::hyper({}, 1e-3, ++step));
+        host::update<AdamW>(
+            data.gradient.data(),
+            MasterPointers<float, bfloat16>{data.master.data(), data.parameter.data()}, states, n,
+            0.5F, AdamW::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     bench::count_bytes(state, static_cast<double>(n) * 22.25);
@@ -99,8 +105,10 @@ void stochastic_adamw(benchmark::State& state) {
     std::uint64_t step = 0;
     for (auto _ : state) {
         ++step;
-        host::update<AdamW>(data.gradient.data(), StochasticPointers<bfloat16>{data.parameter.data(), 0, ops::random_key(1, step)},
-                            StatePointers<2, float>{data.state}, n, 0.5F, AdamW::hyper({}, 1e-3, step));
+        host::update<AdamW>(
+            data.gradient.data(),
+            StochasticPointers<bfloat16>{data.parameter.data(), 0, ops::random_key(1, step)},
+            StatePointers<2, float>{data.state}, n, 0.5F, AdamW::hyper({}, 1e-3, step));
         benchmark::ClobberMemory();
     }
     bench::count_bytes(state, static_cast<double>(n) * 24);
@@ -111,7 +119,8 @@ void twin(benchmark::State& state) {
     std::size_t const n = bench::share(state);
     Data<states> data(n);
     for (auto _ : state) {
-        bench::move_update(data.gradient.data(), data.master.data(), data.state, data.parameter.data(), n);
+        bench::move_update(data.gradient.data(), data.master.data(), data.state,
+                           data.parameter.data(), n);
         benchmark::ClobberMemory();
     }
     count(state, n, states);
@@ -122,8 +131,11 @@ using Function = void (*)(benchmark::State&, host::InstructionSet);
 /// Out of the caches, and small enough for many repetitions.
 constexpr std::int64_t middle = 1 << 23;
 
-auto* add(std::string const& name, Function function, host::InstructionSet set = host::instruction_set()) {
-    return benchmark::RegisterBenchmark(name.c_str(), function, set)->Unit(benchmark::kMillisecond)->UseRealTime();
+auto* add(std::string const& name, Function function,
+          host::InstructionSet set = host::instruction_set()) {
+    return benchmark::RegisterBenchmark(name.c_str(), function, set)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
 }
 
 template <class Optimizer>
@@ -134,16 +146,33 @@ void add_both(std::string const& name) {
 
 BENCHMARK(twin<2>)->Name("update/two_states/twin")->Apply(bench::sizes);
 BENCHMARK(twin<2>)->Name("update/two_states/twin")->Apply(bench::all_cores);
-BENCHMARK(twin<1>)->Name("update/one_state/twin")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK(split_adamw)->Name("update/two_states/adamw_split_master")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK(scaled_adamw)->Name("update/two_states/adamw_scaled_states")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK(stochastic_adamw)->Name("update/two_states/adamw_stochastic")->Arg(middle)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(twin<1>)
+    ->Name("update/one_state/twin")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(split_adamw)
+    ->Name("update/two_states/adamw_split_master")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(scaled_adamw)
+    ->Name("update/two_states/adamw_scaled_states")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(stochastic_adamw)
+    ->Name("update/two_states/adamw_stochastic")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 [[maybe_unused]] bool const is_registered = [] {
     bench::keep_memory();
     bench::sizes(add("update/two_states/adamw", update<AdamW>));
     bench::all_cores(add("update/two_states/adamw", update<AdamW>));
-    add("update/two_states/adamw_baseline", update<AdamW>, host::InstructionSet::baseline)->Arg(middle);
+    add("update/two_states/adamw_baseline", update<AdamW>, host::InstructionSet::baseline)
+        ->Arg(middle);
     add_both<Adam>("update/two_states/adam");
     add_both<Lion>("update/one_state/lion");
     add_both<Adagrad>("update/one_state/adagrad");

@@ -1,4 +1,5 @@
-// Prints the tables of docs/partitioners.md: what each partitioner goes with, and what it costs on known models. Nothing is timed.
+// Prints the tables of docs/partitioners.md: what each partitioner goes with, and what it costs on
+// known models. Nothing is timed.
 
 #include "support/partition_numbers.hpp"
 #include "support/partitioner_compatibility.hpp"
@@ -6,6 +7,7 @@
 #include <cstdio>
 
 int main() {
-    std::string const text = zero::test::compatibility_table() + "\n" + zero::test::partition_tables();
+    std::string const text =
+        zero::test::compatibility_table() + "\n" + zero::test::partition_tables();
     return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
 }

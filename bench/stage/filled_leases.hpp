@@ -8,8 +8,10 @@
 
 namespace bench {
 
-/// The heap, with gradients of 0.5 in every lease, whichever bucket gets it in which step: nothing else has to write them, and none is what the memory held before.
-/// That may be subnormal once it is scaled or squared, and a processor takes ten times as long over it. Leases of parameters are touched.
+/// The heap, with gradients of 0.5 in every lease, whichever bucket gets it in which step: nothing
+/// else has to write them, and none is what the memory held before. That may be subnormal once it
+/// is scaled or squared, and a processor takes ten times as long over it. Leases of parameters are
+/// touched.
 class FilledLeases final : public zero::MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, zero::BufferKind kind) override {
@@ -21,7 +23,9 @@ public:
         }
         return memory;
     }
-    void deallocate(void* memory, std::size_t bytes, zero::BufferKind kind) noexcept override { _heap.deallocate(memory, bytes, kind); }
+    void deallocate(void* memory, std::size_t bytes, zero::BufferKind kind) noexcept override {
+        _heap.deallocate(memory, bytes, kind);
+    }
 
     [[nodiscard]] std::size_t allocated_bytes() const noexcept { return _heap.allocated_bytes(); }
 

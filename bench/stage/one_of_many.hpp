@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
-/// Rank 0 of W, whose peers are not there: each would do the same. The collectives do this rank's part, with as many bytes as on the real transport: a sum reads
-/// W extents (its own buffer stands for those of the peers) and a gather writes all of them. For measurements; the numbers that come out mean nothing.
+/// Rank 0 of W, whose peers are not there: each would do the same. The collectives do this rank's
+/// part, with as many bytes as on the real transport: a sum reads W extents (its own buffer stands
+/// for those of the peers) and a gather writes all of them. For measurements; the numbers that come
+/// out mean nothing.
 namespace bench {
 
 class OneOfMany {
@@ -22,26 +24,32 @@ public:
     using Cuts = std::span<std::size_t const>;
     static constexpr std::size_t most_in_flight = 256; ///< collectives
 
-    explicit OneOfMany(std::size_t world) : _world(world), _peers(most_in_flight * world), _done(most_in_flight) {}
+    explicit OneOfMany(std::size_t world)
+        : _world(world), _peers(most_in_flight * world), _done(most_in_flight) {}
 
     [[nodiscard]] int rank() const noexcept { return 0; }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(_world); }
 
     /// Extents have to be of one size, as the contiguous partitioner makes them.
     template <class T>
-    void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue, zero::CollectiveTag = {}) {
+    void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue,
+                        zero::CollectiveTag = {}) {
         std::size_t const flight = _collectives++ % most_in_flight;
         Backend::synchronise(_done[flight]);
         void const** const peers = _peers.data() + flight * _world;
         for (std::size_t peer = 0; peer < _world; ++peer) {
             if (cuts[peer + 1] - cuts[peer] != cuts[1]) {
-                zero::detail::throw_error<zero::InvalidArgument>({"bench: uneven cuts are not simulated."});
+                zero::detail::throw_error<zero::InvalidArgument>(
+                    {"bench: uneven cuts are not simulated."});
             }
             peers[peer] = send + cuts[peer];
         }
         int const world = size();
         std::size_t const elements = cuts[1];
-        queue->enqueue([=] { zero::host::sum_ranks(receive, reinterpret_cast<T const* const*>(peers), world, elements); });
+        queue->enqueue([=] {
+            zero::host::sum_ranks(receive, reinterpret_cast<T const* const*>(peers), world,
+                                  elements);
+        });
         _done[flight] = Backend::record(queue);
     }
 
@@ -53,16 +61,21 @@ public:
     }
 
     template <class T>
-    void all_reduce(T const* send, T* receive, Cuts cuts, Queue queue, zero::CollectiveTag tag = {}) {
+    void all_reduce(T const* send, T* receive, Cuts cuts, Queue queue,
+                    zero::CollectiveTag tag = {}) {
         reduce_scatter(send, receive, cuts, queue, tag);
         all_gather(static_cast<T const*>(receive), receive, cuts, queue, tag);
     }
 
     template <class T>
-    void broadcast(T*, std::size_t, int, Queue, zero::CollectiveTag = {}) {} // this rank is the root
+    void broadcast(T*, std::size_t, int, Queue, zero::CollectiveTag = {}) {
+    } // this rank is the root
 
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, zero::IntegerReduction reduction, Queue queue, zero::CollectiveTag = {}) {
-        auto const factor = reduction == zero::IntegerReduction::sum ? static_cast<std::int64_t>(_world) : 1;
+    void all_reduce_integers(std::int64_t* values, std::size_t elements,
+                             zero::IntegerReduction reduction, Queue queue,
+                             zero::CollectiveTag = {}) {
+        auto const factor =
+            reduction == zero::IntegerReduction::sum ? static_cast<std::int64_t>(_world) : 1;
         queue->enqueue([=] {
             for (std::size_t i = 0; i < elements; ++i) {
                 values[i] *= factor;

@@ -1,5 +1,7 @@
-// How the step of one rank grows with W and with the number of parameters: bf16 parameters, fp32 gradients and states, one real rank and W - 1 simulated ones
-// (one_of_many.hpp), beside a twin that moves the same bytes in the same passes. The counters are bytes of memory: as allocated, and as planned.
+// How the step of one rank grows with W and with the number of parameters: bf16 parameters, fp32
+// gradients and states, one real rank and W - 1 simulated ones (one_of_many.hpp), beside a twin
+// that moves the same bytes in the same passes. The counters are bytes of memory: as allocated, and
+// as planned.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -7,9 +9,9 @@
 #include "stage/one_of_many.hpp"
 #include "stage/scaling_model.hpp"
 
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -25,7 +27,8 @@ namespace {
 
 using namespace zero;
 
-/// A rank reads W extents of each bucket and writes its own; updates its own; and reads and writes the parameters of the others.
+/// A rank reads W extents of each bucket and writes its own; updates its own; and reads and writes
+/// the parameters of the others.
 void count(benchmark::State& state, std::size_t world) {
     auto const all = static_cast<double>(state.range(0));
     double const own = all / static_cast<double>(world);
@@ -33,7 +36,8 @@ void count(benchmark::State& state, std::size_t world) {
 }
 
 void stage_2(benchmark::State& state, std::size_t world) {
-    using Engine = ZeroStage<2, bench::OneOfMany, Parameters<bfloat16>, GradientReduction<float, float, float>>;
+    using Engine = ZeroStage<2, bench::OneOfMany, Parameters<bfloat16>,
+                             GradientReduction<float, float, float>>;
     bench::OneOfMany communicator(world);
     bench::FilledLeases memory;
     std::vector<Parameter<bfloat16, float>> parameters;
@@ -43,7 +47,8 @@ void stage_2(benchmark::State& state, std::size_t world) {
     typename Engine::Options options;
     options.memory = &memory;
     options.non_finite = NonFinite::step;
-    options.communication_queue = HostBackend::default_compute_queue(); // one thread does everything
+    options.communication_queue =
+        HostBackend::default_compute_queue(); // one thread does everything
     Engine engine(communicator, parameters, options);
     auto const step = [&] {
         engine.begin_step();
@@ -75,9 +80,11 @@ void twin(benchmark::State& state, std::size_t world) {
             }
             bench::move_sum(sum.data() + index * chunk_shard, peers.data(), world, 0, chunk_shard);
         }
-        bench::move_update(sum.data(), master.data(), std::array{first.data(), second.data()}, parameters.data(), shard);
+        bench::move_update(sum.data(), master.data(), std::array{first.data(), second.data()},
+                           parameters.data(), shard);
         for (std::size_t peer = 1; peer < world; ++peer) {
-            std::memcpy(parameters.data() + peer * shard, parameters.data(), shard * sizeof(std::uint16_t));
+            std::memcpy(parameters.data() + peer * shard, parameters.data(),
+                        shard * sizeof(std::uint16_t));
         }
         benchmark::ClobberMemory();
     }
@@ -88,9 +95,16 @@ void twin(benchmark::State& state, std::size_t world) {
     bench::keep_memory();
     for (std::size_t const world : bench::scaling_worlds) {
         std::string const name = "scaling/W" + std::to_string(world);
-        for (std::int64_t const elements : {std::int64_t{1} << 20, std::int64_t{1} << 24, std::int64_t{1} << 28}) {
-            benchmark::RegisterBenchmark((name + "/twin").c_str(), twin, world)->Arg(elements)->Unit(benchmark::kMillisecond)->UseRealTime();
-            benchmark::RegisterBenchmark((name + "/stage_2").c_str(), stage_2, world)->Arg(elements)->Unit(benchmark::kMillisecond)->UseRealTime();
+        for (std::int64_t const elements :
+             {std::int64_t{1} << 20, std::int64_t{1} << 24, std::int64_t{1} << 28}) {
+            benchmark::RegisterBenchmark((name + "/twin").c_str(), twin, world)
+                ->Arg(elements)
+                ->Unit(benchmark::kMillisecond)
+                ->UseRealTime();
+            benchmark::RegisterBenchmark((name + "/stage_2").c_str(), stage_2, world)
+                ->Arg(elements)
+                ->Unit(benchmark::kMillisecond)
+                ->UseRealTime();
         }
     }
     return true;

@@ -15,14 +15,18 @@ inline constexpr std::array<std::size_t, 7> scaling_worlds{1, 2, 4, 8, 16, 32, 6
 /// About what a bucket holds at the default cap of 25 MiB in 16 bit; a power of two.
 inline constexpr std::size_t scaling_bucket_elements = std::size_t{1} << 23U;
 
-/// A model of so many elements, a power of two from 2^20 on, or any larger multiple of 2^20: 16 units of equal tensors of at most a million elements.
-/// For a plan, tensors are larger: a layout takes time and memory by their number.
-inline std::vector<zero::ParameterSpec> scaling_model(std::size_t elements, std::size_t most_tensors = 1024) {
+/// A model of so many elements, a power of two from 2^20 on, or any larger multiple of 2^20: 16
+/// units of equal tensors of at most a million elements. For a plan, tensors are larger: a layout
+/// takes time and memory by their number.
+inline std::vector<zero::ParameterSpec> scaling_model(std::size_t elements,
+                                                      std::size_t most_tensors = 1024) {
     constexpr std::size_t units = 16;
     std::size_t const tensors = std::clamp(elements >> 20U, units, most_tensors);
     std::vector<zero::ParameterSpec> model;
     for (std::size_t index = 0; index < tensors; ++index) {
-        model.push_back({.name = "tensor " + std::to_string(index), .elements = elements / tensors, .units = {index * units / tensors}});
+        model.push_back({.name = "tensor " + std::to_string(index),
+                         .elements = elements / tensors,
+                         .units = {index * units / tensors}});
     }
     return model;
 }

@@ -1,14 +1,17 @@
-// The whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer elements each), two ranks, bf16 parameters, fp32 gradients and states,
-// beside a twin that moves the same bytes in the same passes with the least arithmetic. Per rank and shard:
+// The whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer elements
+// each), two ranks, bf16 parameters, fp32 gradients and states, beside a twin that moves the same
+// bytes in the same passes with the least arithmetic. Per rank and shard:
 //
-//   step/plain      one pass that reads both ranks' gradients and writes the sum, one that reads it with three states and writes these and the
+//   step/plain      one pass that reads both ranks' gradients and writes the sum, one that reads it
+//   with three states and writes these and the
 //                   parameter, one that copies the other rank's parameters
 //   step/clipped    the same, and one more that reads the sum, for its norm
-//   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a lease twice, for the forward and the backward pass
-//   step/gathered_clipped   that, and the norm
+//   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a
+//   lease twice, for the forward and the backward pass step/gathered_clipped   that, and the norm
 //
-// The gradients are written beforehand and stay there: there is a lease for each bucket, so that the engine reads them from memory, as the twin does, and
-// not from a few leases that a cache could hold. All memory is touched before.
+// The gradients are written beforehand and stay there: there is a lease for each bucket, so that
+// the engine reads them from memory, as the twin does, and not from a few leases that a cache could
+// hold. All memory is touched before.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -16,14 +19,14 @@
 
 #include "support/shapes.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -52,17 +55,23 @@ struct Case {
         double const reduce = 4.0 * (world + 1);
         double const update = 30.0;
         double const read = is_clipped ? 4.0 : 0.0;
-        double const gather = 2.0 * 2.0 * (is_gathered ? 2.0 * world : static_cast<double>(world - 1)); // into leases: all of it; at the end: what others own
+        double const gather =
+            2.0 * 2.0
+            * (is_gathered ? 2.0 * world
+                           : static_cast<double>(
+                               world - 1)); // into leases: all of it; at the end: what others own
         return reduce + read + update + gather;
     }
 };
 
 /// The tensors of GPT-2 with about so many elements.
 std::vector<ParameterSpec> model_of(benchmark::State const& state) {
-    double const scale = static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);
+    double const scale =
+        static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);
     auto model = test::gpt2_124m();
     for (auto& spec : model) {
-        spec.elements = std::max<std::size_t>(64, static_cast<std::size_t>(scale * static_cast<double>(spec.elements)) / 64 * 64);
+        spec.elements = std::max<std::size_t>(
+            64, static_cast<std::size_t>(scale * static_cast<double>(spec.elements)) / 64 * 64);
     }
     return model;
 }
@@ -72,14 +81,17 @@ template <class Iterate>
 void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterate&& iterate) {
     auto const queue = HostBackend::default_compute_queue();
     std::int64_t is_going = 1;
-    auto const agree = [&] { communicator.all_reduce_integers(&is_going, 1, IntegerReduction::min, queue); };
+    auto const agree = [&] {
+        communicator.all_reduce_integers(&is_going, 1, IntegerReduction::min, queue);
+    };
     if (communicator.rank() == 0) {
         for ([[maybe_unused]] auto _ : state) {
             agree();
             auto const start = std::chrono::steady_clock::now();
             iterate();
             agree();
-            state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+            state.SetIterationTime(
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
         is_going = 0;
         agree();
@@ -96,14 +108,19 @@ void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterat
 }
 
 void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec> const& model) {
-    bench::count_bytes(state, what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
+    bench::count_bytes(state,
+                       what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
 }
 
 /// With so many there are at least as many leases as buckets.
 std::size_t extra_leases(std::vector<ParameterSpec> const& model, int stage) {
-    LayoutOptions const options{.world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
-    auto const layout = stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, options) : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, options);
-    return layout.trainable_buckets() - std::min(layout.trainable_buckets(), most_open_buckets(layout, stage != 3) + 1);
+    LayoutOptions const options{
+        .world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
+    auto const layout =
+        stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, options)
+                   : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, options);
+    return layout.trainable_buckets()
+           - std::min(layout.trainable_buckets(), most_open_buckets(layout, stage != 3) + 1);
 }
 
 template <int N>
@@ -114,7 +131,8 @@ void full_step(benchmark::State& state, Case const& what) {
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         std::vector<Parameter<bfloat16, float>> parameters;
         for (auto const& spec : model) {
-            parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
+            parameters.push_back(
+                {.name = spec.name, .elements = spec.elements, .units = spec.units});
         }
         typename Engine::Options options;
         options.non_finite = NonFinite::step;
@@ -150,8 +168,9 @@ void step_of(benchmark::State& state, int stage, Case const& what) {
 /// The arrays of one rank of the twin.
 struct TwinRank {
     explicit TwinRank(std::size_t elements, std::size_t all_leases)
-        : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F), first(elements / world), second(elements / world),
-          parameter(elements), leases(all_leases) {}
+        : gradient(elements, 0.5F), sum(elements / world, 0.5F), master(elements / world, 0.5F),
+          first(elements / world), second(elements / world), parameter(elements),
+          leases(all_leases) {}
 
     bench::Array<float> gradient, sum, master, first, second;
     bench::Array<std::uint16_t> parameter; ///< plain: all; gathered: the first half is the shard
@@ -176,7 +195,8 @@ void read(float const* values, std::size_t n) {
     benchmark::DoNotOptimize(second);
 }
 
-void update(float const* gradient, float* master, float* first, float* second, std::uint16_t* parameter, std::size_t n) {
+void update(float const* gradient, float* master, float* first, float* second,
+            std::uint16_t* parameter, std::size_t n) {
     for (std::size_t i = 0; i < n; i += 8) {
         for (std::size_t j = i; j < i + 8; j += 4) {
             auto const word = bench::load(gradient + j);
@@ -208,18 +228,28 @@ void twin(benchmark::State& state, Case const& what) {
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         auto const queue = HostBackend::default_compute_queue();
-        ranks[rank] = std::make_unique<TwinRank>(elements, what.is_gathered ? std::accumulate(units.begin(), units.end(), std::size_t{0}) : 0);
+        ranks[rank] = std::make_unique<TwinRank>(
+            elements,
+            what.is_gathered ? std::accumulate(units.begin(), units.end(), std::size_t{0}) : 0);
         std::int64_t met = 0;
-        auto const meet = [&] { communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue); };
+        auto const meet = [&] {
+            communicator.all_reduce_integers(&met, 1, IntegerReduction::sum, queue);
+        };
         meet();
         TwinRank& own = *ranks[rank];
         std::size_t const begin = rank * shard;
         std::size_t const other = (1 - rank) * shard;
         auto const gather = [&](std::size_t unit) {
             std::size_t const half = units[unit] / world;
-            std::uint16_t* const lease = own.leases.data() + std::accumulate(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(unit), std::size_t{0});
-            for (std::size_t peer = 0; peer < world; ++peer) { // from where in the peer's shard is the same to the memory
-                std::memcpy(lease + peer * half, ranks[peer]->parameter.data() + (shard - half) / units.size() * unit, half * sizeof(std::uint16_t));
+            std::uint16_t* const lease =
+                own.leases.data()
+                + std::accumulate(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(unit),
+                                  std::size_t{0});
+            for (std::size_t peer = 0; peer < world;
+                 ++peer) { // from where in the peer's shard is the same to the memory
+                std::memcpy(lease + peer * half,
+                            ranks[peer]->parameter.data() + (shard - half) / units.size() * unit,
+                            half * sizeof(std::uint16_t));
             }
         };
         measure(state, communicator, [&] {
@@ -228,14 +258,17 @@ void twin(benchmark::State& state, Case const& what) {
                     gather(pass == 0 ? unit : units.size() - 1 - unit);
                 }
             }
-            reduce(own.sum.data(), ranks[0]->gradient.data() + begin, ranks[1]->gradient.data() + begin, shard);
+            reduce(own.sum.data(), ranks[0]->gradient.data() + begin,
+                   ranks[1]->gradient.data() + begin, shard);
             if (what.is_clipped) {
                 read(own.sum.data(), shard);
             }
-            update(own.sum.data(), own.master.data(), own.first.data(), own.second.data(), own.parameter.data() + (what.is_gathered ? 0 : begin), shard);
+            update(own.sum.data(), own.master.data(), own.first.data(), own.second.data(),
+                   own.parameter.data() + (what.is_gathered ? 0 : begin), shard);
             meet();
             if (!what.is_gathered) {
-                std::memcpy(own.parameter.data() + other, ranks[1 - rank]->parameter.data() + other, shard * sizeof(std::uint16_t));
+                std::memcpy(own.parameter.data() + other, ranks[1 - rank]->parameter.data() + other,
+                            shard * sizeof(std::uint16_t));
             }
         });
         meet(); // before the memory that the other rank reads goes
@@ -245,8 +278,12 @@ void twin(benchmark::State& state, Case const& what) {
 
 template <class Function, class... Arguments>
 void add(std::string const& name, Function* function, Arguments const&... arguments) {
-    for (std::int64_t const size : {std::int64_t{1} << 20, std::int64_t{1} << 23, static_cast<std::int64_t>(bench::gpt2_elements)}) {
-        benchmark::RegisterBenchmark(name.c_str(), function, arguments...)->Arg(size)->UseManualTime()->Unit(benchmark::kMillisecond);
+    for (std::int64_t const size : {std::int64_t{1} << 20, std::int64_t{1} << 23,
+                                    static_cast<std::int64_t>(bench::gpt2_elements)}) {
+        benchmark::RegisterBenchmark(name.c_str(), function, arguments...)
+            ->Arg(size)
+            ->UseManualTime()
+            ->Unit(benchmark::kMillisecond);
     }
 }
 

@@ -14,7 +14,8 @@ namespace gpt {
 template <class Real>
 struct HostAttention {
     /// @param result [rows x width], overwritten
-    static void forward(AttentionShape const& shape, Input<Real> qkv, View<Real> all_probabilities, View<Real> result) {
+    static void forward(AttentionShape const& shape, Input<Real> qkv, View<Real> all_probabilities,
+                        View<Real> result) {
         Real const scale = Real{1} / std::sqrt(static_cast<Real>(shape.head_width));
         for_each_head(shape, [&](std::size_t sample, std::size_t head) {
             View<Real> const probabilities = shape.scores(all_probabilities, sample, head);
@@ -27,7 +28,8 @@ struct HostAttention {
                     scores[column] *= scale;
                 }
                 softmax(scores, visible);
-                std::fill(scores + visible, scores + shape.context, Real{0}); // a token does not see what follows it
+                std::fill(scores + visible, scores + shape.context,
+                          Real{0}); // a token does not see what follows it
             }
             multiply_nn(probabilities, value, shape.columns_of(result, sample, head, 0));
         });
@@ -35,7 +37,9 @@ struct HostAttention {
 
     /// @param d_scores scratch of the size of the probabilities
     /// @param d_qkv [rows x 3 width], overwritten
-    static void backward(AttentionShape const& shape, Input<Real> qkv, Input<Real> all_probabilities, Input<Real> d_result, View<Real> d_scores, View<Real> d_qkv) {
+    static void backward(AttentionShape const& shape, Input<Real> qkv,
+                         Input<Real> all_probabilities, Input<Real> d_result, View<Real> d_scores,
+                         View<Real> d_qkv) {
         Real const scale = Real{1} / std::sqrt(static_cast<Real>(shape.head_width));
         for_each_head(shape, [&](std::size_t sample, std::size_t head) {
             View<Real const> const probabilities = shape.scores(all_probabilities, sample, head);
@@ -49,7 +53,8 @@ struct HostAttention {
                 Real const* const probability = probabilities.row(row);
                 Real* const gradient = scratch.row(row);
                 std::size_t const visible = row + 1;
-                Real const mean = sum_of<Real>(visible, [=](std::size_t i) { return probability[i] * gradient[i]; });
+                Real const mean = sum_of<Real>(
+                    visible, [=](std::size_t i) { return probability[i] * gradient[i]; });
                 for (std::size_t column = 0; column < visible; ++column) {
                     gradient[column] = probability[column] * (gradient[column] - mean) * scale;
                 }

@@ -6,7 +6,8 @@
 
 namespace gpt {
 
-/// @brief The shape of a byte-level GPT: every byte is a token, so there is no tokenizer and the vocabulary is fixed.
+/// @brief The shape of a byte-level GPT: every byte is a token, so there is no tokenizer and the
+/// vocabulary is fixed.
 struct Config {
     std::size_t layers = 2;   ///< transformer blocks, at least 1
     std::size_t width = 64;   ///< channels of the residual stream; a multiple of `heads`
@@ -18,24 +19,29 @@ struct Config {
     constexpr std::size_t head_width() const noexcept { return width / heads; }
     constexpr std::size_t hidden_width() const noexcept { return 4 * width; } ///< of the MLP
 
-    // Unit numbers in the order of the forward pass; a trainer gathers and releases the parameters of one unit together.
+    // Unit numbers in the order of the forward pass; a trainer gathers and releases the parameters
+    // of one unit together.
     static constexpr std::size_t embedding_unit() noexcept { return 0; }
     static constexpr std::size_t block_unit(std::size_t layer) noexcept { return 1 + layer; }
     constexpr std::size_t head_unit() const noexcept { return 1 + layers; }
     constexpr std::size_t units() const noexcept { return 2 + layers; }
 };
 
-/// @brief The configuration for a number of layers and a width from a command line, with heads of about 32 channels.
-/// @throws std::invalid_argument when the width is no multiple of 16 (heads need a common width) or a number is zero.
+/// @brief The configuration for a number of layers and a width from a command line, with heads of
+/// about 32 channels.
+/// @throws std::invalid_argument when the width is no multiple of 16 (heads need a common width) or
+/// a number is zero.
 inline Config make_config(std::size_t layers, std::size_t width, std::size_t context) {
     if (layers == 0 || context == 0) {
         throw std::invalid_argument("gpt: layers and context must be at least 1");
     }
     if (width == 0 || width % 16 != 0) {
-        throw std::invalid_argument("gpt: the width must be a positive multiple of 16, but is " + std::to_string(width));
+        throw std::invalid_argument("gpt: the width must be a positive multiple of 16, but is "
+                                    + std::to_string(width));
     }
     std::size_t const head_width = width % 32 == 0 && width >= 64 ? 32 : 16;
-    return Config{.layers = layers, .width = width, .heads = width / head_width, .context = context};
+    return Config{
+        .layers = layers, .width = width, .heads = width / head_width, .context = context};
 }
 
 } // namespace gpt

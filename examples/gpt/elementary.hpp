@@ -11,8 +11,9 @@
 
 namespace gpt {
 
-/// @brief A sum in a fixed order that does not depend on where the data lies: eight interleaved partial sums, added pairwise.
-/// Eight chains instead of one let the processor overlap the additions. `term(index)` gives the summands.
+/// @brief A sum in a fixed order that does not depend on where the data lies: eight interleaved
+/// partial sums, added pairwise. Eight chains instead of one let the processor overlap the
+/// additions. `term(index)` gives the summands.
 template <class Real, class Term>
 Real sum_of(std::size_t count, Term const& term) noexcept {
     constexpr std::size_t lanes = 8;
@@ -26,7 +27,8 @@ Real sum_of(std::size_t count, Term const& term) noexcept {
     for (std::size_t lane = 0; index < count; ++index, ++lane) {
         partial[lane] += term(index);
     }
-    return ((partial[0] + partial[4]) + (partial[2] + partial[6])) + ((partial[1] + partial[5]) + (partial[3] + partial[7]));
+    return ((partial[0] + partial[4]) + (partial[2] + partial[6]))
+           + ((partial[1] + partial[5]) + (partial[3] + partial[7]));
 }
 
 /// @brief The largest of at least one value.
@@ -41,18 +43,20 @@ Real maximum_of(Real const* values, std::size_t count) noexcept {
     return std::max(std::max(largest[0], largest[1]), std::max(largest[2], largest[3]));
 }
 
-// Four floats of a vector register that every x86-64 and ARM processor has, spelled as a compiler extension because plain loops are not
-// vectorised at -O2. Doubles, which only the gradient check uses, are taken one at a time.
+// Four floats of a vector register that every x86-64 and ARM processor has, spelled as a compiler
+// extension because plain loops are not vectorised at -O2. Doubles, which only the gradient check
+// uses, are taken one at a time.
 using Float4 [[gnu::vector_size(16)]] = float;
 using Integer4 [[gnu::vector_size(16)]] = std::uint32_t;
 
 template <class Real>
 using Pack = std::conditional_t<std::is_same_v<Real, float>, Float4, Real>;
 
-/// @brief values[i] = function(values[i], others[i]) on packs. The last, partial pack is padded with zeros, so an element's bits do
-/// not depend on its position.
+/// @brief values[i] = function(values[i], others[i]) on packs. The last, partial pack is padded
+/// with zeros, so an element's bits do not depend on its position.
 template <class Real, class Function>
-void transform(Real* values, Real const* others, std::size_t count, Function const& function) noexcept {
+void transform(Real* values, Real const* others, std::size_t count,
+               Function const& function) noexcept {
     constexpr std::size_t lanes = sizeof(Pack<Real>) / sizeof(Real);
     for (std::size_t index = 0; index < count; index += lanes) {
         Pack<Real> value{};
@@ -74,11 +78,13 @@ void transform(Real* values, Real const* others, std::size_t count, Function con
 
 /// @brief e^value without a call or a branch; within 3 units in the last place.
 ///
-/// value = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial, whose remainder r^8 / 8! is below 6e-9; 2^n by writing
-/// the exponent bits. The argument is clamped to where 2^n is a normal number: infinities come out as very large or small, a NaN as NaN.
+/// value = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial, whose remainder r^8 / 8!
+/// is below 6e-9; 2^n by writing the exponent bits. The argument is clamped to where 2^n is a
+/// normal number: infinities come out as very large or small, a NaN as NaN.
 inline Float4 exponential(Float4 value) noexcept {
-    constexpr float round_to_integer = 0x1.8p23F; // after adding it the low bits of the significand are the nearest integer
-    constexpr float ln2_high = 0x1.62ep-1F;       // few bits: n * ln2_high is exact
+    constexpr float round_to_integer =
+        0x1.8p23F; // after adding it the low bits of the significand are the nearest integer
+    constexpr float ln2_high = 0x1.62ep-1F; // few bits: n * ln2_high is exact
     constexpr float ln2_low = 0x1.0bfbe8p-15F;
     Float4 const low = Float4{} - 87.0F;
     Float4 const high = Float4{} + 88.0F;
@@ -94,17 +100,22 @@ inline Float4 exponential(Float4 value) noexcept {
     polynomial = polynomial * r + 0.5F;
     polynomial = polynomial * r + 1.0F;
     polynomial = polynomial * r + 1.0F;
-    Integer4 const exponent = (std::bit_cast<Integer4>(shifted) + 127U) << 23U; // the bits above the integer are shifted out
+    Integer4 const exponent = (std::bit_cast<Integer4>(shifted) + 127U)
+                              << 23U; // the bits above the integer are shifted out
     return polynomial * std::bit_cast<Float4>(exponent);
 }
 
-inline double exponential(double value) noexcept { return std::exp(value); }
+inline double exponential(double value) noexcept {
+    return std::exp(value);
+}
 
-/// @brief Turns `count` scores (at least 1) into probabilities in place and returns log(sum of e^score), the normaliser.
+/// @brief Turns `count` scores (at least 1) into probabilities in place and returns log(sum of
+/// e^score), the normaliser.
 template <class Real>
 double softmax(Real* values, std::size_t count) noexcept {
     Real const maximum = maximum_of(values, count);
-    transform(values, values, count, [=](auto value, auto) { return exponential(value - maximum); });
+    transform(values, values, count,
+              [=](auto value, auto) { return exponential(value - maximum); });
     Real const sum = sum_of<Real>(count, [=](std::size_t index) { return values[index]; });
     Real const inverse_sum = Real{1} / sum;
     for (std::size_t index = 0; index < count; ++index) {

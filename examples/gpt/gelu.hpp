@@ -2,13 +2,15 @@
 
 namespace gpt {
 
-// GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u). `Number` is `Real` or a pack of it, and whoever
-// calls brings the exponential function of his machine.
+// GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x
+// sigmoid(2 u). `Number` is `Real` or a pack of it, and whoever calls brings the exponential
+// function of his machine.
 
 namespace detail {
 
 template <class Real>
-inline constexpr Real gelu_linear = static_cast<Real>(1.5957691216057307117597842397375); // 2 sqrt(2 / pi)
+inline constexpr Real gelu_linear =
+    static_cast<Real>(1.5957691216057307117597842397375); // 2 sqrt(2 / pi)
 template <class Real>
 inline constexpr Real gelu_cubic = static_cast<Real>(0.044715) * gelu_linear<Real>;
 
@@ -22,13 +24,16 @@ constexpr Number sigmoid(Number value, Exponential const& exponential) noexcept 
 
 template <class Real, class Number, class Exponential>
 constexpr Number gelu(Number x, Exponential const& exponential) noexcept {
-    return x * detail::sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * (x * x)), exponential);
+    return x
+           * detail::sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * (x * x)),
+                             exponential);
 }
 
 template <class Real, class Number, class Exponential>
 constexpr Number gelu_derivative(Number x, Exponential const& exponential) noexcept {
     Number const square = x * x;
-    Number const gate = detail::sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * square), exponential);
+    Number const gate = detail::sigmoid(
+        x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * square), exponential);
     Number const inner = detail::gelu_linear<Real> + 3 * detail::gelu_cubic<Real> * square;
     return gate + x * gate * (1 - gate) * inner;
 }

@@ -15,10 +15,12 @@
 
 namespace gpt {
 
-/// @brief Where a model computes: on the host. A device has memory, the layers between parameters and loss, and the sum of the losses.
+/// @brief Where a model computes: on the host. A device has memory, the layers between parameters
+/// and loss, and the sum of the losses.
 ///
-/// A row is one token of one sample. Gradients with respect to weights are overwritten (the model adds them to what the trainer keeps); each function says
-/// what it does to gradients of activations.
+/// A row is one token of one sample. Gradients with respect to weights are overwritten (the model
+/// adds them to what the trainer keeps); each function says what it does to gradients of
+/// activations.
 template <class Number>
 class HostDevice : public HostAttention<Number> {
 public:
@@ -51,7 +53,9 @@ public:
     static std::span<T> on_host(std::span<T> values) noexcept {
         return values;
     }
-    static void clear(View<Real> matrix) noexcept { std::fill_n(matrix.data, matrix.rows * matrix.columns, Real{0}); }
+    static void clear(View<Real> matrix) noexcept {
+        std::fill_n(matrix.data, matrix.rows * matrix.columns, Real{0});
+    }
     template <class Stored>
     static void load(std::span<Stored const> from, Real* to) noexcept {
         gpt::load(from, to);
@@ -71,7 +75,8 @@ public:
     /// @}
 
     /// @brief The stream becomes token[tokens] + position.
-    static void embed(std::span<std::uint8_t const> tokens, Real const* token, Real const* position, std::size_t context, View<Real> result) noexcept {
+    static void embed(std::span<std::uint8_t const> tokens, Real const* token, Real const* position,
+                      std::size_t context, View<Real> result) noexcept {
         for (std::size_t row = 0; row < result.rows; ++row) {
             Real const* const of_token = token + tokens[row] * result.columns;
             Real const* const of_position = position + row % context * result.columns;
@@ -81,7 +86,9 @@ public:
         }
     }
 
-    static void embed_backward(std::span<std::uint8_t const> tokens, Input<Real> d_result, std::size_t vocabulary, std::size_t context, Real* d_token, Real* d_position) noexcept {
+    static void embed_backward(std::span<std::uint8_t const> tokens, Input<Real> d_result,
+                               std::size_t vocabulary, std::size_t context, Real* d_token,
+                               Real* d_position) noexcept {
         std::fill_n(d_token, vocabulary * d_result.columns, Real{0});
         std::fill_n(d_position, context * d_result.columns, Real{0});
         for (std::size_t row = 0; row < d_result.rows; ++row) {
@@ -95,10 +102,17 @@ public:
         }
     }
 
-    /// @brief result = left * transpose(right), left * right, transpose(left) * right: for the head, whose weights are those of the embedding.
-    static void product_nt(Input<Real> left, Input<Real> right, View<Real> result) { multiply_nt(left, right, result); }
-    static void product_nn(Input<Real> left, Input<Real> right, View<Real> result) { multiply_nn(left, right, result); }
-    static void product_tn(Input<Real> left, Input<Real> right, View<Real> result) { multiply_tn(left, right, result); }
+    /// @brief result = left * transpose(right), left * right, transpose(left) * right: for the
+    /// head, whose weights are those of the embedding.
+    static void product_nt(Input<Real> left, Input<Real> right, View<Real> result) {
+        multiply_nt(left, right, result);
+    }
+    static void product_nn(Input<Real> left, Input<Real> right, View<Real> result) {
+        multiply_nn(left, right, result);
+    }
+    static void product_tn(Input<Real> left, Input<Real> right, View<Real> result) {
+        multiply_tn(left, right, result);
+    }
 
     /// @brief result = left + right
     static void add(Input<Real> left, Input<Real> right, View<Real> result) noexcept {
@@ -110,15 +124,18 @@ public:
     }
 
     /// @brief result = (x - mean) / sqrt(variance + 1e-5) * weight + bias, a row at a time.
-    static void norm_forward(Input<Real> x, Real const* weight, Real const* bias, NormCache& cache, View<Real> result) noexcept {
+    static void norm_forward(Input<Real> x, Real const* weight, Real const* bias, NormCache& cache,
+                             View<Real> result) noexcept {
         Real const inverse_width = Real{1} / static_cast<Real>(x.columns);
         for (std::size_t row = 0; row < x.rows; ++row) {
             Real const* const in = x.row(row);
             Real* const normalised = cache.normalised.row(row);
             Real* const out = result.row(row);
-            Real const mean = inverse_width * sum_of<Real>(x.columns, [=](std::size_t i) { return in[i]; });
-            Real const variance =
-                inverse_width * sum_of<Real>(x.columns, [=](std::size_t i) { return (in[i] - mean) * (in[i] - mean); });
+            Real const mean =
+                inverse_width * sum_of<Real>(x.columns, [=](std::size_t i) { return in[i]; });
+            Real const variance = inverse_width * sum_of<Real>(x.columns, [=](std::size_t i) {
+                                      return (in[i] - mean) * (in[i] - mean);
+                                  });
             Real const inverse_deviation = Real{1} / std::sqrt(variance + static_cast<Real>(1e-5));
             cache.inverse_deviation.data()[row] = inverse_deviation;
             for (std::size_t column = 0; column < x.columns; ++column) {
@@ -128,9 +145,10 @@ public:
         }
     }
 
-    /// @brief Adds the gradient that passes through the norm to `d_x`, which already holds the one of the residual path.
-    static void norm_backward(Input<Real> d_result, Real const* weight, NormCache const& cache, View<Real> d_x, Real* d_weight,
-                       Real* d_bias) noexcept {
+    /// @brief Adds the gradient that passes through the norm to `d_x`, which already holds the one
+    /// of the residual path.
+    static void norm_backward(Input<Real> d_result, Real const* weight, NormCache const& cache,
+                              View<Real> d_x, Real* d_weight, Real* d_bias) noexcept {
         View<Real const> const all_normalised = cache.normalised;
         Real const inverse_width = Real{1} / static_cast<Real>(d_x.columns);
         std::fill_n(d_weight, d_x.columns, Real{0});
@@ -139,20 +157,25 @@ public:
             Real const* const normalised = all_normalised.row(row);
             Real const* const d_out = d_result.row(row);
             Real* const d_in = d_x.row(row);
-            Real const mean = inverse_width * sum_of<Real>(d_x.columns, [=](std::size_t i) { return d_out[i] * weight[i]; });
-            Real const slope =
-                inverse_width * sum_of<Real>(d_x.columns, [=](std::size_t i) { return d_out[i] * weight[i] * normalised[i]; });
+            Real const mean = inverse_width * sum_of<Real>(d_x.columns, [=](std::size_t i) {
+                                  return d_out[i] * weight[i];
+                              });
+            Real const slope = inverse_width * sum_of<Real>(d_x.columns, [=](std::size_t i) {
+                                   return d_out[i] * weight[i] * normalised[i];
+                               });
             Real const inverse_deviation = cache.inverse_deviation.data()[row];
             for (std::size_t column = 0; column < d_x.columns; ++column) {
                 d_weight[column] += d_out[column] * normalised[column];
                 d_bias[column] += d_out[column];
-                d_in[column] += (d_out[column] * weight[column] - mean - normalised[column] * slope) * inverse_deviation;
+                d_in[column] += (d_out[column] * weight[column] - mean - normalised[column] * slope)
+                                * inverse_deviation;
             }
         }
     }
 
     /// @brief result = x weight + bias, with `weight` of [inputs x outputs]
-    static void linear_forward(Input<Real> x, Real const* weight, Real const* bias, View<Real> result) {
+    static void linear_forward(Input<Real> x, Real const* weight, Real const* bias,
+                               View<Real> result) {
         multiply_nn(x, {weight, x.columns, result.columns, result.columns}, result);
         for (std::size_t row = 0; row < result.rows; ++row) {
             Real* const out = result.row(row);
@@ -163,7 +186,8 @@ public:
     }
 
     /// @brief Overwrites all three gradients.
-    static void linear_backward(Input<Real> d_result, Input<Real> x, Real const* weight, View<Real> d_x, Real* d_weight, Real* d_bias) {
+    static void linear_backward(Input<Real> d_result, Input<Real> x, Real const* weight,
+                                View<Real> d_x, Real* d_weight, Real* d_bias) {
         std::size_t const inputs = x.columns;
         std::size_t const outputs = d_result.columns;
         multiply_nt(d_result, {weight, inputs, outputs, outputs}, d_x);
@@ -179,19 +203,24 @@ public:
 
     static void gelu_forward(Input<Real> x, View<Real> result) noexcept {
         for (std::size_t row = 0; row < x.rows; ++row) {
-            transform(result.row(row), x.row(row), x.columns, [](auto, auto in) { return gelu<Real>(in, [](auto value) { return exponential(value); }); });
+            transform(result.row(row), x.row(row), x.columns, [](auto, auto in) {
+                return gelu<Real>(in, [](auto value) { return exponential(value); });
+            });
         }
     }
 
     /// @brief Multiplies the gradient of the result by the derivative at `x`, in place.
     static void gelu_backward(Input<Real> x, View<Real> gradient) noexcept {
         for (std::size_t row = 0; row < x.rows; ++row) {
-            transform(gradient.row(row), x.row(row), x.columns,
-                      [](auto d_out, auto in) { return d_out * gelu_derivative<Real>(in, [](auto value) { return exponential(value); }); });
+            transform(gradient.row(row), x.row(row), x.columns, [](auto d_out, auto in) {
+                return d_out
+                       * gelu_derivative<Real>(in, [](auto value) { return exponential(value); });
+            });
         }
     }
 
-    /// @brief Turns every row of logits into probabilities and adds the mean of -log(probability of the target) to the loss.
+    /// @brief Turns every row of logits into probabilities and adds the mean of -log(probability of
+    /// the target) to the loss.
     void cross_entropy(View<Real> logits, std::span<std::uint8_t const> targets) noexcept {
         double loss = 0.0;
         for (std::size_t row = 0; row < logits.rows; ++row) {
@@ -202,8 +231,10 @@ public:
         _loss += loss / static_cast<double>(logits.rows);
     }
 
-    /// @brief Turns probabilities into the gradient of `scale` times the mean loss with respect to the logits, in place.
-    static void cross_entropy_backward(View<Real> probabilities, std::span<std::uint8_t const> targets, Real scale) noexcept {
+    /// @brief Turns probabilities into the gradient of `scale` times the mean loss with respect to
+    /// the logits, in place.
+    static void cross_entropy_backward(View<Real> probabilities,
+                                       std::span<std::uint8_t const> targets, Real scale) noexcept {
         Real const factor = scale / static_cast<Real>(probabilities.rows);
         for (std::size_t row = 0; row < probabilities.rows; ++row) {
             Real* const values = probabilities.row(row);

@@ -20,13 +20,15 @@ namespace gpt {
 
 /// @brief A GPT as a sequence of units, each with a forward and a hand-written backward function.
 ///
-/// The model owns activations and scratch memory for one batch and no parameter: every function is handed the weights of its
-/// unit, and a place to add gradients to, as anything that gives a span for a parameter index (`f(index)` or `f[index]`). On the host the
-/// spans are read or written during the call only, on a device in the order of its stream. The weights may be stored in a shorter type than `Real`,
-/// the type of the arithmetic.
+/// The model owns activations and scratch memory for one batch and no parameter: every function is
+/// handed the weights of its unit, and a place to add gradients to, as anything that gives a span
+/// for a parameter index (`f(index)` or `f[index]`). On the host the spans are read or written
+/// during the call only, on a device in the order of its stream. The weights may be stored in a
+/// shorter type than `Real`, the type of the arithmetic.
 ///
-/// Order of calls: `embedding_forward`, `block_forward` for layers 0, 1, ..., then `head_forward` (evaluation), or
-/// `head_forward_backward`, `block_backward` for layers ..., 1, 0 and `embedding_backward`.
+/// Order of calls: `embedding_forward`, `block_forward` for layers 0, 1, ..., then `head_forward`
+/// (evaluation), or `head_forward_backward`, `block_backward` for layers ..., 1, 0 and
+/// `embedding_backward`.
 template <class Device>
 class ModelOn {
 public:
@@ -34,11 +36,16 @@ public:
 
     /// @param batch samples of `config.context` tokens in each call
     ModelOn(Config const& config, std::size_t batch, Device device = Device())
-        : _config(config), _attention{batch, config.context, config.heads, config.head_width()}, _device(std::move(device)),
-          _embedding(_device, elements_of(config, embedding_parameters())), _block(_device, elements_of(config, block_parameters(0))),
-          _head(_device, elements_of(config, head_parameters(config))), _stream(_device.matrix(rows(), config.width)),
-          _final_norm{_device.matrix(rows(), config.width), _device.buffer(rows())}, _final(_device.matrix(rows(), config.width)),
-          _logits(_device.matrix(rows(), Config::vocabulary)), _scratch(_device, config, _attention) {
+        : _config(config), _attention{batch, config.context, config.heads, config.head_width()},
+          _device(std::move(device)),
+          _embedding(_device, elements_of(config, embedding_parameters())),
+          _block(_device, elements_of(config, block_parameters(0))),
+          _head(_device, elements_of(config, head_parameters(config))),
+          _stream(_device.matrix(rows(), config.width)),
+          _final_norm{_device.matrix(rows(), config.width), _device.buffer(rows())},
+          _final(_device.matrix(rows(), config.width)),
+          _logits(_device.matrix(rows(), Config::vocabulary)),
+          _scratch(_device, config, _attention) {
         _blocks.reserve(config.layers);
         for (std::size_t layer = 0; layer < config.layers; ++layer) {
             _blocks.emplace_back(_device, config, _attention);
@@ -50,15 +57,19 @@ public:
 
     Config const& config() const noexcept { return _config; }
     std::size_t batch() const noexcept { return _attention.batch; }
-    std::size_t rows() const noexcept { return _attention.batch * _config.context; } ///< tokens of one batch
+    std::size_t rows() const noexcept {
+        return _attention.batch * _config.context;
+    } ///< tokens of one batch
     Device& device() noexcept { return _device; }
 
-    /// @brief Starts a forward pass: the stream becomes wte[token] + wpe[position]. Unit `embedding_unit()`.
+    /// @brief Starts a forward pass: the stream becomes wte[token] + wpe[position]. Unit
+    /// `embedding_unit()`.
     template <class Weights>
     void embedding_forward(Weights&& weights, std::span<std::uint8_t const> tokens) {
         check_size(tokens);
         _embedding.load_all(weights, embedding_parameters());
-        _device.embed(tokens, _embedding.weight(0), _embedding.weight(1), _config.context, _blocks.front().input().view());
+        _device.embed(tokens, _embedding.weight(0), _embedding.weight(1), _config.context,
+                      _blocks.front().input().view());
     }
 
     /// @brief Unit `block_unit(layer)`.
@@ -66,10 +77,12 @@ public:
     void block_forward(std::size_t layer, Weights&& weights) {
         _block.load_all(weights, block_parameters(layer));
         bool const is_last = layer + 1 == _config.layers;
-        _blocks[layer].forward(_device, _block, is_last ? _stream.view() : _blocks[layer + 1].input().view());
+        _blocks[layer].forward(_device, _block,
+                               is_last ? _stream.view() : _blocks[layer + 1].input().view());
     }
 
-    /// @brief Adds the mean loss of the batch to the sum that the device keeps, without preparing a backward pass. Unit `head_unit()`.
+    /// @brief Adds the mean loss of the batch to the sum that the device keeps, without preparing a
+    /// backward pass. Unit `head_unit()`.
     template <class Weights>
     void head_forward(Weights&& weights, std::span<std::uint8_t const> targets) {
         check_size(targets);
@@ -81,13 +94,16 @@ public:
 
     /// @brief The loss as above; adds the gradients of `loss_scale` times the loss.
     template <class Weights, class Gradients>
-    void head_forward_backward(Weights&& weights, Gradients&& gradients, std::span<std::uint8_t const> targets, typename Device::Scale loss_scale) {
+    void head_forward_backward(Weights&& weights, Gradients&& gradients,
+                               std::span<std::uint8_t const> targets,
+                               typename Device::Scale loss_scale) {
         head_forward(weights, targets);
         _device.cross_entropy_backward(_logits.view(), targets, loss_scale);
         _device.product_nn(_logits, token_embedding(_head.weight(2)), _scratch.d_branch.view());
         _device.product_tn(_logits, _final, token_embedding(_head.gradient(2)));
         _device.clear(_scratch.d_stream.view());
-        _device.norm_backward(_scratch.d_branch, _head.weight(0), _final_norm, _scratch.d_stream.view(), _head.gradient(0), _head.gradient(1));
+        _device.norm_backward(_scratch.d_branch, _head.weight(0), _final_norm,
+                              _scratch.d_stream.view(), _head.gradient(0), _head.gradient(1));
         _head.add_all(gradients, head_parameters(_config));
     }
 
@@ -102,7 +118,8 @@ public:
     template <class Gradients>
     void embedding_backward(Gradients&& gradients, std::span<std::uint8_t const> tokens) {
         check_size(tokens);
-        _device.embed_backward(tokens, _scratch.d_stream.view(), Config::vocabulary, _config.context, _embedding.gradient(0), _embedding.gradient(1));
+        _device.embed_backward(tokens, _scratch.d_stream.view(), Config::vocabulary,
+                               _config.context, _embedding.gradient(0), _embedding.gradient(1));
         _embedding.add_all(gradients, embedding_parameters());
     }
 
@@ -111,9 +128,12 @@ private:
     template <std::size_t Count>
     using Indices = std::array<std::size_t, Count>;
 
-    static constexpr Indices<2> embedding_parameters() noexcept { return {token_embedding_index, position_embedding_index}; }
+    static constexpr Indices<2> embedding_parameters() noexcept {
+        return {token_embedding_index, position_embedding_index};
+    }
     static constexpr Indices<3> head_parameters(Config const& config) noexcept {
-        return {final_norm_weight_index(config), final_norm_bias_index(config), token_embedding_index};
+        return {final_norm_weight_index(config), final_norm_bias_index(config),
+                token_embedding_index};
     }
     static constexpr Indices<block_parameter_count> block_parameters(std::size_t layer) noexcept {
         Indices<block_parameter_count> indices{};
@@ -122,7 +142,8 @@ private:
         }
         return indices;
     }
-    static std::vector<std::size_t> elements_of(Config const& config, std::span<std::size_t const> parameters) {
+    static std::vector<std::size_t> elements_of(Config const& config,
+                                                std::span<std::size_t const> parameters) {
         auto const list = parameters_of(config);
         std::vector<std::size_t> elements;
         for (std::size_t const index : parameters) {
@@ -138,7 +159,8 @@ private:
 
     void check_size(std::span<std::uint8_t const> tokens) const {
         if (tokens.size() != rows()) {
-            throw std::invalid_argument("gpt: a batch has " + std::to_string(rows()) + " tokens, not " + std::to_string(tokens.size()));
+            throw std::invalid_argument("gpt: a batch has " + std::to_string(rows())
+                                        + " tokens, not " + std::to_string(tokens.size()));
         }
     }
 

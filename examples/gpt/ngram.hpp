@@ -10,20 +10,22 @@
 
 namespace gpt {
 
-/// @brief Losses of the two simplest models of a text, in nats a byte: what a trained network must beat to have learned more
-/// than letter frequencies.
+/// @brief Losses of the two simplest models of a text, in nats a byte: what a trained network must
+/// beat to have learned more than letter frequencies.
 struct NgramLosses {
     double unigram = 0.0; ///< p(b) from how often b occurs
     double bigram = 0.0;  ///< p(b | a) from how often b follows a
 };
 
-/// @brief Counts n-grams in `training` and measures the mean -log p over the bytes of `validation` after the first.
+/// @brief Counts n-grams in `training` and measures the mean -log p over the bytes of `validation`
+/// after the first.
 ///
-/// Additive smoothing: p(b) = (n(b) + s) / (n + 256 s) and p(b | a) = (n(a b) + s) / (n(a) + 256 s), where n(a) counts the places
-/// at which a is followed by something. A byte never seen is so not infinitely expensive; a small s is best for a text in which
-/// most pairs do not occur, that is, it is the stronger opponent. Both losses are means over the same bytes.
-inline NgramLosses ngram_losses(std::span<std::uint8_t const> training, std::span<std::uint8_t const> validation,
-                                double smoothing = 0.05) {
+/// Additive smoothing: p(b) = (n(b) + s) / (n + 256 s) and p(b | a) = (n(a b) + s) / (n(a) + 256
+/// s), where n(a) counts the places at which a is followed by something. A byte never seen is so
+/// not infinitely expensive; a small s is best for a text in which most pairs do not occur, that
+/// is, it is the stronger opponent. Both losses are means over the same bytes.
+inline NgramLosses ngram_losses(std::span<std::uint8_t const> training,
+                                std::span<std::uint8_t const> validation, double smoothing = 0.05) {
     constexpr std::size_t symbols = Config::vocabulary;
     std::vector<double> single(symbols, 0.0);
     std::vector<double> followed(symbols, 0.0);
@@ -41,8 +43,10 @@ inline NgramLosses ngram_losses(std::span<std::uint8_t const> training, std::spa
     for (std::size_t index = 1; index < validation.size(); ++index) {
         std::uint8_t const before = validation[index - 1];
         std::uint8_t const byte = validation[index];
-        losses.unigram -= std::log((single[byte] + smoothing) / (static_cast<double>(training.size()) + extra));
-        losses.bigram -= std::log((pairs[before * symbols + byte] + smoothing) / (followed[before] + extra));
+        losses.unigram -=
+            std::log((single[byte] + smoothing) / (static_cast<double>(training.size()) + extra));
+        losses.bigram -=
+            std::log((pairs[before * symbols + byte] + smoothing) / (followed[before] + extra));
     }
     if (validation.size() > 1) {
         losses.unigram /= static_cast<double>(validation.size() - 1);

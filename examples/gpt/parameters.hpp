@@ -20,7 +20,8 @@ enum class Initialisation : std::uint8_t { zeros, ones, normal };
 struct Parameter {
     std::string name;
     std::size_t elements = 0;
-    std::vector<std::size_t> units; ///< where it is used: one unit, or two for the tied token embedding
+    std::vector<std::size_t>
+        units; ///< where it is used: one unit, or two for the tied token embedding
     Initialisation initialisation = Initialisation::zeros;
     double deviation = 0.0; ///< of `Initialisation::normal`
     bool is_matrix = false; ///< matrices are decayed, biases and layer-norm weights usually not
@@ -43,7 +44,8 @@ enum class BlockParameter : std::size_t {
     count
 };
 
-inline constexpr std::size_t block_parameter_count = static_cast<std::size_t>(BlockParameter::count);
+inline constexpr std::size_t block_parameter_count =
+    static_cast<std::size_t>(BlockParameter::count);
 
 // Indices into the list, in registration order, which is the order of the forward pass.
 inline constexpr std::size_t token_embedding_index = 0;
@@ -52,24 +54,32 @@ inline constexpr std::size_t position_embedding_index = 1;
 constexpr std::size_t block_parameter_index(std::size_t layer, BlockParameter which) noexcept {
     return 2 + layer * block_parameter_count + static_cast<std::size_t>(which);
 }
-constexpr std::size_t final_norm_weight_index(Config const& config) noexcept { return 2 + config.layers * block_parameter_count; }
-constexpr std::size_t final_norm_bias_index(Config const& config) noexcept { return final_norm_weight_index(config) + 1; }
+constexpr std::size_t final_norm_weight_index(Config const& config) noexcept {
+    return 2 + config.layers * block_parameter_count;
+}
+constexpr std::size_t final_norm_bias_index(Config const& config) noexcept {
+    return final_norm_weight_index(config) + 1;
+}
 
 namespace detail {
 
 class ParameterList {
 public:
-    void matrix(std::string name, std::size_t rows, std::size_t columns, std::vector<std::size_t> units, double deviation) {
-        _parameters.push_back({std::move(name), rows * columns, std::move(units), Initialisation::normal, deviation, true});
+    void matrix(std::string name, std::size_t rows, std::size_t columns,
+                std::vector<std::size_t> units, double deviation) {
+        _parameters.push_back({std::move(name), rows * columns, std::move(units),
+                               Initialisation::normal, deviation, true});
     }
-    void vector(std::string name, std::size_t elements, std::size_t unit, Initialisation initialisation) {
+    void vector(std::string name, std::size_t elements, std::size_t unit,
+                Initialisation initialisation) {
         _parameters.push_back({std::move(name), elements, {unit}, initialisation, 0.0, false});
     }
     void norm(std::string const& name, std::size_t width, std::size_t unit) {
         vector(name + ".weight", width, unit, Initialisation::ones);
         vector(name + ".bias", width, unit, Initialisation::zeros);
     }
-    void linear(std::string const& name, std::size_t inputs, std::size_t outputs, std::size_t unit, double deviation) {
+    void linear(std::string const& name, std::size_t inputs, std::size_t outputs, std::size_t unit,
+                double deviation) {
         matrix(name + ".weight", inputs, outputs, {unit}, deviation);
         vector(name + ".bias", outputs, unit, Initialisation::zeros);
     }
@@ -81,16 +91,20 @@ private:
 
 } // namespace detail
 
-/// @brief All parameters in registration order. Weights of linear layers are [inputs x outputs], row after row.
+/// @brief All parameters in registration order. Weights of linear layers are [inputs x outputs],
+/// row after row.
 inline std::vector<Parameter> parameters_of(Config const& config) {
     constexpr double deviation = 0.02;
-    // 2 * layers terms are added to the residual stream: this keeps the variance of their sum independent of the depth.
-    double const residual_deviation = deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
+    // 2 * layers terms are added to the residual stream: this keeps the variance of their sum
+    // independent of the depth.
+    double const residual_deviation =
+        deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
     std::size_t const width = config.width;
 
     detail::ParameterList list;
     // The head reuses the token embedding: one parameter, two units.
-    list.matrix("wte", Config::vocabulary, width, {Config::embedding_unit(), config.head_unit()}, deviation);
+    list.matrix("wte", Config::vocabulary, width, {Config::embedding_unit(), config.head_unit()},
+                deviation);
     list.matrix("wpe", config.context, width, {Config::embedding_unit()}, deviation);
     for (std::size_t layer = 0; layer < config.layers; ++layer) {
         std::string const prefix = "block" + std::to_string(layer) + ".";
@@ -106,19 +120,23 @@ inline std::vector<Parameter> parameters_of(Config const& config) {
     return list.take();
 }
 
-/// @brief The initial value of one element; a pure function, so any part of a parameter can be initialised anywhere.
-inline float initial_value(Parameter const& parameter, std::size_t parameter_index, std::size_t element, std::uint64_t seed) noexcept {
+/// @brief The initial value of one element; a pure function, so any part of a parameter can be
+/// initialised anywhere.
+inline float initial_value(Parameter const& parameter, std::size_t parameter_index,
+                           std::size_t element, std::uint64_t seed) noexcept {
     switch (parameter.initialisation) {
     case Initialisation::zeros: return 0.0F;
     case Initialisation::ones: return 1.0F;
     case Initialisation::normal: break;
     }
-    return static_cast<float>(parameter.deviation * random_normal({seed, parameter_index, element}));
+    return static_cast<float>(parameter.deviation
+                              * random_normal({seed, parameter_index, element}));
 }
 
 /// @brief Fills the memory of a whole parameter, rounded to its storage type.
 template <class Stored>
-void initialise(Parameter const& parameter, std::size_t parameter_index, std::uint64_t seed, std::span<Stored> values) {
+void initialise(Parameter const& parameter, std::size_t parameter_index, std::uint64_t seed,
+                std::span<Stored> values) {
     for (std::size_t element = 0; element < values.size(); ++element) {
         values[element] = narrow<Stored>(initial_value(parameter, parameter_index, element, seed));
     }

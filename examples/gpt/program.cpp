@@ -21,7 +21,8 @@ namespace {
 
 std::string library_headers() {
     std::vector<std::string> paths;
-    for (auto const& entry : std::filesystem::recursive_directory_iterator(std::string(ZERO_SOURCE_DIR) + "/include/zero")) {
+    for (auto const& entry : std::filesystem::recursive_directory_iterator(
+             std::string(ZERO_SOURCE_DIR) + "/include/zero")) {
         if (entry.is_regular_file()) {
             paths.push_back(entry.path().string());
         }
@@ -40,10 +41,12 @@ std::string read_text(Settings const& settings) {
 
 int train_once(Settings const& settings, Text const& text, Training const& train) {
     NgramLosses const simple = ngram_losses(text.training(), text.validation());
-    std::printf("%zu bytes of text, %d ranks, stage %d, %s, %s partitioner\n", text.training().size() + text.validation().size(), settings.world, settings.stage,
+    std::printf("%zu bytes of text, %d ranks, stage %d, %s, %s partitioner\n",
+                text.training().size() + text.validation().size(), settings.world, settings.stage,
                 settings.dtype.c_str(), settings.partitioner.c_str());
     Summary const summary = train(settings, text);
-    std::printf("%zu parameters; validation loss %.4f nats a byte (unigram %.4f, bigram %.4f)\n", summary.parameters, summary.validation_loss, simple.unigram, simple.bigram);
+    std::printf("%zu parameters; validation loss %.4f nats a byte (unigram %.4f, bigram %.4f)\n",
+                summary.parameters, summary.validation_loss, simple.unigram, simple.bigram);
     print_memory(summary);
     print_traffic(summary);
     std::printf("\nparameters: %016llx\n", static_cast<unsigned long long>(summary.hash));
@@ -53,8 +56,12 @@ int train_once(Settings const& settings, Text const& text, Training const& train
 int verify(Settings settings, Text const& text, Training const& train) {
     settings.steps = settings.verify;
     settings.is_quiet = true;
-    settings.schedule = settings.schedule.empty() ? "boundary" : settings.schedule; // a schedule is part of the arithmetic, a stage is not
-    std::printf("%zu steps under every stage and partitioner, %d ranks, %s, schedule %s\n", settings.steps, settings.world, settings.dtype.c_str(), settings.schedule.c_str());
+    settings.schedule =
+        settings.schedule.empty()
+            ? "boundary"
+            : settings.schedule; // a schedule is part of the arithmetic, a stage is not
+    std::printf("%zu steps under every stage and partitioner, %d ranks, %s, schedule %s\n",
+                settings.steps, settings.world, settings.dtype.c_str(), settings.schedule.c_str());
     bool is_identical = true;
     std::uint64_t first = 0;
     for (int stage = 0; stage < 4; ++stage) {
@@ -68,42 +75,77 @@ int verify(Settings settings, Text const& text, Training const& train) {
             }
             first = stage == 0 && partitioner == "contiguous" ? summary.hash : first;
             is_identical = is_identical && summary.hash == first;
-            std::printf("stage %d  %-12s parameters: %016llx  %10zu bytes on the fullest rank\n", stage, partitioner.c_str(), static_cast<unsigned long long>(summary.hash), most);
+            std::printf("stage %d  %-12s parameters: %016llx  %10zu bytes on the fullest rank\n",
+                        stage, partitioner.c_str(), static_cast<unsigned long long>(summary.hash),
+                        most);
             std::fflush(stdout);
         }
     }
-    std::printf("stages 0, 1, 2, 3: final parameters %s\n", is_identical ? "bit-identical" : "DIFFER");
+    std::printf("stages 0, 1, 2, 3: final parameters %s\n",
+                is_identical ? "bit-identical" : "DIFFER");
     return is_identical ? 0 : 1;
 }
 
 } // namespace
 
-int run_program(int argc, char** argv, char const* name, char const* description, std::function<bool(Settings&)> const& prepare, Training const& train) {
+int run_program(int argc, char** argv, char const* name, char const* description,
+                std::function<bool(Settings&)> const& prepare, Training const& train) {
     Settings settings;
     CLI::App app(description);
-    app.add_option("--stage", settings.stage, "ZeRO stage")->check(CLI::Range(0, 3))->capture_default_str();
-    app.add_option("--world", settings.world, "number of ranks")->check(CLI::Range(1, 64))->capture_default_str();
-    app.add_option("--dtype", settings.dtype, "type of parameters and gradients")->check(CLI::IsMember({"float32", "bfloat16", "float16"}))->capture_default_str();
-    app.add_option("--partitioner", settings.partitioner, "how shards are cut")->check(CLI::IsMember({"contiguous", "round-robin"}))->capture_default_str();
-    app.add_option("--bucket-bytes", settings.bucket_bytes, "cap of a bucket")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--accumulate", settings.accumulate, "micro-steps per step")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--schedule", settings.schedule, "when gradients are reduced (default: that of the stage)")->check(CLI::IsMember({"boundary", "every-micro-step"}));
-    app.add_option("--steps", settings.steps, "optimizer steps")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--layers", settings.layers, "transformer blocks")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--width", settings.width, "channels, a multiple of 16")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--context", settings.context, "bytes of a sample")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--batch", settings.batch, "samples per rank and micro-step")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--learning-rate", settings.learning_rate, "peak learning rate")->check(CLI::NonNegativeNumber)->capture_default_str();
-    app.add_option("--text", settings.text, "a file to train on (default: the headers of the library)")->check(CLI::ExistingFile);
+    app.add_option("--stage", settings.stage, "ZeRO stage")
+        ->check(CLI::Range(0, 3))
+        ->capture_default_str();
+    app.add_option("--world", settings.world, "number of ranks")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    app.add_option("--dtype", settings.dtype, "type of parameters and gradients")
+        ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
+        ->capture_default_str();
+    app.add_option("--partitioner", settings.partitioner, "how shards are cut")
+        ->check(CLI::IsMember({"contiguous", "round-robin"}))
+        ->capture_default_str();
+    app.add_option("--bucket-bytes", settings.bucket_bytes, "cap of a bucket")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--accumulate", settings.accumulate, "micro-steps per step")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--schedule", settings.schedule,
+                   "when gradients are reduced (default: that of the stage)")
+        ->check(CLI::IsMember({"boundary", "every-micro-step"}));
+    app.add_option("--steps", settings.steps, "optimizer steps")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--layers", settings.layers, "transformer blocks")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--width", settings.width, "channels, a multiple of 16")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--context", settings.context, "bytes of a sample")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--batch", settings.batch, "samples per rank and micro-step")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--learning-rate", settings.learning_rate, "peak learning rate")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    app.add_option("--text", settings.text,
+                   "a file to train on (default: the headers of the library)")
+        ->check(CLI::ExistingFile);
     app.add_option("--seed", settings.seed, "of initial values and batches")->capture_default_str();
-    app.add_option("--verify", settings.verify, "repeat this many steps under all stages and partitioners and compare the parameters");
+    app.add_option(
+        "--verify", settings.verify,
+        "repeat this many steps under all stages and partitioners and compare the parameters");
     CLI11_PARSE(app, argc, argv);
     try {
         if (!prepare(settings)) {
             return 0;
         }
         Text const text(read_text(settings), settings.context);
-        return settings.verify != 0 ? verify(settings, text, train) : train_once(settings, text, train);
+        return settings.verify != 0 ? verify(settings, text, train)
+                                    : train_once(settings, text, train);
     } catch (std::exception const& error) {
         std::fprintf(stderr, "%s: %s\n", name, error.what());
         return 1;

@@ -4,9 +4,9 @@
 #include "summary.hpp"
 #include "text.hpp"
 
+#include <zero/core/dtype.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/core/dtype.hpp>
 #include <zero/stage/with_stage.hpp>
 
 #include <functional>
@@ -17,7 +17,8 @@ namespace gpt {
 /// @brief Trains once under the stage that the settings name.
 using Training = std::function<Summary(Settings const&, Text const&)>;
 
-/// @brief Turns the settings into a type: calls `body.template operator()<N, P, Policies...>()`, the policies beside stage and parameter type.
+/// @brief Turns the settings into a type: calls `body.template operator()<N, P, Policies...>()`,
+/// the policies beside stage and parameter type.
 /// @tparam Types the parameter types that this program is built for
 template <class... Types, class Body>
 Summary with_chosen_types(Settings const& settings, Body const& body) {
@@ -27,7 +28,9 @@ Summary with_chosen_types(Settings const& settings, Body const& body) {
             bool const is_chosen = settings.dtype == zero::name_of(zero::dtype_of<P>());
             if (is_chosen) {
                 bool const is_contiguous = settings.partitioner == "contiguous";
-                summary = is_contiguous ? body.template operator()<N, P, zero::ContiguousPartitioner>() : body.template operator()<N, P, zero::RoundRobinPartitioner>();
+                summary = is_contiguous
+                              ? body.template operator()<N, P, zero::ContiguousPartitioner>()
+                              : body.template operator()<N, P, zero::RoundRobinPartitioner>();
             }
             return is_chosen;
         };
@@ -38,8 +41,11 @@ Summary with_chosen_types(Settings const& settings, Body const& body) {
     });
 }
 
-/// @brief The command line, the text, and a training or a verification: `main` of the training examples.
-/// @param prepare is given the settings before anything else happens, may change them, and says whether to go on
-int run_program(int argc, char** argv, char const* name, char const* description, std::function<bool(Settings&)> const& prepare, Training const& train);
+/// @brief The command line, the text, and a training or a verification: `main` of the training
+/// examples.
+/// @param prepare is given the settings before anything else happens, may change them, and says
+/// whether to go on
+int run_program(int argc, char** argv, char const* name, char const* description,
+                std::function<bool(Settings&)> const& prepare, Training const& train);
 
 } // namespace gpt

@@ -7,7 +7,8 @@
 
 namespace gpt {
 
-/// @brief A bijective mix of 64 bits: every input bit reaches every output bit (multiply and xor-shift rounds).
+/// @brief A bijective mix of 64 bits: every input bit reaches every output bit (multiply and
+/// xor-shift rounds).
 constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     value ^= value >> 32U;
     value *= 0xd6e8feb86659fd93U;
@@ -19,26 +20,31 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
 
 /// @brief A random number that is a function of its key alone.
 ///
-/// There is no state, so whoever asks for (seed, parameter, index) gets the same number: the values do not depend on how many
-/// ranks there are, which of them asks, or in which order.
+/// There is no state, so whoever asks for (seed, parameter, index) gets the same number: the values
+/// do not depend on how many ranks there are, which of them asks, or in which order.
 constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) noexcept {
-    std::uint64_t hash = 0x9e3779b97f4a7c15U; // any odd constant: zero would be a fixed point of the mix
+    std::uint64_t hash =
+        0x9e3779b97f4a7c15U; // any odd constant: zero would be a fixed point of the mix
     for (std::uint64_t const part : key) {
         hash = mix(hash + part) + 0x9e3779b97f4a7c15U;
     }
     return mix(hash);
 }
 
-/// @brief A number below `bound` (at least 1) without the bias of a remainder that would matter: the high half of a product.
-constexpr std::uint64_t random_below(std::uint64_t bound, std::initializer_list<std::uint64_t> key) noexcept {
+/// @brief A number below `bound` (at least 1) without the bias of a remainder that would matter:
+/// the high half of a product.
+constexpr std::uint64_t random_below(std::uint64_t bound,
+                                     std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t const bits = random_bits(key) >> 32U;
     return (bits * bound) >> 32U; // bound is a text length, below 2^32
 }
 
-/// @brief A normal deviate with mean 0 and deviation 1 (Box and Muller) from the two halves of one random number.
+/// @brief A normal deviate with mean 0 and deviation 1 (Box and Muller) from the two halves of one
+/// random number.
 inline double random_normal(std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t const bits = random_bits(key);
-    double const first = (static_cast<double>(bits >> 32U) + 0.5) * 0x1.0p-32; // in (0, 1): the logarithm is finite
+    double const first =
+        (static_cast<double>(bits >> 32U) + 0.5) * 0x1.0p-32; // in (0, 1): the logarithm is finite
     double const second = (static_cast<double>(bits & 0xffffffffU) + 0.5) * 0x1.0p-32;
     return std::sqrt(-2.0 * std::log(first)) * std::cos(2.0 * std::numbers::pi * second);
 }

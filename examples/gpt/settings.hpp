@@ -10,21 +10,22 @@ namespace gpt {
 struct Settings {
     int stage = 2;
     int world = 4;
-    std::string dtype = "float32";            ///< float32, bfloat16, float16
-    std::string partitioner = "contiguous";   ///< contiguous, round-robin
-    std::string schedule;                     ///< boundary, every-micro-step; empty: the default of the stage
+    std::string dtype = "float32";          ///< float32, bfloat16, float16
+    std::string partitioner = "contiguous"; ///< contiguous, round-robin
+    std::string schedule; ///< boundary, every-micro-step; empty: the default of the stage
     std::size_t bucket_bytes = std::size_t{256} * 1024;
-    std::size_t accumulate = 1;               ///< micro-steps per step
+    std::size_t accumulate = 1; ///< micro-steps per step
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;
     std::size_t context = 64;
-    std::size_t batch = 4;                    ///< samples per rank and micro-step
+    std::size_t batch = 4; ///< samples per rank and micro-step
     double learning_rate = 6e-3;
     std::uint64_t seed = 1;
-    std::size_t verify = 0;                   ///< steps to repeat under all stages and partitioners instead of a training
-    std::string text;                         ///< a file; empty: the headers of the library
-    bool is_quiet = false;                    ///< no progress lines
+    std::size_t verify =
+        0;            ///< steps to repeat under all stages and partitioners instead of a training
+    std::string text; ///< a file; empty: the headers of the library
+    bool is_quiet = false; ///< no progress lines
 };
 
 } // namespace gpt

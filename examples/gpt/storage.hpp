@@ -12,8 +12,9 @@
 
 namespace gpt {
 
-// The model computes in `Real` (float; double in the gradient check), while weights and gradients lie in memory as `Stored`,
-// which may be a two-byte type. These functions are the only place where the two meet.
+// The model computes in `Real` (float; double in the gradient check), while weights and gradients
+// lie in memory as `Stored`, which may be a two-byte type. These functions are the only place where
+// the two meet.
 
 template <class Real, class Stored>
 constexpr Real widen(Stored value) noexcept {
@@ -47,7 +48,8 @@ void load(std::span<Stored const> from, Real* to) noexcept {
     }
 }
 
-/// @brief Adds a gradient to the stored one: `to = Stored(Real(to) + from)`, one rounding an element.
+/// @brief Adds a gradient to the stored one: `to = Stored(Real(to) + from)`, one rounding an
+/// element.
 template <class Real, class Stored>
 void add_to(std::span<Stored> to, Real const* from) noexcept {
     for (std::size_t index = 0; index < to.size(); ++index) {
@@ -55,7 +57,8 @@ void add_to(std::span<Stored> to, Real const* from) noexcept {
     }
 }
 
-/// @brief The memory of a parameter from whatever a trainer has at hand: `source(index)` or `source[index]`.
+/// @brief The memory of a parameter from whatever a trainer has at hand: `source(index)` or
+/// `source[index]`.
 template <class Source>
 auto span_of(Source&& source, std::size_t parameter_index) {
     if constexpr (std::invocable<Source&, std::size_t>) {

@@ -3,8 +3,8 @@
 #include "parameters.hpp"
 
 #include <zero/comm/traffic_count.hpp>
-#include <zero/layout/memory_plan.hpp>
 #include <zero/layout/detail/count_blocks.hpp>
+#include <zero/layout/memory_plan.hpp>
 #include <zero/layout/traffic.hpp>
 
 #include <array>
@@ -20,16 +20,16 @@ namespace gpt {
 struct RankSummary {
     zero::MemoryPlan plan;
     std::array<std::size_t, zero::buffer_kinds> allocated{};
-    zero::TrafficCount traffic;       ///< of the training steps alone, as the transport counted it
-    zero::Traffic formula;            ///< elements by the formulas
+    zero::TrafficCount traffic; ///< of the training steps alone, as the transport counted it
+    zero::Traffic formula;      ///< elements by the formulas
     double validation_loss_sum = 0.0;
     std::size_t validation_batches = 0;
 };
 
 /// @brief The result of a training.
 struct Summary {
-    std::uint64_t hash = 0;           ///< over the bits of all final parameters
-    double validation_loss = 0.0;     ///< nats a byte
+    std::uint64_t hash = 0;       ///< over the bits of all final parameters
+    double validation_loss = 0.0; ///< nats a byte
     std::size_t parameters = 0;
     std::vector<RankSummary> ranks;
 

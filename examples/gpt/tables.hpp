@@ -8,7 +8,8 @@
 
 namespace gpt {
 
-/// @brief Elements by the formula; norm and first broadcast are control traffic, which it leaves out.
+/// @brief Elements by the formula; norm and first broadcast are control traffic, which it leaves
+/// out.
 inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKind kind) {
     switch (kind) {
     case zero::CollectiveKind::reduce_scatter: return std::to_string(formula.reduce_scatter);
@@ -20,7 +21,8 @@ inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKi
     return "control";
 }
 
-/// @brief Bytes of every kind of buffer on every rank: as planned before anything was allocated, and as allocated.
+/// @brief Bytes of every kind of buffer on every rank: as planned before anything was allocated,
+/// and as allocated.
 inline void print_memory(Summary const& summary) {
     std::printf("\nbytes per rank, planned / allocated\n%-18s", "");
     for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
@@ -45,17 +47,23 @@ inline void print_memory(Summary const& summary) {
     std::printf("\n");
 }
 
-/// @brief What each rank read from the others, by kind of collective: calls, elements as counted and by the formula, bytes.
+/// @brief What each rank read from the others, by kind of collective: calls, elements as counted
+/// and by the formula, bytes.
 inline void print_traffic(Summary const& summary) {
-    std::printf("\ntraffic of all steps per rank, read from other ranks\n%-5s %-23s %7s %14s %14s %14s\n", "rank", "collective", "calls", "elements", "by formula", "bytes");
+    std::printf(
+        "\ntraffic of all steps per rank, read from other ranks\n%-5s %-23s %7s %14s %14s %14s\n",
+        "rank", "collective", "calls", "elements", "by formula", "bytes");
     for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         auto const& own = summary.ranks[rank];
         for (std::size_t kind = 0; kind < zero::collective_kinds; ++kind) {
             auto const which = static_cast<zero::CollectiveKind>(kind);
             auto const& count = own.traffic[which];
             if (count.calls != 0) {
-                std::printf("%-5zu %-23s %7llu %14llu %14s %14llu\n", rank, name_of(which), static_cast<unsigned long long>(count.calls),
-                            static_cast<unsigned long long>(count.elements), formula_text(own.formula, which).c_str(), static_cast<unsigned long long>(count.bytes));
+                std::printf("%-5zu %-23s %7llu %14llu %14s %14llu\n", rank, name_of(which),
+                            static_cast<unsigned long long>(count.calls),
+                            static_cast<unsigned long long>(count.elements),
+                            formula_text(own.formula, which).c_str(),
+                            static_cast<unsigned long long>(count.bytes));
             }
         }
     }

@@ -18,21 +18,27 @@ namespace gpt {
 /// @brief A text as bytes, the last tenth held out for validation.
 class Text {
 public:
-    /// @throws std::invalid_argument when the text is too short for one sample of `context` tokens in either part.
+    /// @throws std::invalid_argument when the text is too short for one sample of `context` tokens
+    /// in either part.
     Text(std::string const& bytes, std::size_t context)
         : _bytes(bytes.begin(), bytes.end()), _training_size(_bytes.size() - _bytes.size() / 10) {
         if (training().size() <= context || validation().size() <= context) {
-            throw std::invalid_argument("gpt: a text of " + std::to_string(bytes.size()) + " bytes is too short: its last tenth has " +
-                                        std::to_string(validation().size()) + " bytes, and a sample needs " +
-                                        std::to_string(context + 1));
+            throw std::invalid_argument(
+                "gpt: a text of " + std::to_string(bytes.size())
+                + " bytes is too short: its last tenth has " + std::to_string(validation().size())
+                + " bytes, and a sample needs " + std::to_string(context + 1));
         }
         if (_bytes.size() > 0xffffffffU) {
             throw std::invalid_argument("gpt: a text of more than 4 GiB is not supported");
         }
     }
 
-    std::span<std::uint8_t const> training() const noexcept { return std::span(_bytes).first(_training_size); }
-    std::span<std::uint8_t const> validation() const noexcept { return std::span(_bytes).subspan(_training_size); }
+    std::span<std::uint8_t const> training() const noexcept {
+        return std::span(_bytes).first(_training_size);
+    }
+    std::span<std::uint8_t const> validation() const noexcept {
+        return std::span(_bytes).subspan(_training_size);
+    }
 
 private:
     std::vector<std::uint8_t> _bytes;
@@ -53,31 +59,44 @@ inline std::string read_files(std::span<std::string const> paths) {
     return bytes;
 }
 
-/// @brief Where the samples of a batch begin in a text; a pure function, so whoever works on a part of a batch takes that part, on the host or on a device.
+/// @brief Where the samples of a batch begin in a text; a pure function, so whoever works on a part
+/// of a batch takes that part, on the host or on a device.
 class SamplePositions {
 public:
     /// @brief Random samples number `first_sample`, `first_sample + 1`, ... of a micro-step.
     ///
-    /// A sample is a function of (seed, step, micro-step, its number in the whole batch): the union of the parts is the same however the batch is divided.
-    static constexpr SamplePositions drawn(std::size_t text_size, std::size_t context, std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step, std::size_t first_sample) noexcept {
+    /// A sample is a function of (seed, step, micro-step, its number in the whole batch): the union
+    /// of the parts is the same however the batch is divided.
+    static constexpr SamplePositions drawn(std::size_t text_size, std::size_t context,
+                                           std::uint64_t seed, std::uint64_t step,
+                                           std::uint64_t micro_step,
+                                           std::size_t first_sample) noexcept {
         return {true, text_size - context, seed, step, micro_step, first_sample};
     }
 
     /// @brief Samples spread evenly over the text, the same in every call: to measure a loss.
     ///
-    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap when there are more than fit.
-    static constexpr SamplePositions spread(std::size_t text_size, std::size_t context, std::size_t samples, std::size_t index, std::size_t batches) noexcept {
+    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap when there
+    /// are more than fit.
+    static constexpr SamplePositions spread(std::size_t text_size, std::size_t context,
+                                            std::size_t samples, std::size_t index,
+                                            std::size_t batches) noexcept {
         std::size_t const count = batches * samples - 1;
         return {false, text_size - context - 1, count == 0 ? 1 : count, 0, 0, index * samples};
     }
 
     constexpr std::size_t operator()(std::size_t sample) const noexcept {
-        return _is_random ? random_below(_range, {_seed_or_count, _step, _micro_step, _first + sample}) : _range * (_first + sample) / _seed_or_count;
+        return _is_random
+                   ? random_below(_range, {_seed_or_count, _step, _micro_step, _first + sample})
+                   : _range * (_first + sample) / _seed_or_count;
     }
 
 private:
-    constexpr SamplePositions(bool is_random, std::size_t range, std::uint64_t seed_or_count, std::uint64_t step, std::uint64_t micro_step, std::size_t first) noexcept
-        : _range(range), _seed_or_count(seed_or_count), _step(step), _micro_step(micro_step), _first(first), _is_random(is_random) {}
+    constexpr SamplePositions(bool is_random, std::size_t range, std::uint64_t seed_or_count,
+                              std::uint64_t step, std::uint64_t micro_step,
+                              std::size_t first) noexcept
+        : _range(range), _seed_or_count(seed_or_count), _step(step), _micro_step(micro_step),
+          _first(first), _is_random(is_random) {}
 
     std::size_t _range;
     std::uint64_t _seed_or_count;
@@ -90,7 +109,8 @@ private:
 /// @brief Inputs and targets of a batch: each target is the byte that follows its input.
 class Batch {
 public:
-    Batch(std::size_t samples, std::size_t context) : _context(context), _tokens(samples * context), _targets(samples * context) {}
+    Batch(std::size_t samples, std::size_t context)
+        : _context(context), _tokens(samples * context), _targets(samples * context) {}
 
     std::size_t samples() const noexcept { return _tokens.size() / _context; }
     std::span<std::uint8_t const> tokens() const noexcept { return _tokens; }

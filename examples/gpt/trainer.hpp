@@ -7,11 +7,11 @@
 #include "tensors.hpp"
 #include "text.hpp"
 
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,9 +28,11 @@ public:
     using P = typename Engine::ParameterType;
     using G = typename Engine::GradientType;
 
-    Trainer(Engine& engine, Device device, std::size_t rank, std::size_t world, Config const& config, Settings const& settings, Text const& text)
-        : _engine(&engine), _settings(&settings), _config(config), _rank(rank), _world(world), _model(config, settings.batch, std::move(device)),
-          _text(_model.device().place(text)), _batch(_model.device().batch(settings.batch, config.context)) {}
+    Trainer(Engine& engine, Device device, std::size_t rank, std::size_t world,
+            Config const& config, Settings const& settings, Text const& text)
+        : _engine(&engine), _settings(&settings), _config(config), _rank(rank), _world(world),
+          _model(config, settings.batch, std::move(device)), _text(_model.device().place(text)),
+          _batch(_model.device().batch(settings.batch, config.context)) {}
 
     [[nodiscard]] Device& device() noexcept { return _model.device(); }
 
@@ -41,7 +43,8 @@ public:
         auto const scale = Device::scale_of(_engine->loss_scale());
         for (auto const micro_step : _engine->micro_steps(_settings->accumulate)) {
             auto const text = _text.training();
-            _batch.fill(text, SamplePositions::drawn(text.size(), _config.context, _settings->seed, step, micro_step, _rank * _settings->batch));
+            _batch.fill(text, SamplePositions::drawn(text.size(), _config.context, _settings->seed,
+                                                     step, micro_step, _rank * _settings->batch));
             forward();
             backward(scale);
         }
@@ -49,14 +52,19 @@ public:
     }
 
     /// @brief The loss of this rank's part of the last step, in nats a byte. Waits for it.
-    [[nodiscard]] double loss() { return _model.device().loss() / static_cast<double>(_settings->accumulate); }
+    [[nodiscard]] double loss() {
+        return _model.device().loss() / static_cast<double>(_settings->accumulate);
+    }
 
-    /// @brief Adds this rank's share of the validation text; all ranks take part, because in stage 3 they gather together.
+    /// @brief Adds this rank's share of the validation text; all ranks take part, because in stage
+    /// 3 they gather together.
     void validate(RankSummary& summary, std::size_t batches) {
         _model.device().clear_loss();
         for (std::size_t index = 0; index < batches; ++index) {
             auto const text = _text.validation();
-            _batch.fill(text, SamplePositions::spread(text.size(), _config.context, _settings->batch, index * _world + _rank, batches * _world));
+            _batch.fill(text,
+                        SamplePositions::spread(text.size(), _config.context, _settings->batch,
+                                                index * _world + _rank, batches * _world));
             forward();
             auto const weights = _engine->acquire(_config.head_unit());
             _model.head_forward(Tensors<P const>(weights), _batch.targets());
@@ -82,7 +90,8 @@ private:
             std::size_t const unit = _config.head_unit();
             auto const weights = _engine->acquire(unit);
             auto const gradients = _engine->gradients(unit);
-            _model.head_forward_backward(Tensors<P const>(weights), Tensors<G>(gradients), _batch.targets(), scale);
+            _model.head_forward_backward(Tensors<P const>(weights), Tensors<G>(gradients),
+                                         _batch.targets(), scale);
             _engine->gradients_ready(unit);
         }
         for (std::size_t layer = _config.layers; layer-- > 0;) {
@@ -121,14 +130,21 @@ inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t
     return units;
 }
 
-/// @brief The parameters as an engine wants them: in order of use, with initial values computed where they are needed.
+/// @brief The parameters as an engine wants them: in order of use, with initial values computed
+/// where they are needed.
 template <class P>
-std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model, std::uint64_t seed) {
+std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model,
+                                             std::uint64_t seed) {
     std::vector<zero::Parameter<P>> parameters;
     for (std::size_t index = 0; index < model.size(); ++index) {
-        parameters.push_back({.name = model[index].name, .elements = model[index].elements, .units = model[index].units,
-                              .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
-                              .initialise = [&model, seed, index](std::size_t, std::span<P> values) { initialise(model[index], index, seed, values); }});
+        parameters.push_back(
+            {.name = model[index].name,
+             .elements = model[index].elements,
+             .units = model[index].units,
+             .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
+             .initialise = [&model, seed, index](std::size_t, std::span<P> values) {
+                 initialise(model[index], index, seed, values);
+             }});
     }
     return parameters;
 }
@@ -141,7 +157,9 @@ typename Stage::Options engine_options(Settings const& settings) {
     options.bucketer.bucket_bytes = settings.bucket_bytes;
     options.groups = {{{.weight_decay = 0.1}}, {{.weight_decay = 0.0}}};
     if (!settings.schedule.empty()) {
-        options.reduction.schedule = settings.schedule == "boundary" ? zero::ReductionSchedule::boundary : zero::ReductionSchedule::every_micro_step;
+        options.reduction.schedule = settings.schedule == "boundary"
+                                         ? zero::ReductionSchedule::boundary
+                                         : zero::ReductionSchedule::every_micro_step;
     }
     return options;
 }
@@ -151,7 +169,9 @@ typename Stage::Options engine_options(Settings const& settings) {
 /// @param memory what the engine's memory came from: counts by kind
 /// @return the hash of the parameters
 template <class Engine, class Device, class Communicator, class Memory>
-std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicator, Config const& config, Settings const& settings, Text const& text, Memory const& memory, RankSummary& own) {
+std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicator,
+                         Config const& config, Settings const& settings, Text const& text,
+                         Memory const& memory, RankSummary& own) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
     communicator.reset_traffic();
@@ -169,8 +189,11 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
-    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(), engine.schedule(), settings.accumulate, acquired_units(config, settings.accumulate));
-    own.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps, formula.all_reduce * settings.steps};
+    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(),
+                                                    engine.schedule(), settings.accumulate,
+                                                    acquired_units(config, settings.accumulate));
+    own.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps,
+                   formula.all_reduce * settings.steps};
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) {

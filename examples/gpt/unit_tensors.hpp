@@ -15,16 +15,18 @@ namespace gpt {
 
 /// @brief The weights of one unit in the type the model computes in, and room for their gradients.
 ///
-/// A trainer may hold weights in two bytes, or hand out memory that is gone when the unit is released, so the model copies a
-/// unit when it is used. So the bits of its products do not depend on where a trainer keeps a weight either. All blocks share one object: only one block
-/// is at work at a time.
+/// A trainer may hold weights in two bytes, or hand out memory that is gone when the unit is
+/// released, so the model copies a unit when it is used. So the bits of its products do not depend
+/// on where a trainer keeps a weight either. All blocks share one object: only one block is at work
+/// at a time.
 template <class Device>
 class UnitTensors {
 public:
     using Real = typename Device::Real;
 
     /// @param elements the element count of each parameter, in the order of the places used below
-    UnitTensors(Device& device, std::vector<std::size_t> elements) : _device(&device), _elements(std::move(elements)) {
+    UnitTensors(Device& device, std::vector<std::size_t> elements)
+        : _device(&device), _elements(std::move(elements)) {
         constexpr std::size_t granule = Device::Buffer::alignment / sizeof(Real);
         std::size_t total = 0;
         for (std::size_t const count : _elements) {
@@ -35,7 +37,9 @@ public:
         _gradients = device.buffer(total);
     }
 
-    Real const* weight(std::size_t place) const noexcept { return _weights.data() + _offsets[place]; }
+    Real const* weight(std::size_t place) const noexcept {
+        return _weights.data() + _offsets[place];
+    }
     Real* gradient(std::size_t place) noexcept { return _gradients.data() + _offsets[place]; }
 
     /// @brief Copies the weights in; `parameters[place]` is the index that `weights` is asked for.
@@ -63,8 +67,10 @@ public:
 private:
     void check(std::size_t size, std::size_t place, std::size_t parameter) const {
         if (size != _elements[place]) {
-            throw std::invalid_argument("gpt: parameter " + std::to_string(parameter) + " has " + std::to_string(_elements[place]) +
-                                        " elements, but the memory handed over has " + std::to_string(size));
+            throw std::invalid_argument("gpt: parameter " + std::to_string(parameter) + " has "
+                                        + std::to_string(_elements[place])
+                                        + " elements, but the memory handed over has "
+                                        + std::to_string(size));
         }
     }
 

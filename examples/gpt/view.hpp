@@ -5,8 +5,8 @@
 
 namespace gpt {
 
-/// @brief A row-major matrix in somebody else's memory. `stride` is the distance between rows, so a head of the attention
-/// is a view into the columns of a wider matrix.
+/// @brief A row-major matrix in somebody else's memory. `stride` is the distance between rows, so a
+/// head of the attention is a view into the columns of a wider matrix.
 template <class Real>
 struct View {
     Real* data = nullptr;
@@ -15,16 +15,23 @@ struct View {
     std::size_t stride = 0;
 
     Real* row(std::size_t index) const noexcept { return data + index * stride; }
-    View slice_rows(std::size_t first, std::size_t count) const noexcept { return {row(first), count, columns, stride}; }
-    View slice_columns(std::size_t first, std::size_t count) const noexcept { return {data + first, rows, count, stride}; }
-    template <class Same> // a template, because nvcc warns of a conversion of a read-only view to itself
+    View slice_rows(std::size_t first, std::size_t count) const noexcept {
+        return {row(first), count, columns, stride};
+    }
+    View slice_columns(std::size_t first, std::size_t count) const noexcept {
+        return {data + first, rows, count, stride};
+    }
+    template <class Same> // a template, because nvcc warns of a conversion of a read-only view to
+                          // itself
         requires(std::is_same_v<Same, Real> && !std::is_const_v<Real>)
-    operator View<Same const>() const noexcept { // NOLINT: like a pointer, a view becomes a read-only view by itself
+    operator View<Same const>()
+        const noexcept { // NOLINT: like a pointer, a view becomes a read-only view by itself
         return {data, rows, columns, stride};
     }
 };
 
-/// @brief A read-only argument whose element type another argument fixes, so that a `View` or a `Matrix` converts to it.
+/// @brief A read-only argument whose element type another argument fixes, so that a `View` or a
+/// `Matrix` converts to it.
 template <class Real>
 using Input = std::type_identity_t<View<Real const>>;
 

@@ -1,4 +1,5 @@
-// Mistakes planted on purpose, and what finds each of them. docs/guides/debug_a_divergence.md explains what is printed here.
+// Mistakes planted on purpose, and what finds each of them. docs/guides/debug_a_divergence.md
+// explains what is printed here.
 
 #include <zero/host/delaying_queue.hpp>
 #include <zero/zero.hpp>
@@ -12,7 +13,8 @@
 
 namespace {
 
-using Communicator = zero::Recording<zero::Checked<zero::LoopbackCommunicator>>; // counts what it sends, and compares every call over the ranks
+using Communicator = zero::Recording<zero::Checked<
+    zero::LoopbackCommunicator>>; // counts what it sends, and compares every call over the ranks
 template <int N>
 using Zero = zero::ZeroStage<N, Communicator, zero::Sgd>;
 
@@ -39,7 +41,8 @@ std::uint64_t fingerprint(Engine& engine) {
     return hash.value();
 }
 
-/// Trains under stage N. The model runs as commands on a queue: inline, or with pauses at random places.
+/// Trains under stage N. The model runs as commands on a queue: inline, or with pauses at random
+/// places.
 template <int N>
 Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
     Outcome outcome;
@@ -49,25 +52,35 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
         int const rank = communicator.rank();
         zero::host::DelayingQueue delaying(delays + static_cast<std::uint64_t>(rank));
         zero::host::InlineQueue at_once;
-        zero::host::Queue* const queue = delays == 0 ? static_cast<zero::host::Queue*>(&at_once) : &delaying;
-        std::size_t const second = mistake == Mistake::model_differs && rank == 1 ? elements + 1 : elements;
-        std::vector<typename Zero<N>::Registration> const parameters{{.name = "first", .elements = elements, .units = {0}},
-                                                                     {.name = "second", .elements = second, .units = {1}}};
-        Zero<N> engine(communicator, parameters, {.non_finite = zero::NonFinite::throw_error, .poison = true, .compute_queue = queue});
+        zero::host::Queue* const queue =
+            delays == 0 ? static_cast<zero::host::Queue*>(&at_once) : &delaying;
+        std::size_t const second =
+            mistake == Mistake::model_differs && rank == 1 ? elements + 1 : elements;
+        std::vector<typename Zero<N>::Registration> const parameters{
+            {.name = "first", .elements = elements, .units = {0}},
+            {.name = "second", .elements = second, .units = {1}}};
+        Zero<N> engine(
+            communicator, parameters,
+            {.non_finite = zero::NonFinite::throw_error, .poison = true, .compute_queue = queue});
         communicator.reset_recorded();
         float const* kept = nullptr;
         for (int step = 0; step < 3; ++step) {
             engine.begin_step();
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t unit = 2; unit-- > 0;) {
-                    if (mistake == Mistake::unit_skipped_on_a_rank && rank == 1 && step == 1 && unit == 1) continue; // an early exit, say
+                    if (mistake == Mistake::unit_skipped_on_a_rank && rank == 1 && step == 1
+                        && unit == 1)
+                        continue; // an early exit, say
                     auto weights = engine.acquire(unit);
                     float const* const values = weights[unit].data();
                     float* const gradients = engine.gradients(unit)[unit].data();
-                    bool const is_bad = mistake == Mistake::infinite_gradient && rank == 1 && step == 2 && unit == 1;
+                    bool const is_bad = mistake == Mistake::infinite_gradient && rank == 1
+                                        && step == 2 && unit == 1;
                     float const bad = is_bad ? std::numeric_limits<float>::infinity() : 0.0F;
                     queue->enqueue([=] { // gradients that pull each weight to a value of its own
-                        for (std::size_t i = 0; i < elements; ++i) gradients[i] += values[i] - std::sin(static_cast<float>(i)) + static_cast<float>(rank);
+                        for (std::size_t i = 0; i < elements; ++i)
+                            gradients[i] += values[i] - std::sin(static_cast<float>(i))
+                                            + static_cast<float>(rank);
                         gradients[77] += bad;
                     });
                     weights.release();
@@ -82,7 +95,9 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
             communicator.reset_recorded();
             if (rank != 0) continue;
             outcome.fingerprints.push_back(bits);
-            outcome.sent = sent, outcome.expected = zero::step_traffic(engine.layout(), N, engine.schedule(), 1, std::vector<std::size_t>{1, 0});
+            outcome.sent = sent,
+            outcome.expected = zero::step_traffic(engine.layout(), N, engine.schedule(), 1,
+                                                  std::vector<std::size_t>{1, 0});
         }
     };
     try {
@@ -99,25 +114,39 @@ bool report(char const* what, bool is_found) {
 }
 
 bool report(char const* what, Outcome const& outcome, char const* expected) {
-    std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank")).c_str()); // which of the ranks says it first is chance
+    std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank"))
+                              .c_str()); // which of the ranks says it first is chance
     return report(what, outcome.error.find(expected) != std::string::npos);
 }
 
 } // namespace
 
 int main() {
-    Outcome const right = train<0>(Mistake::none), sharded = train<3>(Mistake::none), delayed = train<3>(Mistake::none, 0.1F, 42);
-    bool is_good = report("no difference between stages 0 and 3, nor with delays", right.error.empty() && right.fingerprints.size() == 3
-                                                                                  && right.fingerprints == sharded.fingerprints
-                                                                                  && right.fingerprints == delayed.fingerprints);
+    Outcome const right = train<0>(Mistake::none), sharded = train<3>(Mistake::none),
+                  delayed = train<3>(Mistake::none, 0.1F, 42);
+    bool is_good = report("no difference between stages 0 and 3, nor with delays",
+                          right.error.empty() && right.fingerprints.size() == 3
+                              && right.fingerprints == sharded.fingerprints
+                              && right.fingerprints == delayed.fingerprints);
     auto const other = train<3>(Mistake::none, 0.1000001F).fingerprints;
-    is_good &= report("another learning rate, in the first step", other[0] != right.fingerprints[0]);
-    std::uint64_t const gathered = sharded.sent[zero::CollectiveKind::all_gather].elements, reduced = sharded.sent[zero::CollectiveKind::reduce_scatter].elements;
-    std::printf("  a step gathers %llu elements on a rank and reduces %llu\n", static_cast<unsigned long long>(gathered), static_cast<unsigned long long>(reduced));
-    is_good &= report("traffic as in the formulas", gathered * (world - 1) == sharded.expected.all_gather && reduced * (world - 1) == sharded.expected.reduce_scatter);
-    is_good &= report("a pointer that outlived its handle", std::isnan(train<3>(Mistake::pointer_kept).kept) && !std::isnan(train<0>(Mistake::pointer_kept).kept));
-    is_good &= report("a rank that skips a unit", train<3>(Mistake::unit_skipped_on_a_rank), "every rank has to call the same collectives in the same order");
-    is_good &= report("ranks with different models", train<3>(Mistake::model_differs), "parameter number 1 is 'second' (1000 elements");
-    is_good &= report("a gradient that is not finite", train<3>(Mistake::infinite_gradient), "element 77 of parameter 'second'");
+    is_good &=
+        report("another learning rate, in the first step", other[0] != right.fingerprints[0]);
+    std::uint64_t const gathered = sharded.sent[zero::CollectiveKind::all_gather].elements,
+                        reduced = sharded.sent[zero::CollectiveKind::reduce_scatter].elements;
+    std::printf("  a step gathers %llu elements on a rank and reduces %llu\n",
+                static_cast<unsigned long long>(gathered),
+                static_cast<unsigned long long>(reduced));
+    is_good &= report("traffic as in the formulas",
+                      gathered * (world - 1) == sharded.expected.all_gather
+                          && reduced * (world - 1) == sharded.expected.reduce_scatter);
+    is_good &= report("a pointer that outlived its handle",
+                      std::isnan(train<3>(Mistake::pointer_kept).kept)
+                          && !std::isnan(train<0>(Mistake::pointer_kept).kept));
+    is_good &= report("a rank that skips a unit", train<3>(Mistake::unit_skipped_on_a_rank),
+                      "every rank has to call the same collectives in the same order");
+    is_good &= report("ranks with different models", train<3>(Mistake::model_differs),
+                      "parameter number 1 is 'second' (1000 elements");
+    is_good &= report("a gradient that is not finite", train<3>(Mistake::infinite_gradient),
+                      "element 77 of parameter 'second'");
     return is_good ? 0 : 1;
 }

@@ -1,7 +1,8 @@
-// A training loop as it stands in many projects: layers, a backward pass by hand, AdamW. docs/guides/existing_trainer.md starts from here.
+// A training loop as it stands in many projects: layers, a backward pass by hand, AdamW.
+// docs/guides/existing_trainer.md starts from here.
 
-#include <cstddef>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <span>
 #include <vector>
@@ -25,14 +26,16 @@ Batch forward(Values weight, Values bias, Batch const& x) {
     Batch y = x;
     for (std::size_t i = 0; i < y.size(); ++i) {
         float sum = bias[i % width];
-        for (std::size_t k = 0; k < width; ++k) sum += weight[i % width * width + k] * x[i / width * width + k];
+        for (std::size_t k = 0; k < width; ++k)
+            sum += weight[i % width * width + k] * x[i / width * width + k];
         y[i] += std::tanh(sum);
     }
     return y;
 }
 
 /// Adds to the gradients of a layer, and turns that of its output into that of its input.
-void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient, std::span<float> weight_gradient, std::span<float> bias_gradient) {
+void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient,
+              std::span<float> weight_gradient, std::span<float> bias_gradient) {
     Batch const output_gradient = gradient;
     for (std::size_t i = 0; i < y.size(); ++i) {
         float const inner = output_gradient[i] * (1.0F - (y[i] - x[i]) * (y[i] - x[i]));
@@ -57,14 +60,16 @@ Batch compare(Batch const& x, Batch const& y, float& loss) {
 
 Batch samples(std::size_t first, std::size_t count) {
     Batch x(count * width);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(first * width + i));
+    for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = std::sin(static_cast<float>(first * width + i));
     return x;
 }
 
 std::vector<Layer> new_model() {
     std::vector<Layer> model(depth);
     for (std::size_t layer = 0; layer < depth; ++layer) {
-        for (std::size_t i = 0; i < width * width; ++i) model[layer].weight.value[i] = 0.3F * std::sin(static_cast<float>(7 * i + layer));
+        for (std::size_t i = 0; i < width * width; ++i)
+            model[layer].weight.value[i] = 0.3F * std::sin(static_cast<float>(7 * i + layer));
     }
     return model;
 }
@@ -80,7 +85,10 @@ struct AdamW { // of one tensor
         for (std::size_t i = 0; i < tensor.value.size(); ++i) {
             first[i] = 0.9F * first[i] + 0.1F * tensor.gradient[i];
             second[i] = 0.999F * second[i] + 0.001F * tensor.gradient[i] * tensor.gradient[i];
-            tensor.value[i] -= 0.01F * (first[i] / first_correction / (std::sqrt(second[i] / second_correction) + 1e-8F) + 0.01F * tensor.value[i]);
+            tensor.value[i] -=
+                0.01F
+                * (first[i] / first_correction / (std::sqrt(second[i] / second_correction) + 1e-8F)
+                   + 0.01F * tensor.value[i]);
         }
     }
 };
@@ -93,7 +101,8 @@ float train() {
         std::vector<Batch> activations{samples(step * batch, batch)};
         for (std::size_t number = 0; number < depth; ++number) {
             Layer& layer = model[number];
-            activations.push_back(forward(layer.weight.value, layer.bias.value, activations.back()));
+            activations.push_back(
+                forward(layer.weight.value, layer.bias.value, activations.back()));
         }
         float error = 0.0F;
         Batch gradient = compare(activations.front(), activations.back(), error);
@@ -101,7 +110,8 @@ float train() {
             Layer& layer = model[number];
             layer.weight.gradient.assign(width * width, 0.0F);
             layer.bias.gradient.assign(width, 0.0F);
-            backward(layer.weight.value, activations[number], activations[number + 1], gradient, layer.weight.gradient, layer.bias.gradient);
+            backward(layer.weight.value, activations[number], activations[number + 1], gradient,
+                     layer.weight.gradient, layer.bias.gradient);
         }
         for (std::size_t number = 0; number < depth; ++number) {
             optimizers[2 * number].update(model[number].weight, step);

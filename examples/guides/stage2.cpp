@@ -1,4 +1,5 @@
-// The training loop of plain.cpp on four ranks under stage 2: docs/guides/existing_trainer.md, second step.
+// The training loop of plain.cpp on four ranks under stage 2: docs/guides/existing_trainer.md,
+// second step.
 
 #include <zero/zero.hpp>
 
@@ -31,14 +32,16 @@ Batch forward(Values weight, Values bias, Batch const& x) {
     Batch y = x;
     for (std::size_t i = 0; i < y.size(); ++i) {
         float sum = bias[i % width];
-        for (std::size_t k = 0; k < width; ++k) sum += weight[i % width * width + k] * x[i / width * width + k];
+        for (std::size_t k = 0; k < width; ++k)
+            sum += weight[i % width * width + k] * x[i / width * width + k];
         y[i] += std::tanh(sum);
     }
     return y;
 }
 
 /// Adds to the gradients of a layer, and turns that of its output into that of its input.
-void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient, std::span<float> weight_gradient, std::span<float> bias_gradient) {
+void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient,
+              std::span<float> weight_gradient, std::span<float> bias_gradient) {
     Batch const output_gradient = gradient;
     for (std::size_t i = 0; i < y.size(); ++i) {
         float const inner = output_gradient[i] * (1.0F - (y[i] - x[i]) * (y[i] - x[i]));
@@ -63,14 +66,16 @@ Batch compare(Batch const& x, Batch const& y, float& loss) {
 
 Batch samples(std::size_t first, std::size_t count) {
     Batch x(count * width);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(first * width + i));
+    for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = std::sin(static_cast<float>(first * width + i));
     return x;
 }
 
 std::vector<Layer> new_model() {
     std::vector<Layer> model(depth);
     for (std::size_t layer = 0; layer < depth; ++layer) {
-        for (std::size_t i = 0; i < width * width; ++i) model[layer].weight.value[i] = 0.3F * std::sin(static_cast<float>(7 * i + layer));
+        for (std::size_t i = 0; i < width * width; ++i)
+            model[layer].weight.value[i] = 0.3F * std::sin(static_cast<float>(7 * i + layer));
     }
     return model;
 }
@@ -80,8 +85,11 @@ float train(zero::LoopbackCommunicator& communicator) {
     std::vector<Zero::Registration> parameters;
     for (Layer& layer : model) {
         for (Tensor* const tensor : {&layer.weight, &layer.bias}) {
-            parameters.push_back({.name = std::to_string(parameters.size()), .data = tensor->value.data(), .elements = tensor->value.size(),
-                                  .units = {parameters.size() / 2}}); // a unit is a layer: two tensors
+            parameters.push_back(
+                {.name = std::to_string(parameters.size()),
+                 .data = tensor->value.data(),
+                 .elements = tensor->value.size(),
+                 .units = {parameters.size() / 2}}); // a unit is a layer: two tensors
         }
     }
     Zero engine(communicator, parameters, {.storage = zero::Storage::scattered});
@@ -90,31 +98,41 @@ float train(zero::LoopbackCommunicator& communicator) {
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
         engine.begin_micro_step(true); // the only one of the step
-        std::vector<Batch> activations{samples(step * batch + rank * batch / rank_count, batch / rank_count)};
+        std::vector<Batch> activations{
+            samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {
-            auto const weights = engine.acquire(number); // the layer's values are those of the last step from here on
+            auto const weights = engine.acquire(
+                number); // the layer's values are those of the last step from here on
             Layer& layer = model[number];
-            activations.push_back(forward(layer.weight.value, layer.bias.value, activations.back()));
+            activations.push_back(
+                forward(layer.weight.value, layer.bias.value, activations.back()));
         }
         float error = 0.0F;
         Batch gradient = compare(activations.front(), activations.back(), error);
         for (std::size_t number = depth; number-- > 0;) {
             Layer& layer = model[number];
-            auto const gradients = engine.gradients(number); // the engine's memory, zero at first; by number of registration
-            backward(layer.weight.value, activations[number], activations[number + 1], gradient, gradients[2 * number], gradients[2 * number + 1]);
-            engine.gradients_ready(number); // reduced while the layers below are still at work, and freed
+            auto const gradients = engine.gradients(
+                number); // the engine's memory, zero at first; by number of registration
+            backward(layer.weight.value, activations[number], activations[number + 1], gradient,
+                     gradients[2 * number], gradients[2 * number + 1]);
+            engine.gradients_ready(
+                number); // reduced while the layers below are still at work, and freed
         }
         engine.end_micro_step();
         engine.step(0.01); // averages the gradients over the ranks, and updates
         if (step + 10 >= steps) loss += error / 10.0F;
     }
-    if (rank == 0) std::printf("model states: %zu bytes on rank 0\n", engine.memory_plan().model_state_bytes());
+    if (rank == 0)
+        std::printf("model states: %zu bytes on rank 0\n",
+                    engine.memory_plan().model_state_bytes());
     return loss;
 }
 
 int main() {
     std::vector<float> losses(rank_count); // of each rank, on its part of the batch
-    zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) { losses[static_cast<std::size_t>(communicator.rank())] = train(communicator); });
+    zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
+        losses[static_cast<std::size_t>(communicator.rank())] = train(communicator);
+    });
     float loss = 0.0F;
     for (float const part : losses) loss += part / rank_count;
     std::printf("loss %.9f\n", static_cast<double>(loss));

@@ -94,31 +94,53 @@ TEST_CASE("the host is a backend, and so is what derives from it to replace one 
 }
 
 TEST_CASE("a backend is its types and its operations") {
-    STATIC_REQUIRE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE(diagnose_backend<Archetype<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>>());
+    STATIC_REQUIRE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow,
+                              Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE(
+        diagnose_backend<Archetype<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                   Rethrow, Copy, Elements, Sums, Integers>>());
 }
 
 TEST_CASE("a backend with one part missing is none") {
-    STATIC_REQUIRE_FALSE(is_backend<Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums>);
+    STATIC_REQUIRE_FALSE(is_backend<Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Compute, Memory, Record, Wait, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Memory, Record, Wait, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Record, Wait, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Wait, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Synchronize, Rethrow,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Rethrow, Copy,
+                                    Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, Copy, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, Copy, Elements, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, Copy, Elements, Sums>);
 }
 
 TEST_CASE("a backend with one part of the wrong form is none") {
-    STATIC_REQUIRE_FALSE(is_backend<Types<int, Unmovable>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<int, Ordinary>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<Unmovable>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, NumberRecord, Wait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, FencelessWait, Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, MemberCopy, Elements, Sums, Integers>);
-    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow, Copy, Elements, Sums, OnlySums>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<int, Unmovable>, Handle, Compute, Memory, Record, Wait,
+                                    Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<int, Ordinary>, Handle, Compute, Memory, Record, Wait,
+                                    Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<Unmovable>, Handle, Compute, Memory, Record, Wait,
+                                    Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, NumberRecord, Wait,
+                                    Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, FencelessWait,
+                                    Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, MemberCopy, Elements, Sums, Integers>);
+    STATIC_REQUIRE_FALSE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize,
+                                    Rethrow, Copy, Elements, Sums, OnlySums>);
 }

@@ -3,8 +3,8 @@
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -27,10 +27,11 @@ constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
 /// The operation that fails, and on which queue.
 struct FaultyBackend : HostBackend {
-    static inline std::atomic<host::Queue*> failing_queue{nullptr};
+    inline static std::atomic<host::Queue*> failing_queue{nullptr};
 
     template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
+                          std::size_t elements) {
         if (queue == failing_queue) {
             throw std::runtime_error("the sum failed");
         }
@@ -56,71 +57,84 @@ void meet(Communicator& communicator, host::Queue& queue) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("an exception before a collective releases the ranks that wait in it", "", test::InlineKind, test::ThreadedKind, test::DelayingKind) {
+TEMPLATE_TEST_CASE("an exception before a collective releases the ranks that wait in it", "",
+                   test::InlineKind, test::ThreadedKind, test::DelayingKind) {
     for (int world = 2; world <= 8; world += 3) {
         Report report;
-        CHECK_THROWS_WITH(run_ranks(world, options,
-                                    [&](LoopbackCommunicator& communicator) {
-                                        auto const queue = TestType::make(1);
-                                        meet(communicator, *queue);
-                                        if (communicator.rank() == 1) {
-                                            throw std::runtime_error("rank 1 has had enough");
-                                        }
-                                        std::string const text = message_of<Aborted>([&] { meet(communicator, *queue); });
-                                        report.expect(contains(text, "rank 1: rank 1 has had enough"), text);
-                                    }),
-                          "rank 1 has had enough");
+        CHECK_THROWS_WITH(
+            run_ranks(world, options,
+                      [&](LoopbackCommunicator& communicator) {
+                          auto const queue = TestType::make(1);
+                          meet(communicator, *queue);
+                          if (communicator.rank() == 1) {
+                              throw std::runtime_error("rank 1 has had enough");
+                          }
+                          std::string const text =
+                              message_of<Aborted>([&] { meet(communicator, *queue); });
+                          report.expect(contains(text, "rank 1: rank 1 has had enough"), text);
+                      }),
+            "rank 1 has had enough");
         report.check();
     }
 }
 
-TEMPLATE_TEST_CASE("an exception inside a collective leaves nobody behind, and the peers learn of it in the same call", "", test::InlineKind, test::ThreadedKind,
-                   test::DelayingKind) {
+TEMPLATE_TEST_CASE("an exception inside a collective leaves nobody behind, and the peers learn of "
+                   "it in the same call",
+                   "", test::InlineKind, test::ThreadedKind, test::DelayingKind) {
     constexpr int world = 4;
     auto const cuts = even_cuts(world, 100);
     for (int failing = 0; failing < world; ++failing) {
         Report report;
-        CHECK_THROWS_WITH(run_ranks<FaultyLoopback>(world, options,
-                                                    [&](FaultyLoopback& communicator) {
-                                                        std::vector<float> values(400, 1.0F);
-                                                        auto const queue = TestType::make(2);
-                                                        if (communicator.rank() == failing) {
-                                                            FaultyBackend::failing_queue = queue.get();
-                                                        }
-                                                        meet(communicator, *queue);
-                                                        try {
-                                                            communicator.all_reduce(static_cast<float const*>(values.data()), values.data(), cuts, queue.get(), {"all", 7});
-                                                            report.expect(false, "an all-reduce without one of its extents returned");
-                                                        } catch (Aborted const& error) {
-                                                            report.expect(communicator.rank() != failing, "the failing rank got Aborted");
-                                                            report.expect(contains(error.what(), "rank " + std::to_string(failing) + ": the sum failed"), error.what());
-                                                        }
-                                                    }),
-                          "the sum failed");
+        CHECK_THROWS_WITH(
+            run_ranks<FaultyLoopback>(
+                world, options,
+                [&](FaultyLoopback& communicator) {
+                    std::vector<float> values(400, 1.0F);
+                    auto const queue = TestType::make(2);
+                    if (communicator.rank() == failing) {
+                        FaultyBackend::failing_queue = queue.get();
+                    }
+                    meet(communicator, *queue);
+                    try {
+                        communicator.all_reduce(static_cast<float const*>(values.data()),
+                                                values.data(), cuts, queue.get(), {"all", 7});
+                        report.expect(false, "an all-reduce without one of its extents returned");
+                    } catch (Aborted const& error) {
+                        report.expect(communicator.rank() != failing,
+                                      "the failing rank got Aborted");
+                        report.expect(contains(error.what(), "rank " + std::to_string(failing)
+                                                                 + ": the sum failed"),
+                                      error.what());
+                    }
+                }),
+            "the sum failed");
         FaultyBackend::failing_queue = nullptr;
         report.check();
     }
 }
 
-TEST_CASE("an exception in a worker is thrown by the next collective of that rank, and aborts the others") {
+TEST_CASE("an exception in a worker is thrown by the next collective of that rank, and aborts the "
+          "others") {
     Report report;
-    CHECK_THROWS_WITH(run_ranks(3, options,
-                                [&](LoopbackCommunicator& communicator) {
-                                    host::ThreadedQueue queue;
-                                    meet(communicator, queue);
-                                    if (communicator.rank() == 2) {
-                                        queue.enqueue([] { throw std::runtime_error("the worker failed"); });
-                                        queue.synchronise();
-                                    }
-                                    if (communicator.rank() == 2) {
-                                        meet(communicator, queue);
-                                        report.expect(false, "the failure of the worker was lost");
-                                    } else {
-                                        std::string const text = message_of<Aborted>([&] { meet(communicator, queue); });
-                                        report.expect(contains(text, "rank 2: the worker failed"), text);
-                                    }
-                                }),
-                      "the worker failed");
+    CHECK_THROWS_WITH(
+        run_ranks(3, options,
+                  [&](LoopbackCommunicator& communicator) {
+                      host::ThreadedQueue queue;
+                      meet(communicator, queue);
+                      if (communicator.rank() == 2) {
+                          queue.enqueue([] { throw std::runtime_error("the worker failed"); });
+                          queue.synchronise();
+                      }
+                      if (communicator.rank() == 2) {
+                          meet(communicator, queue);
+                          report.expect(false, "the failure of the worker was lost");
+                      } else {
+                          std::string const text =
+                              message_of<Aborted>([&] { meet(communicator, queue); });
+                          report.expect(contains(text, "rank 2: the worker failed"), text);
+                      }
+                  }),
+        "the worker failed");
     report.check();
 }
 
@@ -132,7 +146,8 @@ TEST_CASE("a rank that leaves takes nobody's time: who needs it gets Aborted") {
                                   if (communicator.rank() == 1) {
                                       return;
                                   }
-                                  std::string const text = message_of<Aborted>([&] { meet(communicator, queue); });
+                                  std::string const text =
+                                      message_of<Aborted>([&] { meet(communicator, queue); });
                                   report.expect(contains(text, "rank 1 finished and left"), text);
                                   meet(communicator, queue);
                               }),
@@ -172,10 +187,13 @@ TEST_CASE("a provisional cause gives way to a better one, and counts when none c
                                 [&](LoopbackCommunicator& communicator) {
                                     host::InlineQueue queue;
                                     if (communicator.rank() == 0) {
-                                        communicator.abort("an engine was destroyed", true); // as by a destructor while the exception passes
+                                        communicator.abort(
+                                            "an engine was destroyed",
+                                            true); // as by a destructor while the exception passes
                                         throw std::runtime_error("the real cause");
                                     }
-                                    std::string const text = message_of<Aborted>([&] { meet(communicator, queue); });
+                                    std::string const text =
+                                        message_of<Aborted>([&] { meet(communicator, queue); });
                                     report.expect(contains(text, "the real cause"), text);
                                 }),
                       "the real cause");

@@ -1,16 +1,18 @@
-// Bad arguments are refused on the rank that has them, before anything was sent: the group can go on.
+// Bad arguments are refused on the rank that has them, before anything was sent: the group can go
+// on.
 
 #include "report.hpp"
 #include "values.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <vector>
 
 namespace zero::test::arguments_test {
 
-TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused with the rank and the reason, and change nothing") {
+TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused with the rank and "
+          "the reason, and change nothing") {
     auto group = LoopbackCommunicator::make_group(1);
     auto& c = group[0];
     auto const queue = HostBackend::default_compute_queue();
@@ -21,20 +23,25 @@ TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused w
     auto const cuts = cuts_of({1});
     CollectiveTag const tag{"bucket", 4};
 
-    for (auto const& bad : std::vector<std::vector<std::size_t>>{{}, {0}, {0, 1, 2}, {1, 2}, {1, 0}}) {
+    for (auto const& bad :
+         std::vector<std::vector<std::size_t>>{{}, {0}, {0, 1, 2}, {1, 2}, {1, 0}}) {
         CHECK_THROWS_AS(c.all_reduce(in, &value, bad, queue, tag), InvalidArgument);
-        CHECK_THROWS_WITH(c.reduce_scatter(in, &value, bad, queue, tag), contains_text("'bucket 4' on rank 0") && contains_text("needs 2"));
+        CHECK_THROWS_WITH(c.reduce_scatter(in, &value, bad, queue, tag),
+                          contains_text("'bucket 4' on rank 0") && contains_text("needs 2"));
         CHECK_THROWS_AS(c.all_gather(in, &value, bad, queue, tag), InvalidArgument);
     }
-    CHECK_THROWS_WITH(c.reduce_scatter(nothing, &value, cuts, queue, tag), contains_text("null pointer for 1 elements"));
+    CHECK_THROWS_WITH(c.reduce_scatter(nothing, &value, cuts, queue, tag),
+                      contains_text("null pointer for 1 elements"));
     CHECK_THROWS_AS(c.reduce_scatter(in, none, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_gather(nothing, &value, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_gather(in, none, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_reduce(nothing, &value, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_reduce(in, none, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.broadcast(none, 1, 0, queue, tag), InvalidArgument);
-    CHECK_THROWS_AS(c.all_reduce_integers(nullptr, 1, IntegerReduction::sum, queue, tag), InvalidArgument);
-    CHECK_THROWS_WITH(c.broadcast(&value, 1, 1, queue, tag), contains_text("rank 1, which is not in the group of 1"));
+    CHECK_THROWS_AS(c.all_reduce_integers(nullptr, 1, IntegerReduction::sum, queue, tag),
+                    InvalidArgument);
+    CHECK_THROWS_WITH(c.broadcast(&value, 1, 1, queue, tag),
+                      contains_text("rank 1, which is not in the group of 1"));
     CHECK_THROWS_AS(c.broadcast(&value, 1, -1, queue, tag), InvalidArgument);
     CHECK_NOTHROW(c.broadcast(none, 0, 0, queue, tag));
     CHECK_NOTHROW(c.all_reduce(nothing, none, cuts_of({0}), queue, tag));
@@ -47,7 +54,8 @@ TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused w
 TEST_CASE("a group has at least one rank") {
     for (int const world : {0, -1, -1000}) {
         CHECK_THROWS_AS(LoopbackCommunicator::make_group(world), InvalidArgument);
-        CHECK_THROWS_WITH(run_ranks(world, [](LoopbackCommunicator&) {}), contains_text("group of " + std::to_string(world)));
+        CHECK_THROWS_WITH(run_ranks(world, [](LoopbackCommunicator&) {}),
+                          contains_text("group of " + std::to_string(world)));
     }
 }
 

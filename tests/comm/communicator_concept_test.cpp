@@ -110,42 +110,70 @@ TEST_CASE("the shipped communicators model their concept, and nothing is left to
     STATIC_REQUIRE(diagnose_communicator<Checked<LoopbackCommunicator>>());
 }
 
-TEST_CASE("a communicator is its category, a backend, a place in a group, five collectives and an abort") {
-    STATIC_REQUIRE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE(diagnose_communicator<Archetype<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>>());
+TEST_CASE("a communicator is its category, a backend, a place in a group, five collectives and an "
+          "abort") {
+    STATIC_REQUIRE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                   AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE(
+        diagnose_communicator<Archetype<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                        AllReduce, Broadcast, Integers, Abort>>());
 }
 
 TEST_CASE("a communicator with one part missing is none") {
-    STATIC_REQUIRE_FALSE(is_communicator<HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers>);
+    STATIC_REQUIRE_FALSE(is_communicator<HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, Rank, Size, ReduceScatter, AllGather, AllReduce,
+                                         Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, AllGather, AllReduce,
+                                         Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllReduce,
+                                         Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Integers>);
 }
 
 TEST_CASE("a communicator with one part of the wrong form is none") {
-    STATIC_REQUIRE_FALSE(is_communicator<OtherCategory, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, QueuelessBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, MutableRank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, MutableSize, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, UnscatteredReduce, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, TaglessAllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, QueuelessAllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, RootlessBroadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, UnreducedIntegers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, Broadcast, Integers, ThrowingAbort>);
+    STATIC_REQUIRE_FALSE(is_communicator<OtherCategory, HasBackend, Rank, Size, ReduceScatter,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, QueuelessBackend, Rank, Size, ReduceScatter,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, MutableRank, Size, ReduceScatter,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, MutableSize, ReduceScatter,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, UnscatteredReduce,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter,
+                                         TaglessAllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         QueuelessAllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, RootlessBroadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, UnreducedIntegers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, Broadcast, Integers, ThrowingAbort>);
 }
 
 TEST_CASE("a communicator of one type of element is none") {
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, FloatReduceScatter, AllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, FloatAllGather, AllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, FloatAllReduce, Broadcast, Integers, Abort>);
-    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather, AllReduce, FloatBroadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, FloatReduceScatter,
+                                         AllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter,
+                                         FloatAllGather, AllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         FloatAllReduce, Broadcast, Integers, Abort>);
+    STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
+                                         AllReduce, FloatBroadcast, Integers, Abort>);
 }
 
 } // namespace zero::test::communicator_concept_test

@@ -1,12 +1,15 @@
 #pragma once
 
-// What every communicator on the host promises. A new one needs a file like loopback_conformance_test.cpp with a fixture:
+// What every communicator on the host promises. A new one needs a file like
+// loopback_conformance_test.cpp with a fixture:
 //
 //     struct Fixture {
-//         template <class Body> static void run(int world, Body const& body);   // body(communicator) as `world` ranks
+//         template <class Body> static void run(int world, Body const& body);   //
+//         body(communicator) as `world` ranks
 //     };
 //
-// All data is written and read by commands of the queue, and overwritten right after the collective, so a missing event shows.
+// All data is written and read by commands of the queue, and overwritten right after the
+// collective, so a missing event shows.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -33,11 +36,14 @@ struct Caller {
     host::Queue* queue;
     Report* report;
     std::string kind;
-    std::size_t serial = 0; ///< counts the collectives, the same on every rank: makes values and tags differ
+    std::size_t serial =
+        0; ///< counts the collectives, the same on every rank: makes values and tags differ
 
     [[nodiscard]] int rank() const { return communicator->rank(); }
     [[nodiscard]] int world() const { return communicator->size(); }
-    [[nodiscard]] std::size_t index() const { return static_cast<std::size_t>(communicator->rank()); }
+    [[nodiscard]] std::size_t index() const {
+        return static_cast<std::size_t>(communicator->rank());
+    }
 
     template <class T>
     void copy(T* out, T const* in, std::size_t elements) {
@@ -55,9 +61,11 @@ struct Caller {
     }
 
     template <class T>
-    void expect_equal(std::vector<T> const& found, std::vector<T> const& expected, std::string const& what) {
+    void expect_equal(std::vector<T> const& found, std::vector<T> const& expected,
+                      std::string const& what) {
         report->expect(equal_bits(found, expected),
-                       what + " of " + name_of(dtype_of<T>()) + " on rank " + std::to_string(rank()) + " of " + std::to_string(world()) + ", " + kind + " queue");
+                       what + " of " + name_of(dtype_of<T>()) + " on rank " + std::to_string(rank())
+                           + " of " + std::to_string(world()) + ", " + kind + " queue");
     }
 };
 
@@ -68,8 +76,10 @@ void on_all_ranks(Test const& test) {
         Report report;
         Fixture::run(world, [&](auto& communicator) {
             auto const on_queue = [&]<class Kind>(Kind) {
-                auto const queue = Kind::make(static_cast<std::uint64_t>(communicator.rank() * 100 + world));
-                Caller<std::remove_reference_t<decltype(communicator)>> caller{&communicator, queue.get(), &report, Kind::name};
+                auto const queue =
+                    Kind::make(static_cast<std::uint64_t>(communicator.rank() * 100 + world));
+                Caller<std::remove_reference_t<decltype(communicator)>> caller{
+                    &communicator, queue.get(), &report, Kind::name};
                 test(caller);
                 queue->synchronise();
                 queue->rethrow_failure();
@@ -82,7 +92,8 @@ void on_all_ranks(Test const& test) {
     }
 }
 
-/// @brief A reduce-scatter (or the extent of an all-reduce that this rank sums) and an all-reduce, of one type over one family of cuts.
+/// @brief A reduce-scatter (or the extent of an all-reduce that this rank sums) and an all-reduce,
+/// of one type over one family of cuts.
 template <class T, class C>
 void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_place) {
     std::size_t const total = cuts.back();
@@ -99,7 +110,8 @@ void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_p
 
     T* const extent = is_in_place ? send.data() + begin : receive.data();
     c.copy(send.data(), source.data(), total);
-    c.communicator->reduce_scatter(static_cast<T const*>(send.data()), extent, cuts, c.queue, CollectiveTag{"sums", salt});
+    c.communicator->reduce_scatter(static_cast<T const*>(send.data()), extent, cuts, c.queue,
+                                   CollectiveTag{"sums", salt});
     c.copy(scattered.data(), static_cast<T const*>(extent), own);
     c.copy(left.data(), static_cast<T const*>(send.data()), total);
     c.poison(send);
@@ -107,7 +119,8 @@ void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_p
 
     T* const whole = is_in_place ? send.data() : all.data();
     c.copy(send.data(), source.data(), total);
-    c.communicator->all_reduce(static_cast<T const*>(send.data()), whole, cuts, c.queue, CollectiveTag{"all sums", salt});
+    c.communicator->all_reduce(static_cast<T const*>(send.data()), whole, cuts, c.queue,
+                               CollectiveTag{"all sums", salt});
     c.copy(reduced.data(), static_cast<T const*>(whole), total);
     c.poison(send);
     c.poison(all);
@@ -116,9 +129,11 @@ void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_p
     std::string const what = std::string(is_in_place ? " in place, " : " ") + to_text(cuts);
     std::vector<T> expected_left = source; // nobody but this rank writes its memory
     if (is_in_place) {
-        std::copy(scattered.begin(), scattered.end(), expected_left.begin() + static_cast<std::ptrdiff_t>(begin));
+        std::copy(scattered.begin(), scattered.end(),
+                  expected_left.begin() + static_cast<std::ptrdiff_t>(begin));
     }
-    c.expect_equal(scattered, sums_of<T>(c.world(), begin, begin + own, salt), "reduce-scatter" + what);
+    c.expect_equal(scattered, sums_of<T>(c.world(), begin, begin + own, salt),
+                   "reduce-scatter" + what);
     c.expect_equal(left, expected_left, "what a reduce-scatter leaves" + what);
     c.expect_equal(reduced, sums_of<T>(c.world(), 0, total, salt), "all-reduce" + what);
 }
@@ -136,7 +151,8 @@ void check_gather(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in
 
     T* const extent = is_in_place ? receive.data() + begin : send.data();
     c.copy(extent, source.data(), own);
-    c.communicator->all_gather(static_cast<T const*>(extent), receive.data(), cuts, c.queue, CollectiveTag{"extents", salt});
+    c.communicator->all_gather(static_cast<T const*>(extent), receive.data(), cuts, c.queue,
+                               CollectiveTag{"extents", salt});
     c.copy(gathered.data(), static_cast<T const*>(receive.data()), total);
     c.poison(receive);
     c.poison(send);
@@ -144,10 +160,13 @@ void check_gather(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in
 
     std::vector<T> expected;
     for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
-        auto const extent_of_rank = values_of<T>(static_cast<int>(rank), cuts[rank + 1] - cuts[rank], salt);
+        auto const extent_of_rank =
+            values_of<T>(static_cast<int>(rank), cuts[rank + 1] - cuts[rank], salt);
         expected.insert(expected.end(), extent_of_rank.begin(), extent_of_rank.end());
     }
-    c.expect_equal(gathered, expected, std::string(is_in_place ? "all-gather in place, " : "all-gather ") + to_text(cuts));
+    c.expect_equal(gathered, expected,
+                   std::string(is_in_place ? "all-gather in place, " : "all-gather ")
+                       + to_text(cuts));
 }
 
 template <class T, class C>
@@ -157,30 +176,39 @@ void check_broadcast(Caller<C>& c, std::size_t elements, int root) {
     std::vector<T> buffer(elements);
     std::vector<T> received(elements);
     c.copy(buffer.data(), source.data(), elements);
-    c.communicator->broadcast(buffer.data(), elements, root, c.queue, CollectiveTag{"values", salt});
+    c.communicator->broadcast(buffer.data(), elements, root, c.queue,
+                              CollectiveTag{"values", salt});
     c.copy(received.data(), static_cast<T const*>(buffer.data()), elements);
     c.poison(buffer);
     c.queue->synchronise();
-    c.expect_equal(received, values_of<T>(root, elements, salt), "broadcast of " + std::to_string(elements) + " from rank " + std::to_string(root));
+    c.expect_equal(received, values_of<T>(root, elements, salt),
+                   "broadcast of " + std::to_string(elements) + " from rank "
+                       + std::to_string(root));
 }
 
 template <class C>
 void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reduction) {
     std::size_t const salt = ++c.serial;
-    auto const value = [salt](int rank, std::size_t i) { return static_cast<std::int64_t>(mix(mix(static_cast<std::uint64_t>(rank) + salt) + i)) / 16; };
+    auto const value = [salt](int rank, std::size_t i) {
+        return static_cast<std::int64_t>(mix(mix(static_cast<std::uint64_t>(rank) + salt) + i))
+               / 16;
+    };
     std::vector<std::int64_t> source(elements);
     std::vector<std::int64_t> expected(elements);
     for (std::size_t i = 0; i < elements; ++i) {
         source[i] = value(c.rank(), i);
         expected[i] = value(0, i);
         for (int rank = 1; rank < c.world(); ++rank) {
-            expected[i] = reduction == IntegerReduction::sum ? expected[i] + value(rank, i) : std::min(expected[i], value(rank, i));
+            expected[i] = reduction == IntegerReduction::sum
+                              ? expected[i] + value(rank, i)
+                              : std::min(expected[i], value(rank, i));
         }
     }
     std::vector<std::int64_t> values(elements);
     std::vector<std::int64_t> received(elements);
     c.copy(values.data(), static_cast<std::int64_t const*>(source.data()), elements);
-    c.communicator->all_reduce_integers(values.data(), elements, reduction, c.queue, CollectiveTag{"integers", salt});
+    c.communicator->all_reduce_integers(values.data(), elements, reduction, c.queue,
+                                        CollectiveTag{"integers", salt});
     c.copy(received.data(), static_cast<std::int64_t const*>(values.data()), elements);
     c.poison(values);
     c.queue->synchronise();
@@ -238,14 +266,19 @@ void check_abort() {
         Fixture::run(world, [&](auto& communicator) {
             host::InlineQueue queue;
             std::int64_t value = 1;
-            communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, CollectiveTag{"works", 0});
+            communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue,
+                                             CollectiveTag{"works", 0});
             report.expect(value == world, "the collective before the abort");
             if (communicator.rank() == world - 1) {
                 communicator.abort("the reason of rank " + std::to_string(world - 1));
             }
             for (int call = 0; call < 2; ++call) {
-                std::string const text = message_of<Aborted>([&] { communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue, CollectiveTag{"fails", 1}); });
-                report.expect(contains(text, "the reason of rank " + std::to_string(world - 1)), "call " + std::to_string(call) + " after the abort: " + text);
+                std::string const text = message_of<Aborted>([&] {
+                    communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue,
+                                                     CollectiveTag{"fails", 1});
+                });
+                report.expect(contains(text, "the reason of rank " + std::to_string(world - 1)),
+                              "call " + std::to_string(call) + " after the abort: " + text);
             }
         });
         report.check();

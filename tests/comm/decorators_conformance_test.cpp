@@ -1,9 +1,9 @@
 #include "conformance.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
-#include <zero/comm/detail/run_group.hpp>
 
 #include <chrono>
 
@@ -27,18 +27,26 @@ using CheckedFixture = DecoratorFixture<Checked>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("a decorated loopback sums in rank order, rounded once", "", RecordingFixture, CheckedFixture) {
+TEMPLATE_TEST_CASE("a decorated loopback sums in rank order, rounded once", "", RecordingFixture,
+                   CheckedFixture) {
     check_sums_of<TestType, float>();
     check_sums_of<TestType, bfloat16>();
 }
 
-TEMPLATE_TEST_CASE("a decorated loopback gathers and broadcasts", "", RecordingFixture, CheckedFixture) {
+TEMPLATE_TEST_CASE("a decorated loopback gathers and broadcasts", "", RecordingFixture,
+                   CheckedFixture) {
     check_gathers_of<TestType, float, float16, std::int64_t, unsigned char>();
     check_broadcasts_of<TestType, bfloat16, std::int64_t>();
 }
 
-TEMPLATE_TEST_CASE("a decorated loopback reduces integers exactly", "", RecordingFixture, CheckedFixture) { check_integer_reductions<TestType>(); }
+TEMPLATE_TEST_CASE("a decorated loopback reduces integers exactly", "", RecordingFixture,
+                   CheckedFixture) {
+    check_integer_reductions<TestType>();
+}
 
-TEMPLATE_TEST_CASE("a decorated loopback releases everybody when one rank aborts", "", RecordingFixture, CheckedFixture) { check_abort<TestType>(); }
+TEMPLATE_TEST_CASE("a decorated loopback releases everybody when one rank aborts", "",
+                   RecordingFixture, CheckedFixture) {
+    check_abort<TestType>();
+}
 
 } // namespace zero::test::decorators_conformance_test

@@ -1,10 +1,11 @@
-// Each fence of the loopback is needed: without it, slow queues give wrong sums. The races are deliberate, so not under the thread sanitizer.
+// Each fence of the loopback is needed: without it, slow queues give wrong sums. The races are
+// deliberate, so not under the thread sanitizer.
 
 #include "report.hpp"
 #include "values.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/host/delaying_queue.hpp>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ constexpr int fence_of_none = -1;
 
 /// Leaves out one kind of wait.
 struct LeakyBackend : HostBackend {
-    static inline std::atomic<int> missing{fence_of_none};
+    inline static std::atomic<int> missing{fence_of_none};
 
     static void wait(Queue queue, Event const& event, Fence fence) {
         if (static_cast<int>(fence) != missing) {
@@ -39,7 +40,8 @@ struct LeakyBackend : HostBackend {
 };
 using LeakyLoopback = Loopback<LeakyBackend>;
 
-/// All-reduces on delaying queues; memory outlives all ranks, so that a missing fence is only wrong and not a crash. Gives the number of wrong results.
+/// All-reduces on delaying queues; memory outlives all ranks, so that a missing fence is only wrong
+/// and not a crash. Gives the number of wrong results.
 int wrong_results(int missing) {
     constexpr int world = 4;
     constexpr std::size_t rounds = 60;
@@ -48,27 +50,36 @@ int wrong_results(int missing) {
     std::vector<std::vector<float>> results(world, std::vector<float>(cuts.back() * rounds));
     std::atomic<int> wrong{0};
     LeakyBackend::missing = missing;
-    run_ranks<LeakyLoopback>(world, {.time_out = std::chrono::seconds(60)}, [&](LeakyLoopback& communicator) {
-        auto const rank = static_cast<std::size_t>(communicator.rank());
-        float* const values = memory[rank].data();
-        std::size_t const total = cuts.back();
-        host::DelayingQueue queue(rank, 100);
-        for (std::size_t round = 0; round < rounds; ++round) {
-            queue.enqueue([=] {
-                for (std::size_t i = 0; i < total; ++i) {
-                    values[i] = value_of<float>(static_cast<int>(rank), i, round);
-                }
-            });
-            communicator.all_reduce(static_cast<float const*>(values), values, cuts, &queue, {"sums", round});
-            queue.enqueue([=, out = results[rank].data() + round * total] { std::copy_n(values, total, out); });
-            queue.enqueue([=] { std::memset(values, 0xff, total * sizeof(float)); });
-        }
-        queue.synchronise();
-        for (std::size_t round = 0; round < rounds; ++round) {
-            auto const begin = results[rank].begin() + static_cast<std::ptrdiff_t>(round * total);
-            wrong += equal_bits(std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(total)), sums_of<float>(world, 0, total, round)) ? 0 : 1;
-        }
-    });
+    run_ranks<LeakyLoopback>(
+        world, {.time_out = std::chrono::seconds(60)}, [&](LeakyLoopback& communicator) {
+            auto const rank = static_cast<std::size_t>(communicator.rank());
+            float* const values = memory[rank].data();
+            std::size_t const total = cuts.back();
+            host::DelayingQueue queue(rank, 100);
+            for (std::size_t round = 0; round < rounds; ++round) {
+                queue.enqueue([=] {
+                    for (std::size_t i = 0; i < total; ++i) {
+                        values[i] = value_of<float>(static_cast<int>(rank), i, round);
+                    }
+                });
+                communicator.all_reduce(static_cast<float const*>(values), values, cuts, &queue,
+                                        {"sums", round});
+                queue.enqueue([=, out = results[rank].data() + round * total] {
+                    std::copy_n(values, total, out);
+                });
+                queue.enqueue([=] { std::memset(values, 0xff, total * sizeof(float)); });
+            }
+            queue.synchronise();
+            for (std::size_t round = 0; round < rounds; ++round) {
+                auto const begin =
+                    results[rank].begin() + static_cast<std::ptrdiff_t>(round * total);
+                wrong += equal_bits(
+                             std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(total)),
+                             sums_of<float>(world, 0, total, round))
+                             ? 0
+                             : 1;
+            }
+        });
     LeakyBackend::missing = fence_of_none;
     return wrong;
 }

@@ -1,13 +1,13 @@
-// When a rank's queue has been drained after a collective, returned or thrown, no peer reads its memory. The address sanitizer sees more here
-// than the assertions do.
+// When a rank's queue has been drained after a collective, returned or thrown, no peer reads its
+// memory. The address sanitizer sees more here than the assertions do.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
 #include "values.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -25,8 +25,8 @@ constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
 /// Copies that fail on one queue after a number of them.
 struct FaultyBackend : HostBackend {
-    static inline std::atomic<host::Queue*> failing_queue{nullptr};
-    static inline std::atomic<int> copies_left{0};
+    inline static std::atomic<host::Queue*> failing_queue{nullptr};
+    inline static std::atomic<int> copies_left{0};
 
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (queue == failing_queue && --copies_left < 0) {
@@ -39,7 +39,9 @@ using FaultyLoopback = Loopback<FaultyBackend>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("a rank may free its memory after draining its queue, however slow the peers are", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE(
+    "a rank may free its memory after draining its queue, however slow the peers are", "",
+    InlineKind, ThreadedKind, DelayingKind) {
     Report report;
     run_ranks(4, options, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -47,34 +49,45 @@ TEMPLATE_TEST_CASE("a rank may free its memory after draining its queue, however
         for (std::size_t round = 0; round < 30; ++round) {
             std::vector<float> send = values_of<float>(communicator.rank(), cuts.back(), round);
             std::vector<float> received(cuts.back());
-            auto const queue = rank == 0 ? DelayingKind::make(round) : TestType::make(round); // rank 0 is the slow one
-            communicator.all_reduce(static_cast<float const*>(send.data()), received.data(), cuts, queue.get(), {"sums", round});
+            auto const queue = rank == 0 ? DelayingKind::make(round)
+                                         : TestType::make(round); // rank 0 is the slow one
+            communicator.all_reduce(static_cast<float const*>(send.data()), received.data(), cuts,
+                                    queue.get(), {"sums", round});
             queue->synchronise();
             send.assign(send.size(), -1.0F);
-            report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)), "a peer's memory changed under a sum");
+            report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)),
+                          "a peer's memory changed under a sum");
         } // the memory goes, the queue before it
     });
     report.check();
 }
 
-TEMPLATE_TEST_CASE("a rank that unwinds right after a collective pulls no memory from under its peers", "", ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE(
+    "a rank that unwinds right after a collective pulls no memory from under its peers", "",
+    ThreadedKind, DelayingKind) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
         Report report;
-        CHECK_THROWS_WITH(run_ranks(4, options,
-                                    [&](LoopbackCommunicator& communicator) {
-                                        auto const cuts = cuts_of({512, 512, 512, 512});
-                                        std::vector<float> const send = values_of<float>(communicator.rank(), cuts.back(), seed);
-                                        std::vector<float> received(512);
-                                        auto const queue = communicator.rank() == 0 ? DelayingKind::make(seed) : TestType::make(seed);
-                                        communicator.reduce_scatter(send.data(), received.data(), cuts, queue.get(), {"sums", 0});
-                                        if (communicator.rank() == 1) {
-                                            throw std::runtime_error("unwinding");
-                                        }
-                                        queue->synchronise();
-                                        auto const begin = cuts[static_cast<std::size_t>(communicator.rank())];
-                                        report.expect(equal_bits(received, sums_of<float>(4, begin, begin + 512, seed)), "a sum over the memory of a rank that unwinds");
-                                    }),
-                          "unwinding");
+        CHECK_THROWS_WITH(
+            run_ranks(4, options,
+                      [&](LoopbackCommunicator& communicator) {
+                          auto const cuts = cuts_of({512, 512, 512, 512});
+                          std::vector<float> const send =
+                              values_of<float>(communicator.rank(), cuts.back(), seed);
+                          std::vector<float> received(512);
+                          auto const queue = communicator.rank() == 0 ? DelayingKind::make(seed)
+                                                                      : TestType::make(seed);
+                          communicator.reduce_scatter(send.data(), received.data(), cuts,
+                                                      queue.get(), {"sums", 0});
+                          if (communicator.rank() == 1) {
+                              throw std::runtime_error("unwinding");
+                          }
+                          queue->synchronise();
+                          auto const begin = cuts[static_cast<std::size_t>(communicator.rank())];
+                          report.expect(
+                              equal_bits(received, sums_of<float>(4, begin, begin + 512, seed)),
+                              "a sum over the memory of a rank that unwinds");
+                      }),
+            "unwinding");
         report.check();
     }
 }
@@ -83,32 +96,40 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
     for (int round = 0; round < 20; ++round) {
         int const copies = round % 4;
         Report report;
-        CHECK_THROWS_AS(run_ranks<FaultyLoopback>(4, options,
-                                                  [&](FaultyLoopback& communicator) {
-                                                      auto const cuts = cuts_of({400, 300, 200, 100});
-                                                      auto const rank = static_cast<std::size_t>(communicator.rank());
-                                                      std::vector<float> const own = values_of<float>(communicator.rank(), cuts[rank + 1] - cuts[rank], 5);
-                                                      std::vector<float> received(cuts.back());
-                                                      // The copies that the failing rank did enqueue are late: the peers have to wait for them.
-                                                      host::DelayingQueue queue(static_cast<std::uint64_t>(round), rank == 2 ? 3'000 : 20);
-                                                      if (rank == 2) {
-                                                          FaultyBackend::copies_left = copies;
-                                                          FaultyBackend::failing_queue = &queue;
-                                                      }
-                                                      try {
-                                                          communicator.all_gather(own.data(), received.data(), cuts, &queue, {"extents", 0});
-                                                          report.expect(false, "nothing was thrown");
-                                                      } catch (QueueFull const&) {
-                                                          report.expect(rank == 2, "QueueFull on a rank whose queue is not full");
-                                                          throw;
-                                                      } catch (Aborted const&) {
-                                                          report.expect(rank != 2, "the failing rank got Aborted");
-                                                      }
-                                                      queue.synchronise();
-                                                      report.expect(equal_bits(std::vector<float>(received.begin() + 700, received.begin() + 900), values_of<float>(2, 200, 5)),
-                                                                    "the extent of the failing rank");
-                                                  }),
-                        QueueFull);
+        CHECK_THROWS_AS(
+            run_ranks<FaultyLoopback>(
+                4, options,
+                [&](FaultyLoopback& communicator) {
+                    auto const cuts = cuts_of({400, 300, 200, 100});
+                    auto const rank = static_cast<std::size_t>(communicator.rank());
+                    std::vector<float> const own =
+                        values_of<float>(communicator.rank(), cuts[rank + 1] - cuts[rank], 5);
+                    std::vector<float> received(cuts.back());
+                    // The copies that the failing rank did enqueue are late: the peers have to wait
+                    // for them.
+                    host::DelayingQueue queue(static_cast<std::uint64_t>(round),
+                                              rank == 2 ? 3'000 : 20);
+                    if (rank == 2) {
+                        FaultyBackend::copies_left = copies;
+                        FaultyBackend::failing_queue = &queue;
+                    }
+                    try {
+                        communicator.all_gather(own.data(), received.data(), cuts, &queue,
+                                                {"extents", 0});
+                        report.expect(false, "nothing was thrown");
+                    } catch (QueueFull const&) {
+                        report.expect(rank == 2, "QueueFull on a rank whose queue is not full");
+                        throw;
+                    } catch (Aborted const&) {
+                        report.expect(rank != 2, "the failing rank got Aborted");
+                    }
+                    queue.synchronise();
+                    report.expect(equal_bits(std::vector<float>(received.begin() + 700,
+                                                                received.begin() + 900),
+                                             values_of<float>(2, 200, 5)),
+                                  "the extent of the failing rank");
+                }),
+            QueueFull);
         FaultyBackend::failing_queue = nullptr;
         report.check();
     }
@@ -119,7 +140,8 @@ TEST_CASE("a communicator and its queue may go in either order") {
         std::vector<float> const values(64, 1.0F);
         std::vector<float> sums(64);
         auto const cuts = cuts_of({64});
-        std::optional<std::vector<LoopbackCommunicator>> group(LoopbackCommunicator::make_group(1, options));
+        std::optional<std::vector<LoopbackCommunicator>> group(
+            LoopbackCommunicator::make_group(1, options));
         auto queue = DelayingKind::make(seed);
         for (int call = 0; call < 20; ++call) {
             group->front().reduce_scatter(values.data(), sums.data(), cuts, queue.get());
@@ -140,8 +162,12 @@ TEST_CASE("a checked communicator may go after an exception while the queue is s
         group[0].abort("called off");
         {
             Checked<LoopbackCommunicator> checked(group[0]);
-            queue->enqueue([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); }); // slow, not a means of order
-            CHECK_THROWS_AS(checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()), Aborted);
+            queue->enqueue([] {
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }); // slow, not a means of order
+            CHECK_THROWS_AS(
+                checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()),
+                Aborted);
         }
         queue->synchronise();
         CHECK(value == 1);
@@ -156,8 +182,10 @@ TEST_CASE("a rank gets so far ahead of its queue as the queue can hold, and no f
         std::vector<float> values(6, 0.0F);
         values[rank] = static_cast<float>(rank);
         host::DelayingQueue queue(rank, 50);
-        for (std::size_t call = 0; call < 700; ++call) { // up to 16 commands each; the ring holds 8192
-            communicator.all_gather(static_cast<float const*>(values.data() + rank), values.data(), cuts, &queue, {"extents", call});
+        for (std::size_t call = 0; call < 700;
+             ++call) { // up to 16 commands each; the ring holds 8192
+            communicator.all_gather(static_cast<float const*>(values.data() + rank), values.data(),
+                                    cuts, &queue, {"extents", call});
         }
         queue.synchronise();
         report.expect(values == std::vector<float>{0, 1, 2, 3, 4, 5}, "values after many gathers");

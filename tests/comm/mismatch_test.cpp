@@ -3,9 +3,9 @@
 #include "report.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/host/threaded_queue.hpp>
 
 #include <array>
@@ -31,15 +31,17 @@ struct Case {
     char const* unusual; ///< in the message, of the rank that differs
 };
 
-constexpr std::array<Case, 9> cases{{{"operation", "all-reduce of 12 float32 ('usual 1'", "reduce-scatter of 12 float32 ('usual 1'"},
-                                     {"type", "all-reduce of 12 float32", "all-reduce of 12 bfloat16"},
-                                     {"count", "all-reduce of 12 float32", "all-reduce of 16 float32"},
-                                     {"cuts", "cuts ", "cuts "},
-                                     {"text of the tag", "'usual 1'", "'unusual 1'"},
-                                     {"index of the tag", "'usual 1'", "'usual 2'"},
-                                     {"root", "root 0", "root 1"},
-                                     {"reduction", "sum", "minimum"},
-                                     {"count of integers", "of 4 int64", "of 0 int64"}}};
+constexpr std::array<Case, 9> cases{
+    {{"operation", "all-reduce of 12 float32 ('usual 1'",
+      "reduce-scatter of 12 float32 ('usual 1'"},
+     {"type", "all-reduce of 12 float32", "all-reduce of 12 bfloat16"},
+     {"count", "all-reduce of 12 float32", "all-reduce of 16 float32"},
+     {"cuts", "cuts ", "cuts "},
+     {"text of the tag", "'usual 1'", "'unusual 1'"},
+     {"index of the tag", "'usual 1'", "'usual 2'"},
+     {"root", "root 0", "root 1"},
+     {"reduction", "sum", "minimum"},
+     {"count of integers", "of 4 int64", "of 0 int64"}}};
 
 /// Collective number `index` of the list, as most call it or as one rank does.
 template <class Communicator>
@@ -53,17 +55,26 @@ void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue)
         if (index == 6) {
             c.broadcast(values.data(), 12, is_usual ? 0 : 1, &queue, tag);
         } else if (index == 7) {
-            c.all_reduce_integers(integers.data(), 4, is_usual ? IntegerReduction::sum : IntegerReduction::min, &queue, tag);
+            c.all_reduce_integers(integers.data(), 4,
+                                  is_usual ? IntegerReduction::sum : IntegerReduction::min, &queue,
+                                  tag);
         } else if (index == 8) {
-            c.all_reduce_integers(integers.data(), is_usual ? 4 : 0, IntegerReduction::sum, &queue, tag);
+            c.all_reduce_integers(integers.data(), is_usual ? 4 : 0, IntegerReduction::sum, &queue,
+                                  tag);
         } else if (index == 0 && !is_usual) {
             c.reduce_scatter(static_cast<float const*>(values.data()), in_place, cuts, &queue, tag);
         } else if (index == 1 && !is_usual) {
-            c.all_reduce(static_cast<bfloat16 const*>(others.data()), others.data(), cuts, &queue, tag);
+            c.all_reduce(static_cast<bfloat16 const*>(others.data()), others.data(), cuts, &queue,
+                         tag);
         } else {
-            auto const& chosen = is_usual || index > 3 ? cuts : index == 2 ? longer_cuts : other_cuts;
-            CollectiveTag const chosen_tag = is_usual ? tag : CollectiveTag{index == 4 ? "unusual" : "usual", index == 5 ? 2U : 1U};
-            c.all_reduce(static_cast<float const*>(values.data()), values.data(), chosen, &queue, chosen_tag);
+            auto const& chosen = is_usual || index > 3 ? cuts
+                                 : index == 2          ? longer_cuts
+                                                       : other_cuts;
+            CollectiveTag const chosen_tag =
+                is_usual ? tag
+                         : CollectiveTag{index == 4 ? "unusual" : "usual", index == 5 ? 2U : 1U};
+            c.all_reduce(static_cast<float const*>(values.data()), values.data(), chosen, &queue,
+                         chosen_tag);
         }
     } catch (...) {
         queue.synchronise();
@@ -78,28 +89,38 @@ void check_mismatches(Decorate const& decorate) {
         for (int odd = 0; odd < world; ++odd) {
             Report report;
             INFO(cases[index].name << " differs on rank " << odd);
-            CHECK_THROWS_AS(run_ranks(world, {.time_out = std::chrono::seconds(60)},
-                                      [&](LoopbackCommunicator& loopback) {
-                                          decorate(loopback, [&](auto& communicator) {
-                                              host::ThreadedQueue queue;
-                                              call(communicator, index, true, queue);
-                                              try {
-                                                  call(communicator, index, communicator.rank() != odd, queue);
-                                                  report.expect(false, "a collective that the ranks disagree about returned");
-                                              } catch (CollectiveMismatch const& error) {
-                                                  std::string const text = error.what();
-                                                  // Rank 0 is one side of the message; the other is the first that differs from it.
-                                                  std::string const other = odd == 0 ? "rank 1 called" : "rank " + std::to_string(odd) + " called";
-                                                  report.expect(contains(text, "rank 0 called") && contains(text, other) && contains(text, cases[index].usual)
-                                                                    && contains(text, cases[index].unusual),
-                                                                text);
-                                              }
-                                              std::string const after = test::message_of<Aborted>([&] { call(communicator, index, true, queue); });
-                                              report.expect(contains(after, "rank 0 called"), "after a mismatch: " + after);
-                                              throw CollectiveMismatch("for run_ranks");
-                                          });
-                                      }),
-                            CollectiveMismatch);
+            CHECK_THROWS_AS(
+                run_ranks(world, {.time_out = std::chrono::seconds(60)},
+                          [&](LoopbackCommunicator& loopback) {
+                              decorate(loopback, [&](auto& communicator) {
+                                  host::ThreadedQueue queue;
+                                  call(communicator, index, true, queue);
+                                  try {
+                                      call(communicator, index, communicator.rank() != odd, queue);
+                                      report.expect(
+                                          false,
+                                          "a collective that the ranks disagree about returned");
+                                  } catch (CollectiveMismatch const& error) {
+                                      std::string const text = error.what();
+                                      // Rank 0 is one side of the message; the other is the first
+                                      // that differs from it.
+                                      std::string const other =
+                                          odd == 0 ? "rank 1 called"
+                                                   : "rank " + std::to_string(odd) + " called";
+                                      report.expect(contains(text, "rank 0 called")
+                                                        && contains(text, other)
+                                                        && contains(text, cases[index].usual)
+                                                        && contains(text, cases[index].unusual),
+                                                    text);
+                                  }
+                                  std::string const after = test::message_of<Aborted>(
+                                      [&] { call(communicator, index, true, queue); });
+                                  report.expect(contains(after, "rank 0 called"),
+                                                "after a mismatch: " + after);
+                                  throw CollectiveMismatch("for run_ranks");
+                              });
+                          }),
+                CollectiveMismatch);
             report.check();
         }
     }
@@ -119,10 +140,12 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
             body(checked);
         } catch (CollectiveMismatch const&) {
             auto const& seen = recording.recorded();
-            std::uint64_t const calls = seen[CollectiveKind::all_reduce].calls + seen[CollectiveKind::reduce_scatter].calls + seen[CollectiveKind::broadcast].calls
-                                      + seen[CollectiveKind::integers].calls;
+            std::uint64_t const calls =
+                seen[CollectiveKind::all_reduce].calls + seen[CollectiveKind::reduce_scatter].calls
+                + seen[CollectiveKind::broadcast].calls + seen[CollectiveKind::integers].calls;
             if (calls != 1 || seen[CollectiveKind::all_gather].calls != 3) {
-                throw std::runtime_error("the inner communicator saw " + std::to_string(calls) + " calls");
+                throw std::runtime_error("the inner communicator saw " + std::to_string(calls)
+                                         + " calls");
             }
             throw;
         }

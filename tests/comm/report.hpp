@@ -8,7 +8,8 @@
 
 namespace zero::test {
 
-/// @brief What the ranks of a test found. They add to it from their threads; the main thread asserts.
+/// @brief What the ranks of a test found. They add to it from their threads; the main thread
+/// asserts.
 class Report {
 public:
     /// Counts a comparison, and keeps the text of the first few that fail.
@@ -34,7 +35,8 @@ private:
     std::string _text;
 };
 
-/// @brief Runs `body` and gives the message of an exception of type `E`, a note when there was none. Others pass.
+/// @brief Runs `body` and gives the message of an exception of type `E`, a note when there was
+/// none. Others pass.
 template <class E, class Body>
 std::string message_of(Body const& body) {
     try {
@@ -45,6 +47,8 @@ std::string message_of(Body const& body) {
     return "nothing was thrown";
 }
 
-inline bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+inline bool contains(std::string const& text, std::string const& part) {
+    return text.find(part) != std::string::npos;
+}
 
 } // namespace zero::test

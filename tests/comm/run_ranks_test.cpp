@@ -1,7 +1,7 @@
 #include "report.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 
 #include <atomic>
@@ -58,23 +58,25 @@ TEST_CASE("the cause is rethrown with its type, not the Aborted of the others") 
 
 TEST_CASE("a cause counts also when it comes after its consequences") {
     std::atomic<int> released{0};
-    CHECK_THROWS_AS(run_ranks(3,
-                              [&](LoopbackCommunicator& communicator) {
-                                  if (communicator.rank() == 1) {
-                                      communicator.abort("as an engine does that is destroyed while an exception passes");
-                                      while (released < 2) {
-                                          std::this_thread::yield();
-                                      }
-                                      throw std::domain_error("the cause");
-                                  }
-                                  try {
-                                      meet(communicator);
-                                  } catch (Aborted const&) {
-                                      ++released;
-                                      throw;
-                                  }
-                              }),
-                    std::domain_error);
+    CHECK_THROWS_AS(
+        run_ranks(3,
+                  [&](LoopbackCommunicator& communicator) {
+                      if (communicator.rank() == 1) {
+                          communicator.abort(
+                              "as an engine does that is destroyed while an exception passes");
+                          while (released < 2) {
+                              std::this_thread::yield();
+                          }
+                          throw std::domain_error("the cause");
+                      }
+                      try {
+                          meet(communicator);
+                      } catch (Aborted const&) {
+                          ++released;
+                          throw;
+                      }
+                  }),
+        std::domain_error);
 }
 
 TEST_CASE("an exception that is no std::exception arrives, too") {
@@ -85,7 +87,8 @@ TEST_CASE("an exception that is no std::exception arrives, too") {
                                   if (communicator.rank() == 1) {
                                       throw 42;
                                   }
-                                  std::string const message = message_of<Aborted>([&] { meet(communicator); });
+                                  std::string const message =
+                                      message_of<Aborted>([&] { meet(communicator); });
                                   std::lock_guard const lock(mutex);
                                   text = message;
                               }),

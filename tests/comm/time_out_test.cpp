@@ -1,7 +1,7 @@
 #include "report.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 
 #include <atomic>
@@ -24,7 +24,8 @@ void meet(LoopbackCommunicator& communicator) {
 
 } // namespace
 
-TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ranks, the others Aborted with the same") {
+TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ranks, the others "
+          "Aborted with the same") {
     auto group = LoopbackCommunicator::make_group(5, {.time_out = std::chrono::milliseconds(50)});
     Report report;
     std::atomic<int> timed_out{0};
@@ -36,7 +37,9 @@ TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ran
                 report.expect(false, "a collective without two of its ranks returned");
             } catch (TimedOut const& error) {
                 ++timed_out;
-                report.expect(contains(error.what(), "50 ms for rank 1, 4 ") && contains(error.what(), "'late meeting 3'"), error.what());
+                report.expect(contains(error.what(), "50 ms for rank 1, 4 ")
+                                  && contains(error.what(), "'late meeting 3'"),
+                              error.what());
             } catch (Aborted const& error) {
                 report.expect(contains(error.what(), "50 ms for rank 1, 4 "), error.what());
             }
@@ -54,7 +57,8 @@ TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
     std::atomic<bool> is_over{false};
     CHECK_THROWS_AS(run_ranks(4, {.time_out = std::chrono::milliseconds(50)},
                               [&](LoopbackCommunicator& communicator) {
-                                  if (communicator.rank() == 1) { // is somewhere else until the others gave up
+                                  if (communicator.rank()
+                                      == 1) { // is somewhere else until the others gave up
                                       while (!is_over) {
                                           std::this_thread::yield();
                                       }
@@ -71,13 +75,17 @@ TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
 }
 
 TEST_CASE("a time-out has to be positive, and may be longer than any clock") {
-    CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}), InvalidArgument);
-    CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(-1)}), InvalidArgument);
-    CHECK_NOTHROW(run_ranks(3, {.time_out = std::chrono::milliseconds::max()}, [](LoopbackCommunicator& communicator) {
-        for (int call = 0; call < 100; ++call) {
-            meet(communicator);
-        }
-    }));
+    CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}),
+                    InvalidArgument);
+    CHECK_THROWS_AS(
+        LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(-1)}),
+        InvalidArgument);
+    CHECK_NOTHROW(run_ranks(3, {.time_out = std::chrono::milliseconds::max()},
+                            [](LoopbackCommunicator& communicator) {
+                                for (int call = 0; call < 100; ++call) {
+                                    meet(communicator);
+                                }
+                            }));
 }
 
 } // namespace zero::test::time_out_test

@@ -4,9 +4,9 @@
 #include "values.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
-#include <zero/comm/detail/run_group.hpp>
 
 #include <array>
 #include <chrono>
@@ -20,7 +20,8 @@ namespace {
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
 std::string to_text(CollectiveCount const& count) {
-    return std::to_string(count.calls) + " calls, " + std::to_string(count.elements) + " elements, " + std::to_string(count.bytes) + " bytes";
+    return std::to_string(count.calls) + " calls, " + std::to_string(count.elements) + " elements, "
+           + std::to_string(count.bytes) + " bytes";
 }
 
 /// One of each: uneven cuts 10, 0, 5, 1 in bfloat16 for the three that have cuts.
@@ -54,16 +55,23 @@ TEST_CASE("Loopback counts what each rank reads of the others") {
             call_all(c);
             auto const& traffic = c.traffic();
             auto const expect = [&](CollectiveKind kind, CollectiveCount const& expected) {
-                report.expect(traffic[kind] == expected, std::string(name_of(kind)) + " on rank " + std::to_string(rank) + ": " + to_text(traffic[kind]));
+                report.expect(traffic[kind] == expected, std::string(name_of(kind)) + " on rank "
+                                                             + std::to_string(rank) + ": "
+                                                             + to_text(traffic[kind]));
             };
-            expect(CollectiveKind::reduce_scatter, {calls, calls * scattered[rank], calls * scattered[rank] * 2});
-            expect(CollectiveKind::all_gather, {calls, calls * gathered[rank], calls * gathered[rank] * 2});
-            expect(CollectiveKind::all_reduce, {calls, calls * (scattered[rank] + gathered[rank]), calls * (scattered[rank] + gathered[rank]) * 2});
-            expect(CollectiveKind::broadcast, {calls, calls * broadcast[rank], calls * broadcast[rank] * 2});
+            expect(CollectiveKind::reduce_scatter,
+                   {calls, calls * scattered[rank], calls * scattered[rank] * 2});
+            expect(CollectiveKind::all_gather,
+                   {calls, calls * gathered[rank], calls * gathered[rank] * 2});
+            expect(CollectiveKind::all_reduce, {calls, calls * (scattered[rank] + gathered[rank]),
+                                                calls * (scattered[rank] + gathered[rank]) * 2});
+            expect(CollectiveKind::broadcast,
+                   {calls, calls * broadcast[rank], calls * broadcast[rank] * 2});
             expect(CollectiveKind::integers, {2 * calls, calls * 42, calls * 42 * 8});
         }
         c.reset_traffic();
-        report.expect(c.traffic()[CollectiveKind::integers] == CollectiveCount{}, "traffic after a reset");
+        report.expect(c.traffic()[CollectiveKind::integers] == CollectiveCount{},
+                      "traffic after a reset");
     });
     report.check();
 }
@@ -91,13 +99,19 @@ TEST_CASE("Recording counts the payload of each call, the same on every rank") {
         Recording<LoopbackCommunicator> c(inner);
         call_all(c);
         auto const& recorded = c.recorded();
-        report.expect(recorded[CollectiveKind::reduce_scatter] == CollectiveCount{1, 16, 32}, "reduce-scatter");
-        report.expect(recorded[CollectiveKind::all_gather] == CollectiveCount{1, 16, 32}, "all-gather");
-        report.expect(recorded[CollectiveKind::all_reduce] == CollectiveCount{1, 16, 32}, "all-reduce");
-        report.expect(recorded[CollectiveKind::broadcast] == CollectiveCount{1, 16, 32}, "broadcast");
-        report.expect(recorded[CollectiveKind::integers] == CollectiveCount{2, 14, 112}, "integers");
+        report.expect(recorded[CollectiveKind::reduce_scatter] == CollectiveCount{1, 16, 32},
+                      "reduce-scatter");
+        report.expect(recorded[CollectiveKind::all_gather] == CollectiveCount{1, 16, 32},
+                      "all-gather");
+        report.expect(recorded[CollectiveKind::all_reduce] == CollectiveCount{1, 16, 32},
+                      "all-reduce");
+        report.expect(recorded[CollectiveKind::broadcast] == CollectiveCount{1, 16, 32},
+                      "broadcast");
+        report.expect(recorded[CollectiveKind::integers] == CollectiveCount{2, 14, 112},
+                      "integers");
         c.reset_recorded();
-        report.expect(c.recorded()[CollectiveKind::integers] == CollectiveCount{}, "recorded after a reset");
+        report.expect(c.recorded()[CollectiveKind::integers] == CollectiveCount{},
+                      "recorded after a reset");
     });
     report.check();
 }
@@ -113,7 +127,8 @@ TEST_CASE("decorators stack, and a recorder over a checked communicator is check
         CheckedLoopback checked(inner);
         Recording<CheckedLoopback> c(checked);
         call_all(c);
-        report.expect(inner.traffic()[CollectiveKind::all_gather].calls == 7, "six signatures and one gather");
+        report.expect(inner.traffic()[CollectiveKind::all_gather].calls == 7,
+                      "six signatures and one gather");
     });
     report.check();
 }

@@ -2,8 +2,8 @@
 
 // Values and sums that tests of communicators expect, written without the library's own kernels.
 
-#include <zero/core/storage_types.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/storage_types.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,10 +22,12 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     return value ^ (value >> 31U);
 }
 
-/// @brief Element `index` of rank `rank`. Floats differ by up to 2^12 in size, so that the order of a sum shows in its bits.
+/// @brief Element `index` of rank `rank`. Floats differ by up to 2^12 in size, so that the order of
+/// a sum shows in its bits.
 template <class T>
 T value_of(int rank, std::size_t index, std::size_t salt) noexcept {
-    std::uint64_t const random = mix(mix(static_cast<std::uint64_t>(rank) * 1'000'003U + salt) + index);
+    std::uint64_t const random =
+        mix(mix(static_cast<std::uint64_t>(rank) * 1'000'003U + salt) + index);
     if constexpr (StorageType<T>) {
         float const mantissa = 1.0F + static_cast<float>(random & 0xffffU) / 65536.0F;
         float const power = static_cast<float>(std::uint64_t{1} << ((random >> 16U) % 12)) / 64.0F;
@@ -65,7 +67,8 @@ std::vector<T> sums_of(int world, std::size_t begin, std::size_t end, std::size_
 
 template <class T>
 bool equal_bits(std::vector<T> const& a, std::vector<T> const& b) noexcept {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+    return a.size() == b.size()
+           && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 /// @brief Offsets from the extents of the ranks.
@@ -88,7 +91,8 @@ inline std::vector<std::vector<std::size_t>> families_of_cuts(std::size_t world)
     }
     first.front() = 129;
     last.back() = 1;
-    return {cuts_of(even), cuts_of(odd), cuts_of(holes), cuts_of(first), cuts_of(last), cuts_of(std::vector<std::size_t>(world, 0))};
+    return {cuts_of(even),  cuts_of(odd),  cuts_of(holes),
+            cuts_of(first), cuts_of(last), cuts_of(std::vector<std::size_t>(world, 0))};
 }
 
 inline std::string to_text(std::vector<std::size_t> const& cuts) {

@@ -1,12 +1,16 @@
 // compiles
-// What set_loss_scale_without_scaler.cpp does, with a scaler; and an engine without one that is instantiated explicitly.
+// What set_loss_scale_without_scaler.cpp does, with a scaler; and an engine without one that is
+// instantiated explicitly.
 #include "stage.hpp"
 
-void override_scale(zero::ZeroStage<2, zero::StaticLossScaler>& engine) { engine.set_loss_scale(128.0F); }
+void override_scale(zero::ZeroStage<2, zero::StaticLossScaler>& engine) {
+    engine.set_loss_scale(128.0F);
+}
 
 template class zero::Engine<zero::detail::StageConfig<2>::EngineConfig>;
 
 int main() {
-    zero::ZeroStage<2, zero::StaticLossScaler>::Options const options{.loss_scaler = {.scale = 128.0F}};
+    zero::ZeroStage<2, zero::StaticLossScaler>::Options const options{
+        .loss_scaler = {.scale = 128.0F}};
     return options.loss_scaler.scale > 0.0F ? 0 : 1;
 }

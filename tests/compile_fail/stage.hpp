@@ -1,6 +1,7 @@
 #pragma once
 
-// What a program does with a stage: constructs it and calls everything. In a rejected stage none of it may add an error.
+// What a program does with a stage: constructs it and calls everything. In a rejected stage none of
+// it may add an error.
 
 #include <zero/zero.hpp>
 

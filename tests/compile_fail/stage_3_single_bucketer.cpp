@@ -4,4 +4,6 @@
 
 using Stage = zero::ZeroStage<3, zero::SingleBucketer>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -15,4 +15,6 @@ struct Thermostat {
 
 using Stage = zero::ZeroStage<3, Thermostat>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

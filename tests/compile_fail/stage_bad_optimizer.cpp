@@ -12,4 +12,6 @@ struct Descent {
 
 using Stage = zero::ZeroStage<2, Descent>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

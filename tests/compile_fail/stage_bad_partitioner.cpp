@@ -14,4 +14,6 @@ struct Halves {
 
 using Stage = zero::ZeroStage<2, Halves>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -15,4 +15,6 @@ struct Normalised {
 
 using Stage = zero::ZeroStage<2, zero::BalancedPartitioner, Normalised>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -8,4 +8,6 @@ struct Flagged : zero::Sgd { // the functor of one element does not make it one 
 
 using Stage = zero::ZeroStage<2, zero::BalancedPartitioner, Flagged>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -1,6 +1,9 @@
 // expect: zero::ZeroStage: master weights of the parameters' own 16-bit type are copies that keep nothing more
 #include "stage.hpp"
 
-using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::MasterWeights<zero::bfloat16>>;
+using Stage =
+    zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::MasterWeights<zero::bfloat16>>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -6,4 +6,6 @@ struct Trainer {};
 
 using Stage = zero::ZeroStage<2, Trainer>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

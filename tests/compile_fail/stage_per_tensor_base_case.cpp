@@ -1,10 +1,12 @@
 // compiles
 #include "stage.hpp"
 
-// Its own bucketer may be named; in stage 3 it is the default, too. The others serve wherever nothing forbids them.
+// Its own bucketer may be named; in stage 3 it is the default, too. The others serve wherever
+// nothing forbids them.
 using Named = zero::ZeroStage<1, zero::ParameterBucketer, zero::PerTensorPartitioner>;
 using Default = zero::ZeroStage<3, zero::PerTensorPartitioner>;
-static_assert(std::is_same_v<Default::Options, zero::ZeroStage<3, zero::PerTensorPartitioner, zero::ParameterBucketer>::Options>);
+static_assert(std::is_same_v<Default::Options, zero::ZeroStage<3, zero::PerTensorPartitioner,
+                                                               zero::ParameterBucketer>::Options>);
 using Whole = zero::ZeroStage<2, zero::WholeGroupPartitioner, zero::ParameterBucketer>;
 using Balanced = zero::ZeroStage<3, zero::BalancedPartitioner, zero::SizeCappedBucketer>;
 

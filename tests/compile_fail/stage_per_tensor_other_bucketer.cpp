@@ -4,4 +4,6 @@
 
 using Stage = zero::ZeroStage<1, zero::SizeCappedBucketer, zero::PerTensorPartitioner>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -3,4 +3,6 @@
 
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::float16>, zero::SplitMasterWeights>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

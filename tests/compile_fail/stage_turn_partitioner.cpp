@@ -8,9 +8,14 @@ struct Turns {
     static constexpr bool cuts_parameters = true;
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = true;
-    static void partition(std::span<zero::PartitionItem>, std::size_t& turn, std::span<std::size_t>) { ++turn; }
+    static void partition(std::span<zero::PartitionItem>, std::size_t& turn,
+                          std::span<std::size_t>) {
+        ++turn;
+    }
 };
 
 using Stage = zero::ZeroStage<2, Turns>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

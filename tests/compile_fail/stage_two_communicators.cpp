@@ -2,6 +2,9 @@
 // expect: zero::ZeroStage: a policy was rejected
 #include "stage.hpp"
 
-using Stage = zero::ZeroStage<2, zero::LoopbackCommunicator, zero::Recording<zero::LoopbackCommunicator>>;
+using Stage =
+    zero::ZeroStage<2, zero::LoopbackCommunicator, zero::Recording<zero::LoopbackCommunicator>>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

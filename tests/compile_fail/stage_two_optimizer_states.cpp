@@ -3,4 +3,6 @@
 
 using Stage = zero::ZeroStage<2, zero::OptimizerState<float>, zero::OptimizerState<zero::bfloat16>>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -3,4 +3,6 @@
 
 using Stage = zero::ZeroStage<3, zero::AdamW, zero::Sgd>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

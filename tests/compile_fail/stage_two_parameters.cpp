@@ -4,4 +4,6 @@
 
 using Stage = zero::ZeroStage<2, zero::Parameters<float>, zero::Parameters<zero::bfloat16>>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -2,6 +2,9 @@
 // expect: zero::ZeroStage: a policy was rejected
 #include "stage.hpp"
 
-using Stage = zero::ZeroStage<2, zero::ContiguousPartitioner, zero::AdamW, zero::RoundRobinPartitioner>;
+using Stage =
+    zero::ZeroStage<2, zero::ContiguousPartitioner, zero::AdamW, zero::RoundRobinPartitioner>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

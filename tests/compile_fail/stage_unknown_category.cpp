@@ -9,4 +9,6 @@ struct Red {
 
 using Stage = zero::ZeroStage<1, Red>;
 
-int main() { train<Stage>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -7,4 +7,6 @@ struct Device : zero::HostBackend {
 
 using Stage = zero::ZeroStage<1, zero::Muon, zero::Loopback<Device>>;
 
-int main() { train<Stage>(zero::Loopback<Device>::make_group(1).front()); }
+int main() {
+    train<Stage>(zero::Loopback<Device>::make_group(1).front());
+}

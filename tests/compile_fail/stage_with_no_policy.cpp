@@ -4,4 +4,7 @@
 
 struct Misnamed {};
 
-int main() { train<zero::ZeroStage<2, zero::AdamW>::with<Misnamed>>(zero::LoopbackCommunicator::make_group(1).front()); }
+int main() {
+    train<zero::ZeroStage<2, zero::AdamW>::with<Misnamed>>(
+        zero::LoopbackCommunicator::make_group(1).front());
+}

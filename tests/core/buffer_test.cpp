@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
 #include <zero/core/buffer.hpp>
-#include <zero/core/storage_types.hpp>
 #include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 
 #include <limits>
 #include <utility>
@@ -51,7 +51,8 @@ TEST_CASE("moving a buffer hands its memory over and leaves an empty one") {
     CHECK(memory.allocated_bytes() == 32);
 }
 
-TEST_CASE("move assignment gives the old memory back at once, to the resource and kind that it came from") {
+TEST_CASE("move assignment gives the old memory back at once, to the resource and kind that it "
+          "came from") {
     HostMemoryResource memory;
     HostMemoryResource other;
     Buffer<float> target(other, 4, BufferKind::wire);
@@ -81,7 +82,8 @@ TEST_CASE("a buffer that is moved into itself keeps its memory") {
 TEST_CASE("a buffer of more bytes than there are numbers is refused before the resource is asked") {
     HostMemoryResource memory;
     std::size_t const most = std::numeric_limits<std::size_t>::max();
-    CHECK_THROWS_AS(Buffer<float>(memory, most / 4 + 1, BufferKind::gradients), std::bad_array_new_length);
+    CHECK_THROWS_AS(Buffer<float>(memory, most / 4 + 1, BufferKind::gradients),
+                    std::bad_array_new_length);
     CHECK_THROWS_AS(Buffer<float>(memory, most, BufferKind::gradients), std::bad_array_new_length);
     CHECK(memory.allocated_bytes() == 0);
 }

@@ -22,7 +22,8 @@ Thrown caught(Throwing&& throwing) {
     try {
         throwing();
     } catch (Error const& error) {
-        return {error.what(), error.where().file, error.where().function, error.where().line, error.code()};
+        return {error.what(), error.where().file, error.where().function, error.where().line,
+                error.code()};
     }
     return {};
 }
@@ -32,7 +33,8 @@ Thrown caught(Throwing&& throwing) {
 }
 
 template <class E>
-constexpr bool is_error = std::is_base_of_v<Error, E>&& std::is_base_of_v<std::runtime_error, E>&& std::is_nothrow_copy_constructible_v<E>;
+constexpr bool is_error = std::is_base_of_v<Error, E> && std::is_base_of_v<std::runtime_error, E>
+                          && std::is_nothrow_copy_constructible_v<E>;
 
 } // namespace
 
@@ -58,7 +60,9 @@ TEST_CASE("derived errors keep the place of the throw, not that of their class")
 }
 
 TEST_CASE("an error keeps the place and the code that it is given") {
-    Thrown const given = caught([] { throw CommunicatorError("zero: sum failed", SourceLocation{"wire.cpp", 12, "sum"}, 7); });
+    Thrown const given = caught([] {
+        throw CommunicatorError("zero: sum failed", SourceLocation{"wire.cpp", 12, "sum"}, 7);
+    });
     CHECK(given.file == "wire.cpp");
     CHECK(given.line == 12);
     CHECK(given.function == "sum");
@@ -73,7 +77,8 @@ TEST_CASE("a copy of an error is the same error") {
     CHECK(second.code() == 9);
 }
 
-TEST_CASE("every error is a zero::Error and a std::runtime_error, and the kinds that belong together derive from each other") {
+TEST_CASE("every error is a zero::Error and a std::runtime_error, and the kinds that belong "
+          "together derive from each other") {
     STATIC_REQUIRE(is_error<InvalidArgument>);
     STATIC_REQUIRE(is_error<LayoutMismatch>);
     STATIC_REQUIRE(is_error<OutOfOrder>);

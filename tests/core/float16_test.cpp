@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 
 #include <bit>
 #include <cmath>
@@ -52,7 +52,7 @@ TEST_CASE("floats are rounded to float16 to nearest, ties to even") {
     STATIC_REQUIRE(half(1.0F + 0x1.0p-11F) == 0x3c00);              // tie, down to even
     STATIC_REQUIRE(half(1.0F + 0x1.0p-11F + 0x1.0p-20F) == 0x3c01); // above the tie
     STATIC_REQUIRE(half(1.0F + 3 * 0x1.0p-11F) == 0x3c02);          // tie, up to even
-    STATIC_REQUIRE(half(0x1.0p-25F) == 0x0000);                     // tie between 0 and the smallest subnormal
+    STATIC_REQUIRE(half(0x1.0p-25F) == 0x0000); // tie between 0 and the smallest subnormal
     STATIC_REQUIRE(half(0x1.000002p-25F) == 0x0001);
     STATIC_REQUIRE(half(3 * 0x1.0p-25F) == 0x0002);
     STATIC_REQUIRE(half(0x1.ffcp-15F) == 0x0400); // tie between subnormal and normal
@@ -100,8 +100,10 @@ TEST_CASE("a NaN stays a quiet NaN of its sign, also where rounding could carry 
     STATIC_REQUIRE(half(of_bits(0xff800001U)) == 0xfe00);
 }
 
-TEST_CASE("equality of storage types is equality of bits, and only conversions to a wider type are exact") {
-    STATIC_REQUIRE_FALSE(std::is_constructible_v<bfloat16, float>); // the value would be taken for a bit pattern
+TEST_CASE("equality of storage types is equality of bits, and only conversions to a wider type are "
+          "exact") {
+    STATIC_REQUIRE_FALSE(
+        std::is_constructible_v<bfloat16, float>); // the value would be taken for a bit pattern
     STATIC_REQUIRE_FALSE(std::is_constructible_v<float16, double>);
     STATIC_REQUIRE(float16{0x7e00} == float16{0x7e00}); // a NaN
     STATIC_REQUIRE_FALSE(bfloat16{0x8000} == bfloat16{0x0000});

@@ -86,7 +86,8 @@ TEST_CASE("each kind of buffer has a name of its own") {
         names.emplace_back(name_of(static_cast<BufferKind>(kind)));
     }
     CHECK(names
-          == std::vector<std::string>{"parameters", "gradients", "master weights", "optimizer state", "gradient leases", "parameter leases",
+          == std::vector<std::string>{"parameters", "gradients", "master weights",
+                                      "optimizer state", "gradient leases", "parameter leases",
                                       "wire", "control", "scratch"});
 }
 

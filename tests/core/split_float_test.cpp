@@ -20,14 +20,17 @@ float number(std::uint32_t bits) {
 
 bool comes_back(std::uint32_t bits) {
     SplitFloat const parts = split(number(bits));
-    return std::bit_cast<std::uint32_t>(join(parts)) == bits && parts.half == from_float<bfloat16>(number(bits));
+    return std::bit_cast<std::uint32_t>(join(parts)) == bits
+           && parts.half == from_float<bfloat16>(number(bits));
 }
 
 } // namespace
 
-TEST_CASE("A float in parts comes back with all bits: zeros, subnormals, powers of two, the largest, infinities") {
+TEST_CASE("A float in parts comes back with all bits: zeros, subnormals, powers of two, the "
+          "largest, infinities") {
     int wrong = 0;
-    for (std::uint32_t const upper : {0x0000U, 0x0001U, 0x007fU, 0x0080U, 0x3f7fU, 0x3f80U, 0x3f81U, 0x7f7eU, 0x7f7fU}) {
+    for (std::uint32_t const upper :
+         {0x0000U, 0x0001U, 0x007fU, 0x0080U, 0x3f7fU, 0x3f80U, 0x3f81U, 0x7f7eU, 0x7f7fU}) {
         for (std::uint32_t lower = 0; lower <= 0xffffU; ++lower) {
             wrong += comes_back(upper << 16U | lower) ? 0 : 1;
             wrong += comes_back(0x80000000U | upper << 16U | lower) ? 0 : 1;
@@ -38,7 +41,8 @@ TEST_CASE("A float in parts comes back with all bits: zeros, subnormals, powers 
     CHECK(comes_back(0xff800000U));
 }
 
-TEST_CASE("65537 floats round to an even half, so that 16 bits beside it would not do, and 17 bits tell them apart") {
+TEST_CASE("65537 floats round to an even half, so that 16 bits beside it would not do, and 17 bits "
+          "tell them apart") {
     std::set<std::uint16_t> remainders;
     std::set<std::uint32_t> differences;
     int floats = 0;
@@ -70,14 +74,17 @@ TEST_CASE("A finite float that rounds to infinity comes back finite") {
     CHECK(join(parts) == std::numeric_limits<float>::max());
 }
 
-TEST_CASE("A NaN stays a NaN in the half and in the whole, also where all of its payload lies in the lower half") {
-    for (std::uint32_t const bits : {0x7fc00000U, 0x7f800001U, 0xff80ffffU, 0x7fffffffU, 0xffffffffU, 0x7fa08000U}) {
+TEST_CASE("A NaN stays a NaN in the half and in the whole, also where all of its payload lies in "
+          "the lower half") {
+    for (std::uint32_t const bits :
+         {0x7fc00000U, 0x7f800001U, 0xff80ffffU, 0x7fffffffU, 0xffffffffU, 0x7fa08000U}) {
         SplitFloat const parts = split(number(bits));
         CHECK(parts.half == from_float<bfloat16>(number(bits)));
         CHECK((parts.half.bits & 0x7fc0U) == 0x7fc0U);
         CHECK(join(parts) != join(parts));
     }
-    CHECK(std::bit_cast<std::uint32_t>(join(split(number(0x7fc00000U)))) == 0x7fc00000U); // the one that arithmetic gives
+    CHECK(std::bit_cast<std::uint32_t>(join(split(number(0x7fc00000U))))
+          == 0x7fc00000U); // the one that arithmetic gives
 }
 
 } // namespace zero::test::split_float_test

@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/core/error.hpp>
 #include <zero/core/detail/text.hpp>
 #include <zero/core/detail/throw_error.hpp>
+#include <zero/core/error.hpp>
 
 #include <cstddef>
 #include <limits>
@@ -16,11 +16,13 @@ using zero::detail::text;
 TEST_CASE("a message is its pieces in a row", "[core]") {
     std::string const name = "weight";
     CHECK(text({}).empty());
-    CHECK(text({"bucket ", 3, " of '", name, '\'', std::string_view(": late")}) == "bucket 3 of 'weight': late");
+    CHECK(text({"bucket ", 3, " of '", name, '\'', std::string_view(": late")})
+          == "bucket 3 of 'weight': late");
 }
 
 TEST_CASE("numbers in a message keep their sign and their range", "[core]") {
-    CHECK(text({-1, ' ', -2L, ' ', 3U, ' ', std::numeric_limits<std::size_t>::max()}) == "-1 -2 3 18446744073709551615");
+    CHECK(text({-1, ' ', -2L, ' ', 3U, ' ', std::numeric_limits<std::size_t>::max()})
+          == "-1 -2 3 18446744073709551615");
     CHECK(text({std::numeric_limits<long long>::min()}) == "-9223372036854775808");
     CHECK(text({0.5, ' ', 2.0F}) == "0.500000 2.000000");
 }

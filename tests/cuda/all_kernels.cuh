@@ -2,16 +2,16 @@
 
 // Every kernel of the library in every form that a policy can ask for.
 
-#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -48,7 +48,8 @@ public:
 
     template <class Optimizer, class A, class Weights, class States>
     void add_update() {
-        add(kernels::update_kernel<Optimizer, UpdateSlice<A, Weights, States>, detail::GroupState<Optimizer>>);
+        add(kernels::update_kernel<Optimizer, UpdateSlice<A, Weights, States>,
+                                   detail::GroupState<Optimizer>>);
     }
 
     template <class Stage>
@@ -96,10 +97,14 @@ inline std::vector<void const*> all_kernels() {
     list.add_update<AdamW, float, MasterPointers<float, bfloat16>, StatePointers<2, bfloat16>>();
     list.add_update<AdamW, float, MasterPointers<float, bfloat16>, ScaledStatePointers<2>>();
     list.add_update<AdamW, float, SplitPointers, ScaledStatePointers<2>>();
-    list.add_update<Adam, float, MasterPointers<float, bfloat16>, StatePointers<Adam::states, float>>();
-    list.add_update<Sgd, float, MasterPointers<float, bfloat16>, StatePointers<Sgd::states, float>>();
-    list.add_update<Lion, float, MasterPointers<float, bfloat16>, StatePointers<Lion::states, float>>();
-    list.add_update<Adagrad, float, MasterPointers<float, bfloat16>, StatePointers<Adagrad::states, float>>();
+    list.add_update<Adam, float, MasterPointers<float, bfloat16>,
+                    StatePointers<Adam::states, float>>();
+    list.add_update<Sgd, float, MasterPointers<float, bfloat16>,
+                    StatePointers<Sgd::states, float>>();
+    list.add_update<Lion, float, MasterPointers<float, bfloat16>,
+                    StatePointers<Lion::states, float>>();
+    list.add_update<Adagrad, float, MasterPointers<float, bfloat16>,
+                    StatePointers<Adagrad::states, float>>();
     list.add(kernels::run_kernel<detail::Assign<std::int64_t>>);
     list.add(kernels::run_kernel<detail::Assign<float>>);
     list.add(kernels::run_kernel<detail::Assign<double>>);

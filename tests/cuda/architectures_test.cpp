@@ -16,25 +16,34 @@
 namespace zero::test::architectures_test {
 
 namespace {
-namespace ZERO_CUDA_NAMESPACE {} // it is one name
+namespace ZERO_CUDA_NAMESPACE {} // namespace ZERO_CUDA_NAMESPACE
 } // namespace
 
-TEST_CASE("The namespace of kernels is named by all architectures that nvcc can compile for at once") {
-    CHECK(std::string(ZERO_TEXT(ZERO_CUDA_NAMESPACE)) == "v0_1_0_sm_750_800_860_870_880_890_900_1000_1030_1100_1200_1210");
+TEST_CASE(
+    "The namespace of kernels is named by all architectures that nvcc can compile for at once") {
+    CHECK(std::string(ZERO_TEXT(ZERO_CUDA_NAMESPACE))
+          == "v0_1_0_sm_750_800_860_870_880_890_900_1000_1030_1100_1200_1210");
 #undef __CUDA_ARCH_LIST__
 #define __CUDA_ARCH_LIST__ 800
     CHECK(std::string(ZERO_TEXT(ZERO_CUDA_NAMESPACE)) == "v0_1_0_sm_800");
 #undef __CUDA_ARCH_LIST__
-#define __CUDA_ARCH_LIST__ 500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900, 1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320
+#define __CUDA_ARCH_LIST__                                                                         \
+    500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900, 1000, 1010, 1030,   \
+        1100, 1200, 1210, 1300, 1310, 1320
     CHECK(std::string(ZERO_TEXT(ZERO_CUDA_NAMESPACE))
-          == "v0_1_0_sm_500_520_530_600_610_620_700_720_750_800_860_870_880_890_900_1000_1010_1030_1100_1200_1210_1300_1310_1320");
+          == "v0_1_0_sm_500_520_530_600_610_620_700_720_750_800_860_870_880_890_900_1000_1010_1030_"
+             "1100_1200_1210_1300_1310_1320");
 #undef __CUDA_ARCH_LIST__
 }
 
 TEST_CASE("More than 24 architectures are told from fewer") {
     CHECK(ZERO_CUDA_COUNT(500) == 1);
-    CHECK(ZERO_CUDA_COUNT(500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900, 1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320) == 24);
-    CHECK(ZERO_CUDA_COUNT(500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900, 1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320, 1330) > 24);
+    CHECK(ZERO_CUDA_COUNT(500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900,
+                          1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320)
+          == 24);
+    CHECK(ZERO_CUDA_COUNT(500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900,
+                          1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320, 1330)
+          > 24);
 }
 
 } // namespace zero::test::architectures_test

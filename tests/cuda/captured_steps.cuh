@@ -7,17 +7,20 @@
 #include <cstdint>
 #include <vector>
 
-// Five steps, of which three are eager or replays of a graph: eager, captured, replayed three times with one overflow among them, eager again.
+// Five steps, of which three are eager or replays of a graph: eager, captured, replayed three times
+// with one overflow among them, eager again.
 
 namespace zero::test {
 
 /// What was captured on a stream, to be launched there.
 class CapturedGraph {
 public:
-    /// Captures what `enqueue` enqueues on `stream` and on streams that branch off it and come back.
+    /// Captures what `enqueue` enqueues on `stream` and on streams that branch off it and come
+    /// back.
     template <class Enqueue>
     void capture(cudaStream_t stream, Enqueue const& enqueue) {
-        cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                    "cudaStreamBeginCapture");
         try {
             enqueue();
         } catch (...) {
@@ -28,7 +31,9 @@ public:
         cuda::check(cudaGraphInstantiate(&_executable, _graph, 0), "cudaGraphInstantiate");
     }
 
-    void launch(cudaStream_t stream) const { cuda::check(cudaGraphLaunch(_executable, stream), "cudaGraphLaunch"); }
+    void launch(cudaStream_t stream) const {
+        cuda::check(cudaGraphLaunch(_executable, stream), "cudaGraphLaunch");
+    }
 
     CapturedGraph() = default;
     CapturedGraph(CapturedGraph&&) = delete;
@@ -47,12 +52,14 @@ private:
     cudaGraphExec_t _executable = nullptr;
 };
 
-/// Ranks that are captured into one graph, each by its own thread: the streams of the others branch off that of rank 0 and come back to it.
+/// Ranks that are captured into one graph, each by its own thread: the streams of the others branch
+/// off that of rank 0 and come back to it.
 class GroupGraph {
 public:
     explicit GroupGraph(int world) : _meeting(world), _streams(static_cast<std::size_t>(world)) {}
 
-    /// Called by all ranks. @param enqueue ends with the stream waiting for everything of this rank's
+    /// Called by all ranks. @param enqueue ends with the stream waiting for everything of this
+    /// rank's
     template <class Enqueue>
     void capture(std::size_t rank, cudaStream_t stream, Enqueue const& enqueue) {
         if (rank != 0) {
@@ -76,7 +83,8 @@ public:
         _meeting.arrive_and_wait();
     }
 
-    /// Called by all ranks: one launch, after what all have on their streams and before what comes there.
+    /// Called by all ranks: one launch, after what all have on their streams and before what comes
+    /// there.
     void launch(std::size_t rank, cudaStream_t stream) {
         _streams[rank] = cuda::Event::record(stream);
         _meeting.arrive_and_wait();
@@ -135,7 +143,8 @@ __global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
 
 /// One rank's five steps. @param graph none: every step is eager
 template <class Stage>
-CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph, std::size_t rank_in_graph) {
+CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph,
+                                  std::size_t rank_in_graph) {
     constexpr double learning_rates[] = {0.01, 0.03, 0.02, 0.005, 0.04};
     constexpr bool overflows[] = {false, false, true, false, false};
     auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -152,14 +161,19 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     auto const prepare = [&](int step) {
         engine.set_learning_rate(0, learning_rates[step]);
         engine.set_learning_rate(1, learning_rates[step] * 0.5);
-        bool const overflows_here = overflows[step] && rank + 1 == static_cast<std::uint64_t>(communicator.size());
-        cuda::check(cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()), "cudaMemsetAsync");
+        bool const overflows_here =
+            overflows[step] && rank + 1 == static_cast<std::uint64_t>(communicator.size());
+        cuda::check(
+            cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()),
+            "cudaMemsetAsync");
     };
     auto const enqueue_step = [&] { // always the same gradients, but for the overflow
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
             run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {
-                cuda::kernels::launch(stream.get(), 1, 1, perhaps_overflow<typename Stage::GradientType>, gradient.data(), is_overflow.data());
+                cuda::kernels::launch(stream.get(), 1, 1,
+                                      perhaps_overflow<typename Stage::GradientType>,
+                                      gradient.data(), is_overflow.data());
             });
         }
         (void)engine.step(1.0);

@@ -23,7 +23,8 @@ __global__ void spin(long long nanoseconds) {
 #endif
 }
 
-/// Puts pauses of up to 100 microseconds before and behind the points that other streams wait for. May leave out a fence.
+/// Puts pauses of up to 100 microseconds before and behind the points that other streams wait for.
+/// May leave out a fence.
 struct DelayingBackend : cuda::Backend {
     inline static std::atomic<int> left_out{-1};
     inline static thread_local std::uint64_t state = 1;
@@ -63,7 +64,9 @@ TEST_CASE("Streams that pause at random leave the bits of the host in every stag
     }
 }
 
-TEST_CASE("Streams that pause at random show when the reduction does not wait for the backward pass", "[cuda]") {
+TEST_CASE(
+    "Streams that pause at random show when the reduction does not wait for the backward pass",
+    "[cuda]") {
     if (skips_without_device()) {
         return;
     }

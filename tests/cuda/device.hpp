@@ -18,7 +18,8 @@ inline bool has_device() {
     return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
 }
 
-/// Without a device: says so, in words that CTest counts as skipped. To be asked first in a test case that needs one.
+/// Without a device: says so, in words that CTest counts as skipped. To be asked first in a test
+/// case that needs one.
 inline bool skips_without_device() {
     if (has_device()) {
         return false;
@@ -28,20 +29,24 @@ inline bool skips_without_device() {
     return true;
 }
 
-/// Waits, since the runtime may return while the memory is still being written, and streams of tests do not wait for the default one.
+/// Waits, since the runtime may return while the memory is still being written, and streams of
+/// tests do not wait for the default one.
 template <class T>
 void copy_to_device(T* device, T const* host, std::size_t elements) {
-    cuda::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice),
+                "cudaMemcpy");
     cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
-/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type. Streams that do not wait for the default one find it filled.
+/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type.
+/// Streams that do not wait for the default one find it filled.
 template <class T>
 class DeviceArray {
 public:
     explicit DeviceArray(std::size_t elements) : _elements(elements) {
         if (elements != 0) {
-            cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
+            cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                        "cudaMalloc");
             cuda::check(cudaMemset(_data, 0xff, elements * sizeof(T)), "cudaMemset");
             cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         }
@@ -49,7 +54,9 @@ public:
     explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
         copy_to_device(_data, values.data(), values.size());
     }
-    DeviceArray(DeviceArray&& other) noexcept : _data(other._data), _elements(other._elements) { other._data = nullptr; }
+    DeviceArray(DeviceArray&& other) noexcept : _data(other._data), _elements(other._elements) {
+        other._data = nullptr;
+    }
     DeviceArray& operator=(DeviceArray&&) = delete;
     ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
 
@@ -66,7 +73,8 @@ template <class T>
 std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
     std::vector<std::remove_const_t<T>> values(memory.size());
     cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDefault), "cudaMemcpy");
+    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDefault),
+                "cudaMemcpy");
     return values;
 }
 

@@ -5,10 +5,10 @@
 #include "support/trained.hpp"
 
 #include <zero/cuda/backend.cuh>
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <cstddef>
@@ -21,9 +21,11 @@ namespace zero::test {
 
 /// What `run_micro_step` of the toy model adds to a gradient on the host, bit for bit.
 template <class G>
-__global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_t who, std::uint64_t parameter, std::uint64_t when, float const* scale,
+__global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_t who,
+                                 std::uint64_t parameter, std::uint64_t when, float const* scale,
                                  std::size_t binades) {
-    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < elements; i += std::size_t{gridDim.x} * blockDim.x) {
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < elements;
+         i += std::size_t{gridDim.x} * blockDim.x) {
         float const smaller = 1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
         float const added = ops::mul(ops::mul(smaller, *scale), noise(who, parameter, i, when));
         gradient[i] = from_float<G>(ops::add(to_float(gradient[i]), added));
@@ -37,7 +39,9 @@ struct NothingElse {
 /// `run_micro_step` with a model that runs on a stream.
 /// @param also called with each gradient before its unit is ready
 template <class Engine, class Also = NothingElse>
-void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, std::size_t binades, Also const& also = {}) {
+void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank,
+                           std::uint64_t step, std::uint64_t micro_step, std::size_t binades,
+                           Also const& also = {}) {
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         auto const weights = engine.acquire(unit);
@@ -48,8 +52,11 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             if (!gradient.empty()) {
-                cuda::kernels::launch(stream, 4, 128, add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>, gradient.data(), gradient.size(),
-                                      2 + rank * 100 + unit, parameter, step * 16 + micro_step, engine.loss_scale().data(), binades);
+                cuda::kernels::launch(
+                    stream, 4, 128,
+                    add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>,
+                    gradient.data(), gradient.size(), 2 + rank * 100 + unit, parameter,
+                    step * 16 + micro_step, engine.loss_scale().data(), binades);
                 also(gradient);
             }
         }
@@ -58,8 +65,8 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
 }
 
 template <class Engine>
-auto run_device_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps, double learning_rate,
-                     std::size_t binades) {
+auto run_device_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step,
+                     std::size_t micro_steps, double learning_rate, std::size_t binades) {
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(micro_steps)) {
         run_device_micro_step(engine, stream, rank, step, micro_step, binades);
@@ -96,7 +103,9 @@ private:
     VectorOf<decltype(Owned::master)> master;
     std::vector<std::uint16_t> remainder;
     std::vector<std::uint8_t> rounded_up;
-    std::array<VectorOf<typename decltype(Owned::states)::value_type>, std::tuple_size_v<decltype(Owned::states)>> states;
+    std::array<VectorOf<typename decltype(Owned::states)::value_type>,
+               std::tuple_size_v<decltype(Owned::states)>>
+        states;
     std::array<std::vector<float>, std::tuple_size_v<decltype(Owned::states)>> scales;
 };
 
@@ -121,7 +130,8 @@ void collect(Engine& engine, std::vector<ParameterSpec> const& specs, Trained& r
         for (std::size_t i = 0; i < slice.values.size(); ++i) {
             result.masters[slice.parameter][slice.begin + i] = slice.master_weight(i);
             for (std::size_t state = 0; state < slice.states.size(); ++state) {
-                result.states[slice.parameter][2 * (slice.begin + i) + state] = slice.state(state, i);
+                result.states[slice.parameter][2 * (slice.begin + i) + state] =
+                    slice.state(state, i);
             }
         }
     });
@@ -134,10 +144,13 @@ inline Trained merged(std::vector<Trained> const& ranks) {
     for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
         for (std::size_t index = 0; index < all.masters.size(); ++index) {
             for (std::size_t i = 0; i < all.masters[index].size(); ++i) {
-                all.masters[index][i] = all.masters[index][i] == 0.0F ? ranks[rank].masters[index][i] : all.masters[index][i];
+                all.masters[index][i] = all.masters[index][i] == 0.0F
+                                            ? ranks[rank].masters[index][i]
+                                            : all.masters[index][i];
             }
             for (std::size_t i = 0; i < all.states[index].size(); ++i) {
-                all.states[index][i] = all.states[index][i] == 0.0F ? ranks[rank].states[index][i] : all.states[index][i];
+                all.states[index][i] = all.states[index][i] == 0.0F ? ranks[rank].states[index][i]
+                                                                    : all.states[index][i];
             }
         }
     }
@@ -155,7 +168,9 @@ public:
         _bytes[static_cast<std::size_t>(kind)] -= bytes;
         cuda::default_memory().deallocate(memory, bytes, kind);
     }
-    [[nodiscard]] std::size_t bytes(BufferKind kind) const { return _bytes[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] std::size_t bytes(BufferKind kind) const {
+        return _bytes[static_cast<std::size_t>(kind)];
+    }
 
 private:
     std::array<std::size_t, buffer_kinds> _bytes{};
@@ -164,7 +179,8 @@ private:
 /// The caller's parameters in device memory, one after the other, and memory for their gradients.
 template <class T, class G>
 struct DeviceParameters {
-    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters) : memory(make(parameters)), gradients(memory.size()) {
+    explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters)
+        : memory(make(parameters)), gradients(memory.size()) {
         std::size_t begin = 0;
         for (auto& parameter : parameters) {
             parameter.data = memory.data() + begin;
@@ -190,28 +206,37 @@ private:
 
 /// `trained` on a device.
 template <class Stage>
-Trained trained_on_device(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4, double learning_rate = 0.01, std::size_t binades = 24) {
+Trained trained_on_device(int world, typename Stage::Options const& options = {},
+                          std::uint64_t steps = 4, double learning_rate = 0.01,
+                          std::size_t binades = 24) {
     using T = typename Stage::ParameterType;
     auto const specs = toy_specs();
-    auto const ranks = on_ranks<Trained, typename Stage::Communicator>(world, [&](auto& communicator) {
-        auto parameters = registration<T, typename Stage::GradientType>(specs);
-        auto own_options = options;
-        cuda::OwnedStream const stream;
-        own_options.compute_queue = stream.get();
-        own_options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
-        std::optional<DeviceParameters<T, typename Stage::GradientType>> memory;
-        if (options.storage != Storage::owned) {
-            memory.emplace(parameters);
-            own_options.adopted_block = options.storage == Storage::adopted ? std::span<T>(memory->memory.data(), memory->memory.size()) : std::span<T>();
-        }
-        Stage engine(communicator, parameters, own_options);
-        for (std::uint64_t step = 0; step < steps; ++step) {
-            (void)run_device_step(engine, stream.get(), static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate, binades);
-        }
-        Trained result;
-        collect(engine, specs, result);
-        return result;
-    });
+    auto const ranks =
+        on_ranks<Trained, typename Stage::Communicator>(world, [&](auto& communicator) {
+            auto parameters = registration<T, typename Stage::GradientType>(specs);
+            auto own_options = options;
+            cuda::OwnedStream const stream;
+            own_options.compute_queue = stream.get();
+            own_options.reduction.schedule =
+                ReductionSchedule::boundary; // the default differs between stages
+            std::optional<DeviceParameters<T, typename Stage::GradientType>> memory;
+            if (options.storage != Storage::owned) {
+                memory.emplace(parameters);
+                own_options.adopted_block =
+                    options.storage == Storage::adopted
+                        ? std::span<T>(memory->memory.data(), memory->memory.size())
+                        : std::span<T>();
+            }
+            Stage engine(communicator, parameters, own_options);
+            for (std::uint64_t step = 0; step < steps; ++step) {
+                (void)run_device_step(engine, stream.get(),
+                                      static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                                      learning_rate, binades);
+            }
+            Trained result;
+            collect(engine, specs, result);
+            return result;
+        });
     return merged(ranks);
 }
 

@@ -7,7 +7,8 @@
 #include <limits>
 #include <vector>
 
-// Element-wise operations: the device gives the bits of the host's loops, whatever the length and the alignment.
+// Element-wise operations: the device gives the bits of the host's loops, whatever the length and
+// the alignment.
 
 namespace zero::test::element_kernels_test {
 
@@ -124,7 +125,9 @@ TEST_CASE("A device fills ranges and touches nothing beside them", "[cuda]") {
     CHECK(wrong_fills(std::int64_t{-7}) == 0);
 }
 
-TEST_CASE("A device sums ranks in rank order to the bits of the host, also more than fit into a small table", "[cuda]") {
+TEST_CASE("A device sums ranks in rank order to the bits of the host, also more than fit into a "
+          "small table",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -136,9 +139,11 @@ TEST_CASE("A device sums ranks in rank order to the bits of the host, also more 
     }
 }
 
-TEST_CASE("A sum over more ranks than one device can have is refused, and nothing is enqueued", "[cuda]") {
+TEST_CASE("A sum over more ranks than one device can have is refused, and nothing is enqueued",
+          "[cuda]") {
     std::vector<float const*> const peers(257, nullptr);
-    CHECK_THROWS_AS(Device::sum_ranks(nullptr, static_cast<float*>(nullptr), peers.data(), 257, 1), InvalidArgument);
+    CHECK_THROWS_AS(Device::sum_ranks(nullptr, static_cast<float*>(nullptr), peers.data(), 257, 1),
+                    InvalidArgument);
 }
 
 TEST_CASE("Integers are summed and the least is found over ranks", "[cuda]") {

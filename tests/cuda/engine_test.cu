@@ -34,11 +34,14 @@ void compare_all_stages(Configure const& configure) {
 
 } // namespace
 
-TEST_CASE("bfloat16 parameters with AdamW and clipping: every stage on a device leaves the bits of the host", "[cuda]") {
+TEST_CASE("bfloat16 parameters with AdamW and clipping: every stage on a device leaves the bits of "
+          "the host",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
-    compare_all_stages<Parameters<bfloat16>>([](auto& options) { options.gradient_clipping = 0.5F; });
+    compare_all_stages<Parameters<bfloat16>>(
+        [](auto& options) { options.gradient_clipping = 0.5F; });
 }
 
 TEST_CASE("A comparison of runs on device and host sees another learning rate", "[cuda]") {
@@ -51,7 +54,9 @@ TEST_CASE("A comparison of runs on device and host sees another learning rate", 
     CHECK_FALSE(trained_on_device<Stage>(2, {}, 4, 0.0101) == expected);
 }
 
-TEST_CASE("Parameters in the caller's device memory, scattered or in one block, leave the bits of owned ones", "[cuda]") {
+TEST_CASE("Parameters in the caller's device memory, scattered or in one block, leave the bits of "
+          "owned ones",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -82,22 +87,23 @@ TEST_CASE("The memory plan is what an engine takes on a device", "[cuda]") {
     }
     in_every_stage([&]<int N>() {
         using Stage = DeviceStage<N, Parameters<bfloat16>>;
-        auto const differences = on_ranks<int, DeviceLoopback>(2, [&](DeviceLoopback& communicator) {
-            auto const parameters = registration<bfloat16>(toy_specs());
-            cuda::OwnedStream const stream;
-            CountingMemory memory;
-            typename Stage::Options options;
-            options.compute_queue = stream.get();
-            options.memory = &memory;
-            Stage const engine(communicator, parameters, options);
-            auto plan = engine.memory_plan();
-            int wrong = 0;
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                auto const of = static_cast<BufferKind>(kind);
-                wrong += memory.bytes(of) == plan[of].bytes() ? 0 : 1;
-            }
-            return wrong;
-        });
+        auto const differences =
+            on_ranks<int, DeviceLoopback>(2, [&](DeviceLoopback& communicator) {
+                auto const parameters = registration<bfloat16>(toy_specs());
+                cuda::OwnedStream const stream;
+                CountingMemory memory;
+                typename Stage::Options options;
+                options.compute_queue = stream.get();
+                options.memory = &memory;
+                Stage const engine(communicator, parameters, options);
+                auto plan = engine.memory_plan();
+                int wrong = 0;
+                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                    auto const of = static_cast<BufferKind>(kind);
+                    wrong += memory.bytes(of) == plan[of].bytes() ? 0 : 1;
+                }
+                return wrong;
+            });
         CHECK(differences == std::vector<int>{0, 0});
     });
 }
@@ -115,24 +121,30 @@ TEST_CASE("A stage on a device that is given no compute queue says so", "[cuda]"
     CHECK(outcomes.ranks[0].message.find("compute_queue") != std::string::npos);
 }
 
-TEST_CASE("Memory of the host for a gradient, or for parameters that the engine does not own, is refused by the name of the parameter", "[cuda]") {
+TEST_CASE("Memory of the host for a gradient, or for parameters that the engine does not own, is "
+          "refused by the name of the parameter",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
     using Stage = DeviceStage<2, Parameters<bfloat16>>;
     int shares_page_tables = 0;
-    cuda::check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, 0), "cudaDeviceGetAttribute");
+    cuda::check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, 0),
+                "cudaDeviceGetAttribute");
     auto const message_of = [](bool are_values) {
         std::vector<bfloat16> memory(500);
-        return run_and_observe<DeviceLoopback>(1, [&](DeviceLoopback& communicator) {
-                   cuda::OwnedStream const stream;
-                   std::vector<Parameter<bfloat16>> parameters{{.name = "layer.weight", .elements = 500}};
-                   (are_values ? parameters[0].data : parameters[0].gradient) = memory.data();
-                   Stage::Options options;
-                   options.compute_queue = stream.get();
-                   options.storage = are_values ? Storage::scattered : Storage::owned;
-                   Stage const engine(communicator, parameters, options);
-               })
+        return run_and_observe<DeviceLoopback>(
+                   1,
+                   [&](DeviceLoopback& communicator) {
+                       cuda::OwnedStream const stream;
+                       std::vector<Parameter<bfloat16>> parameters{
+                           {.name = "layer.weight", .elements = 500}};
+                       (are_values ? parameters[0].data : parameters[0].gradient) = memory.data();
+                       Stage::Options options;
+                       options.compute_queue = stream.get();
+                       options.storage = are_values ? Storage::scattered : Storage::owned;
+                       Stage const engine(communicator, parameters, options);
+                   })
             .ranks[0]
             .message;
     };
@@ -140,7 +152,10 @@ TEST_CASE("Memory of the host for a gradient, or for parameters that the engine 
         std::string const message = message_of(are_values);
         CAPTURE(message);
         if (shares_page_tables == 0) {
-            CHECK(message.find(are_values ? "the memory for the values of parameter 'layer.weight'" : "the memory for the gradient of parameter 'layer.weight'") != std::string::npos);
+            CHECK(message.find(are_values
+                                   ? "the memory for the values of parameter 'layer.weight'"
+                                   : "the memory for the gradient of parameter 'layer.weight'")
+                  != std::string::npos);
         } else {
             CHECK(message.empty());
         }
@@ -153,36 +168,45 @@ TEST_CASE("Norms of gradients and the report of a step are the host's", "[cuda]"
     }
     using Device = DeviceStage<2, Parameters<bfloat16>>;
     using Host = HostStage<2, Parameters<bfloat16>>;
-    auto const on_device = on_ranks<std::vector<double>, DeviceLoopback>(2, [](DeviceLoopback& communicator) {
-        auto const parameters = registration<bfloat16>(toy_specs());
-        cuda::OwnedStream const stream;
-        Device::Options options;
-        options.compute_queue = stream.get();
-        options.gradient_clipping = 0.5F;
-        Device engine(communicator, parameters, options);
-        engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
-            run_device_micro_step(engine, stream.get(), static_cast<std::uint64_t>(communicator.rank()), 0, micro_step, 24);
-        }
-        auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
-        auto const report = engine.step(0.01).report();
-        norms.insert(norms.end(), {report.gradient_norm, static_cast<double>(report.clip_coefficient), static_cast<double>(report.step_count)});
-        return norms;
-    });
-    auto const on_the_host = on_ranks<std::vector<double>>(2, [](LoopbackCommunicator& communicator) {
-        auto const parameters = registration<bfloat16>(toy_specs());
-        Host::Options options;
-        options.gradient_clipping = 0.5F;
-        Host engine(communicator, parameters, options);
-        engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
-            run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, micro_step, 1.0F, 24);
-        }
-        auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
-        auto const report = engine.step(0.01).report();
-        norms.insert(norms.end(), {report.gradient_norm, static_cast<double>(report.clip_coefficient), static_cast<double>(report.step_count)});
-        return norms;
-    });
+    auto const on_device =
+        on_ranks<std::vector<double>, DeviceLoopback>(2, [](DeviceLoopback& communicator) {
+            auto const parameters = registration<bfloat16>(toy_specs());
+            cuda::OwnedStream const stream;
+            Device::Options options;
+            options.compute_queue = stream.get();
+            options.gradient_clipping = 0.5F;
+            Device engine(communicator, parameters, options);
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run_device_micro_step(engine, stream.get(),
+                                      static_cast<std::uint64_t>(communicator.rank()), 0,
+                                      micro_step, 24);
+            }
+            auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
+            auto const report = engine.step(0.01).report();
+            norms.insert(norms.end(),
+                         {report.gradient_norm, static_cast<double>(report.clip_coefficient),
+                          static_cast<double>(report.step_count)});
+            return norms;
+        });
+    auto const on_the_host =
+        on_ranks<std::vector<double>>(2, [](LoopbackCommunicator& communicator) {
+            auto const parameters = registration<bfloat16>(toy_specs());
+            Host::Options options;
+            options.gradient_clipping = 0.5F;
+            Host engine(communicator, parameters, options);
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0,
+                               micro_step, 1.0F, 24);
+            }
+            auto norms = engine.gradient_norms(NormKind::l1, NormScope::parameters);
+            auto const report = engine.step(0.01).report();
+            norms.insert(norms.end(),
+                         {report.gradient_norm, static_cast<double>(report.clip_coefficient),
+                          static_cast<double>(report.step_count)});
+            return norms;
+        });
     CHECK(on_device == on_the_host);
 }
 

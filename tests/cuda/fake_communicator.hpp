@@ -3,8 +3,8 @@
 #include "fake_nccl.hpp"
 #include "fake_system.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/cuda/nccl_communicator.hpp>
 #include <zero/host/host_backend.hpp>
 
@@ -32,7 +32,8 @@ struct FakeWorldKeeper {
 /// @brief The communicator over the fake NCCL; its groups are made as `run_ranks` makes them.
 /// @tparam World the fakes, for the streams of the backend
 template <cuda::NcclMode mode, class Backend = HostBackend, class World = FakeWorld>
-class FakeNcclCommunicator : public FakeWorldKeeper<World>, public cuda::BasicNcclCommunicator<Backend> {
+class FakeNcclCommunicator : public FakeWorldKeeper<World>,
+                             public cuda::BasicNcclCommunicator<Backend> {
     using Base = cuda::BasicNcclCommunicator<Backend>;
 
 public:
@@ -53,12 +54,15 @@ public:
     }
 
 private:
-    FakeNcclCommunicator(std::shared_ptr<World> world, Base&& base) : FakeWorldKeeper<World>{std::move(world)}, Base(std::move(base)) {}
+    FakeNcclCommunicator(std::shared_ptr<World> world, Base&& base)
+        : FakeWorldKeeper<World>{std::move(world)}, Base(std::move(base)) {}
 };
 
-/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all bodies have. Throws when the ranks used NCCL in a way that it does not survive.
+/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all
+/// bodies have. Throws when the ranks used NCCL in a way that it does not survive.
 ///
-/// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL takes away what its peers may still be doing with it.
+/// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL takes away what its
+/// peers may still be doing with it.
 template <class Communicator, class Body>
 void run_nccl_ranks(int world, Body const& body) {
     std::mutex mutex;
@@ -69,22 +73,26 @@ void run_nccl_ranks(int world, Body const& body) {
         std::condition_variable& changed;
         int& ended;
         ~End() {
-            { std::lock_guard const lock(mutex); ++ended; }
+            {
+                std::lock_guard const lock(mutex);
+                ++ended;
+            }
             changed.notify_all();
         }
     };
     decltype(Communicator::fakes) fakes;
-    run_ranks<Communicator>(world, {.time_out = std::chrono::seconds(60)}, [&](Communicator& communicator) {
-        if (communicator.rank() == 0) {
-            fakes = communicator.fakes;
-        }
-        {
-            End const end{mutex, changed, ended};
-            body(communicator);
-        }
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return ended == world; });
-    });
+    run_ranks<Communicator>(world, {.time_out = std::chrono::seconds(60)},
+                            [&](Communicator& communicator) {
+                                if (communicator.rank() == 0) {
+                                    fakes = communicator.fakes;
+                                }
+                                {
+                                    End const end{mutex, changed, ended};
+                                    body(communicator);
+                                }
+                                std::unique_lock lock(mutex);
+                                changed.wait(lock, [&] { return ended == world; });
+                            });
     if (fakes->nccl.collisions != 0) {
         throw std::logic_error("a call of NCCL met a job that nobody had joined");
     }

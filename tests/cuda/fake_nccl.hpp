@@ -1,19 +1,21 @@
 #pragma once
 
-// NCCL for ranks that are threads and streams that are host queues: it moves real data, and behaves in time as the real one does. A collective is a command on each rank's
-// queue ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a group is issued before its end. Non-blocking
-// communicators return "in progress" and issue the kernel only after some questions, so whoever records an event without asking has recorded too early.
-// What the ranks call is compared, and sums are formed in the order of the ranks, in float, rounded once. As up to NCCL 2.25, a non-blocking call leaves its job
-// in storage of the calling thread until a later call on the communicator joins it; who comes across a job that nobody joined is counted.
+// NCCL for ranks that are threads and streams that are host queues: it moves real data, and behaves
+// in time as the real one does. A collective is a command on each rank's queue ("kernel") that
+// waits there for the other ranks' kernels, for ever unless aborted. Nothing of a group is issued
+// before its end. Non-blocking communicators return "in progress" and issue the kernel only after
+// some questions, so whoever records an event without asking has recorded too early. What the ranks
+// call is compared, and sums are formed in the order of the ranks, in float, rounded once. As up to
+// NCCL 2.25, a non-blocking call leaves its job in storage of the calling thread until a later call
+// on the communicator joins it; who comes across a job that nobody joined is counted.
 
 #include "fake_system.hpp"
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/host/queue.hpp>
 
-#include <new>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -24,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,12 +43,13 @@ public:
 
     static constexpr int questions = 3; ///< until a non-blocking call is issued
 
-    std::atomic<int> live{0};    ///< communicators that were made and not freed
+    std::atomic<int> live{0}; ///< communicators that were made and not freed
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
     std::atomic<int> hanging{0};    ///< kernels that wait for another rank's
-    std::atomic<int> collisions{0}; ///< a job that was not joined was met by another communicator of the thread, or joined on another thread
+    std::atomic<int> collisions{0}; ///< a job that was not joined was met by another communicator
+                                    ///< of the thread, or joined on another thread
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -61,7 +65,8 @@ public:
         return Result::success;
     }
 
-    Result init_rank(Handle& handle, int world, cuda::NcclUniqueId const& id, int rank, cuda::NcclMode mode) noexcept override {
+    Result init_rank(Handle& handle, int world, cuda::NcclUniqueId const& id, int rank,
+                     cuda::NcclMode mode) noexcept override {
         std::uint64_t number = 0;
         std::memcpy(&number, id.bytes.data(), sizeof(number));
         std::lock_guard const lock(_mutex);
@@ -77,7 +82,8 @@ public:
         }
         group->changed.notify_all();
         handle = comm;
-        return issue_now_or_with_group(*comm); // a blocking one would wait here; the first kernel does
+        return issue_now_or_with_group(
+            *comm); // a blocking one would wait here; the first kernel does
     }
 
     Result count(Handle handle, int& world) noexcept override {
@@ -104,8 +110,9 @@ public:
         if (comm.waiting.empty()) {
             return Result::success;
         }
-        // A question never blocks in the real one. Here an inline queue runs the kernel at once: in the thread that has issued it, where an abort expects
-        // one that is inside a call, and not in a watchdog that asks, which nobody watches.
+        // A question never blocks in the real one. Here an inline queue runs the kernel at once: in
+        // the thread that has issued it, where an abort expects one that is inside a call, and not
+        // in a watchdog that asks, which nobody watches.
         if (std::this_thread::get_id() != comm.caller || --comm.questions_left > 0) {
             error = Result::in_progress;
         } else {
@@ -155,20 +162,28 @@ public:
         return issue(comms);
     }
 
-    Result reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, int root, Handle handle, Stream stream) noexcept override {
+    Result reduce(void const* send, void* receive, std::size_t count, Type type,
+                  Reduction reduction, int root, Handle handle, Stream stream) noexcept override {
         return call(handle, stream, {Kind::reduce, send, receive, count, type, reduction, root});
     }
-    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root, Handle handle, Stream stream) noexcept override {
-        return call(handle, stream, {Kind::broadcast, send, receive, count, type, Reduction::sum, root});
+    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root,
+                     Handle handle, Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::broadcast, send, receive, count, type, Reduction::sum, root});
     }
-    Result all_reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle handle, Stream stream) noexcept override {
+    Result all_reduce(void const* send, void* receive, std::size_t count, Type type,
+                      Reduction reduction, Handle handle, Stream stream) noexcept override {
         return call(handle, stream, {Kind::all_reduce, send, receive, count, type, reduction, 0});
     }
-    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle handle, Stream stream) noexcept override {
-        return call(handle, stream, {Kind::reduce_scatter, send, receive, count, type, reduction, 0});
+    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type,
+                          Reduction reduction, Handle handle, Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::reduce_scatter, send, receive, count, type, reduction, 0});
     }
-    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle handle, Stream stream) noexcept override {
-        return call(handle, stream, {Kind::all_gather, send, receive, count, type, Reduction::sum, 0});
+    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle handle,
+                      Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::all_gather, send, receive, count, type, Reduction::sum, 0});
     }
 
     Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
@@ -179,7 +194,8 @@ public:
         ::operator delete(memory, std::align_val_t{4096});
         return Result::success;
     }
-    Result register_memory(Handle, void* memory, std::size_t, void*& registration) noexcept override {
+    Result register_memory(Handle, void* memory, std::size_t,
+                           void*& registration) noexcept override {
         registration = memory;
         return Result::success;
     }
@@ -204,7 +220,8 @@ private:
         int root;
 
         [[nodiscard]] bool goes_with(Call const& other) const {
-            return kind == other.kind && count == other.count && type == other.type && reduction == other.reduction && root == other.root;
+            return kind == other.kind && count == other.count && type == other.type
+                   && reduction == other.reduction && root == other.root;
         }
     };
 
@@ -222,7 +239,8 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         std::map<std::size_t, Meeting> meetings;
-        std::map<int, std::size_t> kernels; ///< that have begun, by rank: one in a graph begins with each replay
+        std::map<int, std::size_t>
+            kernels; ///< that have begun, by rank: one in a graph begins with each replay
     };
 
     /// What a thread's last non-blocking group has begun.
@@ -232,7 +250,8 @@ private:
     };
 
     struct Comm {
-        Comm(std::shared_ptr<Group> of, int number, bool is_polled) : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
+        Comm(std::shared_ptr<Group> of, int number, bool is_polled)
+            : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
         std::shared_ptr<Group> group;
         int rank;
         bool is_non_blocking;
@@ -274,7 +293,8 @@ private:
     }
 
     void join(Comm& comm) noexcept {
-        if (auto const job = std::exchange(comm.job, nullptr); job != nullptr && job->is_open.exchange(false)) {
+        if (auto const job = std::exchange(comm.job, nullptr);
+            job != nullptr && job->is_open.exchange(false)) {
             collisions += job->thread == std::this_thread::get_id() ? 0 : 1;
         }
     }
@@ -320,11 +340,15 @@ private:
         Stream const stream = comm.stream;
         {
             std::lock_guard const lock(_mutex);
-            kernel = &_kernels.emplace_back(Kernel{this, comm.group, comm.is_aborted, comm.rank, std::move(comm.waiting)});
+            kernel = &_kernels.emplace_back(
+                Kernel{this, comm.group, comm.is_aborted, comm.rank, std::move(comm.waiting)});
             comm.waiting.clear();
         }
-        auto const body = [](void* of) { static_cast<Kernel*>(of)->nccl->run(*static_cast<Kernel*>(of)); };
-        enqueue(stream, body, kernel); // an inline queue runs it here, and an abort may free the communicator meanwhile
+        auto const body = [](void* of) {
+            static_cast<Kernel*>(of)->nccl->run(*static_cast<Kernel*>(of));
+        };
+        enqueue(stream, body, kernel); // an inline queue runs it here, and an abort may free the
+                                       // communicator meanwhile
     }
 
     void run(Kernel& kernel) {
@@ -336,7 +360,8 @@ private:
         ++meeting.arrived;
         group.changed.notify_all();
         ++hanging;
-        group.changed.wait(lock, [&] { return meeting.arrived == group.world || kernel.is_aborted->load(); });
+        group.changed.wait(
+            lock, [&] { return meeting.arrived == group.world || kernel.is_aborted->load(); });
         --hanging;
         if (meeting.arrived != group.world) {
             return;
@@ -345,7 +370,8 @@ private:
             ++mismatches;
             return;
         }
-        // All results first, then all writes: what is read in place must not have been overwritten by a peer.
+        // All results first, then all writes: what is read in place must not have been overwritten
+        // by a peer.
         std::vector<Write> writes;
         for (std::size_t call = 0; call < kernel.calls.size(); ++call) {
             compute(meeting, call, kernel.rank, group.world, writes);
@@ -360,7 +386,9 @@ private:
 
     static bool goes_together(Meeting const& meeting) {
         for (auto const& calls : meeting.calls) {
-            if (!std::equal(calls.begin(), calls.end(), meeting.calls[0].begin(), meeting.calls[0].end(), [](Call const& a, Call const& b) { return a.goes_with(b); })) {
+            if (!std::equal(calls.begin(), calls.end(), meeting.calls[0].begin(),
+                            meeting.calls[0].end(),
+                            [](Call const& a, Call const& b) { return a.goes_with(b); })) {
                 return false;
             }
         }
@@ -381,15 +409,22 @@ private:
         }
     }
 
-    static void compute(Meeting const& meeting, std::size_t index, int rank, int world, std::vector<Write>& writes) {
-        auto const at = [&](int peer) -> Call const& { return meeting.calls[static_cast<std::size_t>(peer)][index]; };
+    static void compute(Meeting const& meeting, std::size_t index, int rank, int world,
+                        std::vector<Write>& writes) {
+        auto const at = [&](int peer) -> Call const& {
+            return meeting.calls[static_cast<std::size_t>(peer)][index];
+        };
         Call const& own = at(rank);
         std::size_t const bytes = own.count * bytes_of(own.type);
         switch (own.kind) {
-        case Kind::broadcast: writes.push_back({own.receive, bytes_at(at(own.root).send, 0, bytes)}); return;
+        case Kind::broadcast:
+            writes.push_back({own.receive, bytes_at(at(own.root).send, 0, bytes)});
+            return;
         case Kind::all_gather:
             for (int peer = 0; peer < world; ++peer) {
-                writes.push_back({static_cast<std::byte*>(own.receive) + static_cast<std::size_t>(peer) * bytes, bytes_at(at(peer).send, 0, bytes)});
+                writes.push_back(
+                    {static_cast<std::byte*>(own.receive) + static_cast<std::size_t>(peer) * bytes,
+                     bytes_at(at(peer).send, 0, bytes)});
             }
             return;
         case Kind::reduce:
@@ -399,7 +434,8 @@ private:
             break;
         default: break;
         }
-        std::size_t const begin = own.kind == Kind::reduce_scatter ? static_cast<std::size_t>(rank) * bytes : 0;
+        std::size_t const begin =
+            own.kind == Kind::reduce_scatter ? static_cast<std::size_t>(rank) * bytes : 0;
         std::vector<std::vector<std::byte>> inputs;
         for (int peer = 0; peer < world; ++peer) {
             inputs.push_back(bytes_at(at(peer).send, begin, bytes));
@@ -407,12 +443,14 @@ private:
         writes.push_back({own.receive, reduced(inputs, own)});
     }
 
-    static std::vector<std::byte> bytes_at(void const* memory, std::size_t begin, std::size_t bytes) {
+    static std::vector<std::byte> bytes_at(void const* memory, std::size_t begin,
+                                           std::size_t bytes) {
         auto const* const first = static_cast<std::byte const*>(memory) + begin;
         return {first, first + bytes};
     }
 
-    static std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs, Call const& call) {
+    static std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs,
+                                          Call const& call) {
         switch (call.type) {
         case Type::float32: return summed<float>(inputs, call.count);
         case Type::bfloat16: return summed<bfloat16>(inputs, call.count);
@@ -429,7 +467,8 @@ private:
     }
 
     template <class T>
-    static std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs, std::size_t count) {
+    static std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs,
+                                         std::size_t count) {
         std::vector<std::byte> out(count * sizeof(T));
         for (std::size_t i = 0; i < count; ++i) {
             float sum = to_float(element<T>(inputs[0], i));
@@ -442,7 +481,8 @@ private:
         return out;
     }
 
-    static std::vector<std::byte> reduced_integers(std::vector<std::vector<std::byte>> const& inputs, Call const& call) {
+    static std::vector<std::byte>
+    reduced_integers(std::vector<std::vector<std::byte>> const& inputs, Call const& call) {
         std::vector<std::byte> out(call.count * sizeof(std::int64_t));
         for (std::size_t i = 0; i < call.count; ++i) {
             auto value = element<std::int64_t>(inputs[0], i);

@@ -11,11 +11,12 @@
 
 namespace zero::test {
 
-/// @brief Devices, events of host queues, the real clock and an environment of its own, for communicators on the host.
+/// @brief Devices, events of host queues, the real clock and an environment of its own, for
+/// communicators on the host.
 class FakeSystem : public cuda::NcclSystem {
 public:
     int devices = 8;
-    static inline thread_local int device = 0; ///< each thread has its own
+    inline static thread_local int device = 0; ///< each thread has its own
     std::map<std::string, std::string> variables;
 
     FakeSystem() { device = 0; }
@@ -46,15 +47,21 @@ public:
         is_complete = static_cast<host::Event*>(event)->is_complete();
         return 0;
     }
-    void destroy_event(EventHandle event) noexcept override { delete static_cast<host::Event*>(event); }
+    void destroy_event(EventHandle event) noexcept override {
+        delete static_cast<host::Event*>(event);
+    }
     int is_capturing(cuda::StreamHandle, bool& is_capturing) noexcept override {
         is_capturing = false;
         return 0;
     }
 
-    Duration now() noexcept override { return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()); }
+    Duration now() noexcept override {
+        return std::chrono::duration_cast<Duration>(
+            std::chrono::steady_clock::now().time_since_epoch());
+    }
     void pause(unsigned) noexcept override { std::this_thread::yield(); }
-    bool run_bounded(int, cuda::NcclWork work, cuda::NcclLibrary& nccl, cuda::NcclHandle handle, Duration) noexcept override {
+    bool run_bounded(int, cuda::NcclWork work, cuda::NcclLibrary& nccl, cuda::NcclHandle handle,
+                     Duration) noexcept override {
         std::thread([&] { work(nccl, handle); }).join();
         return true;
     }

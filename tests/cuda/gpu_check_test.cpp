@@ -6,7 +6,8 @@
 #include <string>
 #include <unistd.h>
 
-// scripts/gpu_check.sh with a compiler that writes down what it is asked for and makes programs that only say something.
+// scripts/gpu_check.sh with a compiler that writes down what it is asked for and makes programs
+// that only say something.
 
 namespace zero::test::gpu_check_test {
 
@@ -47,8 +48,10 @@ public:
 
     [[nodiscard]] ProgramOutcome check() const {
         std::string const bin = (root / "bin").string();
-        return run_program("PATH=" + bin + ":$PATH NVCC=" + bin + "/nvcc CXX=" + bin + "/nvcc ZERO_JOBS=1 " ZERO_SOURCE_DIR "/scripts/gpu_check.sh --no-sanitizer --build " + (root / "build").string()
-                           + " </dev/null");
+        return run_program("PATH=" + bin + ":$PATH NVCC=" + bin + "/nvcc CXX=" + bin
+                           + "/nvcc ZERO_JOBS=1 " ZERO_SOURCE_DIR
+                             "/scripts/gpu_check.sh --no-sanitizer --build "
+                           + (root / "build").string() + " </dev/null");
     }
 
     /// With what `file` was compiled.
@@ -78,10 +81,12 @@ TEST_CASE("The check on a device optimises what it times: benchmarks and the exa
     }
 }
 
-TEST_CASE("The check on a device fails where a benchmark reports an error, though its exit status is 0; without a device it is skipped") {
+TEST_CASE("The check on a device fails where a benchmark reports an error, though its exit status "
+          "is 0; without a device it is skipped") {
     Toolkit const toolkit;
     SECTION("an error in one of its repetitions") {
-        toolkit.write("benchmark_says", "update/cuda ERROR OCCURRED: 'out of memory'\nupdate/cuda_median 1 ms\n");
+        toolkit.write("benchmark_says",
+                      "update/cuda ERROR OCCURRED: 'out of memory'\nupdate/cuda_median 1 ms\n");
         auto const outcome = toolkit.check();
         CHECK(outcome.status != 0);
         CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("FAILED"));

@@ -21,7 +21,8 @@ template <class Stage>
 std::vector<CapturedResult> run(int world, bool captures) {
     GroupGraph graph(world);
     return on_ranks<CapturedResult, typename Stage::Communicator>(world, [&](auto& communicator) {
-        return run_captured_steps<Stage>(communicator, captures ? &graph : nullptr, static_cast<std::size_t>(communicator.rank()));
+        return run_captured_steps<Stage>(communicator, captures ? &graph : nullptr,
+                                         static_cast<std::size_t>(communicator.rank()));
     });
 }
 
@@ -44,7 +45,9 @@ void check_worlds(std::vector<int> const& worlds) {
 class WatchedMemory final : public MemoryResource {
 public:
     explicit WatchedMemory(std::atomic<bool> const& is_done) : _is_done(is_done) {}
-    void* allocate(std::size_t bytes, BufferKind kind) override { return cuda::default_memory().allocate(bytes, kind); }
+    void* allocate(std::size_t bytes, BufferKind kind) override {
+        return cuda::default_memory().allocate(bytes, kind);
+    }
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         was_early = was_early || (is_watched && !_is_done);
         cuda::default_memory().deallocate(memory, bytes, kind);
@@ -59,21 +62,27 @@ private:
 
 } // namespace
 
-TEST_CASE("A captured step that is replayed leaves the bits of eager ones, with new learning rates and an overflow", "[cuda]") {
+TEST_CASE("A captured step that is replayed leaves the bits of eager ones, with new learning rates "
+          "and an overflow",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
     check_worlds({1});
 }
 
-TEST_CASE("So does one step of several ranks on a device that were captured together, each by its own thread", "[cuda]") {
+TEST_CASE("So does one step of several ranks on a device that were captured together, each by its "
+          "own thread",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
     check_worlds({2, 3});
 }
 
-TEST_CASE("A report, its event, or norms of a step that is being captured are refused, and the capture is not spoilt by the question", "[cuda]") {
+TEST_CASE("A report, its event, or norms of a step that is being captured are refused, and the "
+          "capture is not spoilt by the question",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -89,7 +98,9 @@ TEST_CASE("A report, its event, or norms of a step that is being captured are re
         Stage::Options options;
         options.compute_queue = stream.get();
         Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
-        (void)run_device_step(engine, stream.get(), 0, 0, 1, 0.1, 4); // loads the kernels, which older drivers do not do during a capture
+        (void)run_device_step(
+            engine, stream.get(), 0, 0, 1, 0.1,
+            4); // loads the kernels, which older drivers do not do during a capture
         engine.join();
         Seen seen;
         CapturedGraph graph;
@@ -99,13 +110,13 @@ TEST_CASE("A report, its event, or norms of a step that is being captured are re
             seen.of_query = outcome_of([&] { (void)ticket.done().is_complete(); });
             zero::detail::drain<cuda::Backend>(stream.get());
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-            }
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {}
             seen.of_norms = outcome_of([&] { (void)engine.gradient_norms(); });
             (void)engine.step(0.1);
             engine.join();
         });
-        seen.can_go_on = !run_device_step(engine, stream.get(), 0, 2, 1, 0.1, 4).report().is_skipped;
+        seen.can_go_on =
+            !run_device_step(engine, stream.get(), 0, 2, 1, 0.1, 4).report().is_skipped;
         return seen;
     });
     CHECK(ranks[0].of_report.type == "OutOfOrder");
@@ -114,7 +125,8 @@ TEST_CASE("A report, its event, or norms of a step that is being captured are re
     CHECK(ranks[0].can_go_on);
 }
 
-TEST_CASE("An engine that is destroyed while a step is captured waits for what was enqueued before", "[cuda]") {
+TEST_CASE("An engine that is destroyed while a step is captured waits for what was enqueued before",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -129,12 +141,18 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for what w
         try {
             Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
             memory.is_watched = true;
-            for (std::uint64_t step = 0; step < 8; ++step) { // much, so that it is under way for long
+            for (std::uint64_t step = 0; step < 8;
+                 ++step) { // much, so that it is under way for long
                 (void)run_device_step(engine, stream.get(), 0, step, 1, 0.1, 4);
             }
-            cuda::check(cudaLaunchHostFunc(stream.get(), [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &is_done), "cudaLaunchHostFunc");
+            cuda::check(cudaLaunchHostFunc(
+                            stream.get(),
+                            [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; },
+                            &is_done),
+                        "cudaLaunchHostFunc");
             engine.join();
-            cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+            cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                        "cudaStreamBeginCapture");
             engine.begin_step();
             throw std::runtime_error("the model fails");
         } catch (std::runtime_error const&) {

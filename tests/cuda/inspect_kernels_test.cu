@@ -23,7 +23,8 @@ std::vector<T> gradients(std::size_t n, std::uint32_t seed, bool is_finite) {
     std::mt19937 engine(seed + 1);
     for (std::size_t i = 0; i < n; ++i) {
         int const exponent = static_cast<int>(engine() % 240U) - 140;
-        float const value = i / 4096 % 3 == 0 ? std::ldexp(to_float(values[i]), exponent) : to_float(values[i]);
+        float const value =
+            i / 4096 % 3 == 0 ? std::ldexp(to_float(values[i]), exponent) : to_float(values[i]);
         values[i] = from_float<T>(is_finite && !std::isfinite(value) ? 1.0F : value);
         if (is_finite && !std::isfinite(to_float(values[i]))) {
             values[i] = from_float<T>(2.0F);
@@ -43,7 +44,8 @@ struct Found {
 };
 
 Found found(ops::Inspection const& inspection) {
-    return {inspection.sum_of_squares(), inspection.non_finite_count(), inspection.first_non_finite};
+    return {inspection.sum_of_squares(), inspection.non_finite_count(),
+            inspection.first_non_finite};
 }
 
 template <class A>
@@ -64,7 +66,8 @@ void compare_inspections(bool is_finite, std::size_t begin, std::size_t step) {
         at += length + step;
         index += static_cast<std::int64_t>(length);
     }
-    Device::SliceTable<InspectSlice<A>> const table(stream.get(), Device::default_memory(), zero::detail::List<InspectSlice<A>>(slices));
+    Device::SliceTable<InspectSlice<A>> const table(stream.get(), Device::default_memory(),
+                                                    zero::detail::List<InspectSlice<A>>(slices));
     DeviceArray<ops::Inspection> const result(std::vector<ops::Inspection>(1));
     Device::inspect(stream.get(), table.all(), result.data());
     CHECK(found(on_host(result)[0]) == found(expected));
@@ -73,7 +76,8 @@ void compare_inspections(bool is_finite, std::size_t begin, std::size_t step) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("A device inspects many slices to the bits of the host", "[cuda]", float, bfloat16, float16) {
+TEMPLATE_TEST_CASE("A device inspects many slices to the bits of the host", "[cuda]", float,
+                   bfloat16, float16) {
     if (skips_without_device()) {
         return;
     }
@@ -99,17 +103,22 @@ TEST_CASE("Norms of each slice by itself are the host's, of all kinds", "[cuda]"
             std::vector<NormSlice<float>> slices;
             std::size_t at = 0;
             for (std::size_t i = 0; i < lengths.size(); ++i) {
-                host::add_to_norm(kind, values.host(at), lengths[i], static_cast<std::int64_t>(at), expected[i % 3]);
-                slices.push_back({{values.device(at), lengths[i], static_cast<std::int64_t>(at)}, i % 3});
+                host::add_to_norm(kind, values.host(at), lengths[i], static_cast<std::int64_t>(at),
+                                  expected[i % 3]);
+                slices.push_back(
+                    {{values.device(at), lengths[i], static_cast<std::int64_t>(at)}, i % 3});
                 at += lengths[i];
             }
-            Device::SliceTable<NormSlice<float>> const table(stream.get(), Device::default_memory(), zero::detail::List<NormSlice<float>>(slices));
+            Device::SliceTable<NormSlice<float>> const table(
+                stream.get(), Device::default_memory(),
+                zero::detail::List<NormSlice<float>>(slices));
             DeviceArray<ops::NormSum> const result(std::vector<ops::NormSum>(3));
             Device::add_to_norms(stream.get(), table.all(), kind, result.data());
             auto const seen = on_host(result);
             for (std::size_t norm = 0; norm < 3; ++norm) {
                 CHECK(seen[norm].value(kind, 0.25) == expected[norm].value(kind, 0.25));
-                CHECK(seen[norm].leaves.non_finite_count() == expected[norm].leaves.non_finite_count());
+                CHECK(seen[norm].leaves.non_finite_count()
+                      == expected[norm].leaves.non_finite_count());
             }
         }
     }

@@ -1,5 +1,7 @@
-// The communicator over the real NCCL, with the host's compiler alone. Without a device it links, compares versions, makes an id, and fails to start with typed errors. With
-// devices it starts a rank on each (threads of this process) and moves data; one device is enough to call NCCL, several to move something between ranks.
+// The communicator over the real NCCL, with the host's compiler alone. Without a device it links,
+// compares versions, makes an id, and fails to start with typed errors. With devices it starts a
+// rank on each (threads of this process) and moves data; one device is enough to call NCCL, several
+// to move something between ranks.
 
 #include <zero/core/buffer.hpp>
 #include <zero/cuda/nccl.hpp>
@@ -27,7 +29,9 @@ using zero::cuda::NcclOptions;
 struct StreamBackend {
     using Queue = cudaStream_t;
     static void rethrow_failure(Queue) {}
-    static void copy_bytes(Queue stream, void* out, void const* in, std::size_t bytes) { static_cast<void>(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, stream)); }
+    static void copy_bytes(Queue stream, void* out, void const* in, std::size_t bytes) {
+        static_cast<void>(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, stream));
+    }
 };
 
 using Communicator = zero::cuda::NcclCommunicatorOn<StreamBackend>;
@@ -63,7 +67,8 @@ void require(cudaError_t code, char const* what) {
 template <class T>
 class Memory {
 public:
-    Memory(std::vector<T> const& values, cudaStream_t stream) : _elements(values.size()), _stream(stream) {
+    Memory(std::vector<T> const& values, cudaStream_t stream)
+        : _elements(values.size()), _stream(stream) {
         require(cudaMalloc(&_data, (_elements + 1) * sizeof(T)), "cudaMalloc");
         set(values);
     }
@@ -72,13 +77,17 @@ public:
     ~Memory() { static_cast<void>(cudaFree(_data)); }
 
     void set(std::vector<T> const& values) {
-        require(cudaMemcpyAsync(_data, values.data(), _elements * sizeof(T), cudaMemcpyHostToDevice, _stream), "cudaMemcpyAsync");
+        require(cudaMemcpyAsync(_data, values.data(), _elements * sizeof(T), cudaMemcpyHostToDevice,
+                                _stream),
+                "cudaMemcpyAsync");
         require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
     }
 
     [[nodiscard]] std::vector<T> get() const {
         std::vector<T> values(_elements);
-        require(cudaMemcpyAsync(values.data(), _data, _elements * sizeof(T), cudaMemcpyDeviceToHost, _stream), "cudaMemcpyAsync");
+        require(cudaMemcpyAsync(values.data(), _data, _elements * sizeof(T), cudaMemcpyDeviceToHost,
+                                _stream),
+                "cudaMemcpyAsync");
         require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         return values;
     }
@@ -92,7 +101,9 @@ private:
 };
 
 /// Small whole numbers, whose sums are exact in any order.
-float value_of(std::size_t rank, std::size_t i) { return static_cast<float>((rank * 31 + i * 7) % 64); }
+float value_of(std::size_t rank, std::size_t i) {
+    return static_cast<float>((rank * 31 + i * 7) % 64);
+}
 
 std::vector<float> values_of(std::size_t rank, std::size_t elements) {
     std::vector<float> values(elements);
@@ -113,7 +124,8 @@ std::vector<float> sums_of(std::size_t world, std::size_t begin, std::size_t end
     return sums;
 }
 
-void check_collectives(Communicator& communicator, std::vector<std::size_t> const& cuts, cudaStream_t stream, std::string const& name) {
+void check_collectives(Communicator& communicator, std::vector<std::size_t> const& cuts,
+                       cudaStream_t stream, std::string const& name) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
     std::size_t const total = cuts.back();
@@ -124,7 +136,10 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
 
     communicator.reduce_scatter(in, all.data() + cuts[rank], cuts, stream); // in place
     std::vector<float> const reduced = all.get();
-    expect(std::vector<float>(reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank]), reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank + 1])) == own, name + " reduce-scatter");
+    expect(std::vector<float>(reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank]),
+                              reduced.begin() + static_cast<std::ptrdiff_t>(cuts[rank + 1]))
+               == own,
+           name + " reduce-scatter");
     communicator.all_gather(in + cuts[rank], all.data(), cuts, stream);
     expect(all.get() == sums, name + " all-gather");
     all.set(values_of(rank, total));
@@ -139,7 +154,11 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     communicator.all_reduce_integers(integers.data(), 1, zero::IntegerReduction::sum, stream);
     communicator.all_reduce_integers(integers.data() + 1, 1, zero::IntegerReduction::min, stream);
     auto const ranks = static_cast<std::int64_t>(world);
-    expect(integers.get() == std::vector<std::int64_t>{ranks * (std::int64_t{1} << 40) + ranks * (ranks - 1) / 2, -((std::int64_t{1} << 40) + ranks - 1)}, name + " integers");
+    expect(
+        integers.get()
+            == std::vector<std::int64_t>{ranks * (std::int64_t{1} << 40) + ranks * (ranks - 1) / 2,
+                                         -((std::int64_t{1} << 40) + ranks - 1)},
+        name + " integers");
     communicator.synchronise();
 }
 
@@ -153,40 +172,49 @@ void check_native_calls(Communicator& communicator, cudaStream_t stream, std::st
     for (std::size_t cut = 0; cut <= world; ++cut) {
         cuts[cut] = 64 * cut;
     }
-    zero::detail::CollectiveCall const call{zero::CollectiveKind::all_reduce, zero::DType::float32, elements, 0, {"native", 0}};
+    zero::detail::CollectiveCall const call{
+        zero::CollectiveKind::all_reduce, zero::DType::float32, elements, 0, {"native", 0}};
     communicator.session().run(call, all.data(), all.data(), cuts, stream);
     expect(all.get() == sums_of(world, 0, elements), name + " NCCL's own calls");
 
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+            "cudaStreamBeginCapture");
     communicator.session().run(call, all.data(), all.data(), cuts, stream);
     require(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     require(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
     for (int replay = 0; replay < 3; ++replay) {
         all.set(values_of(rank, elements));
         require(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-        expect(all.get() == sums_of(world, 0, elements), name + " NCCL's calls in a graph, replay " + std::to_string(replay));
+        expect(all.get() == sums_of(world, 0, elements),
+               name + " NCCL's calls in a graph, replay " + std::to_string(replay));
     }
     require(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
     require(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
 
-void check_registered_memory(Communicator& communicator, cudaStream_t stream, std::string const& name) {
+void check_registered_memory(Communicator& communicator, cudaStream_t stream,
+                             std::string const& name) {
     zero::HostMemoryResource other;
     zero::cuda::NcclMemoryResource memory(communicator, other);
     zero::Buffer<float> const buffer(memory, 1024, zero::BufferKind::wire);
     auto const values = values_of(static_cast<std::size_t>(communicator.rank()), 1024);
-    require(cudaMemcpyAsync(buffer.data(), values.data(), buffer.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    require(cudaMemcpyAsync(buffer.data(), values.data(), buffer.size_bytes(),
+                            cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
     communicator.broadcast(buffer.data(), buffer.size(), 0, stream);
     std::vector<float> found(1024);
-    require(cudaMemcpyAsync(found.data(), buffer.data(), buffer.size_bytes(), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+    require(cudaMemcpyAsync(found.data(), buffer.data(), buffer.size_bytes(),
+                            cudaMemcpyDeviceToHost, stream),
+            "cudaMemcpyAsync");
     require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     expect(found == values_of(0, 1024), name + " registered memory");
 }
 
 void run_rank(Communicator& communicator, int device) {
-    std::string const name = "rank " + std::to_string(communicator.rank()) + " of " + std::to_string(communicator.size()) + ":";
+    std::string const name = "rank " + std::to_string(communicator.rank()) + " of "
+                             + std::to_string(communicator.size()) + ":";
     try {
         require(cudaSetDevice(device), "cudaSetDevice");
         cudaStream_t stream = nullptr;
@@ -215,7 +243,9 @@ void check_devices(int count, NcclOptions const& options) {
     auto ranks = Communicator::make_group(devices, options);
     std::vector<std::thread> threads;
     for (Communicator& rank : ranks) {
-        threads.emplace_back([&rank, device = devices[static_cast<std::size_t>(rank.rank())]] { run_rank(rank, device); });
+        threads.emplace_back([&rank, device = devices[static_cast<std::size_t>(rank.rank())]] {
+            run_rank(rank, device);
+        });
     }
     for (std::thread& thread : threads) {
         thread.join();
@@ -223,10 +253,12 @@ void check_devices(int count, NcclOptions const& options) {
     ranks.back().abort("the end of the test");
     expect(ranks.back().is_aborted(), "an abort frees the communicator");
     std::int64_t unused = 0;
-    expect_error<zero::Aborted>("the end of the test", [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
+    expect_error<zero::Aborted>("the end of the test",
+                                [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
 }
 
-/// What holds up a call that is run with a limit: opened after the wait, so that a wait without a limit would never end.
+/// What holds up a call that is run with a limit: opened after the wait, so that a wait without a
+/// limit would never end.
 struct Gate {
     std::promise<void> opened;
     std::promise<void> passed;
@@ -240,15 +272,20 @@ void check_bounded_runs() {
         at.opened.get_future().wait();
         at.passed.set_value();
     };
-    expect(!system->run_bounded(0, pass, *nccl, &gate, std::chrono::milliseconds(1)), "a call that hangs is left to itself");
+    expect(!system->run_bounded(0, pass, *nccl, &gate, std::chrono::milliseconds(1)),
+           "a call that hangs is left to itself");
     gate.opened.set_value();
     gate.passed.get_future().wait();
     expect(true, "it goes on by itself");
 
     std::thread::id thread;
-    auto const look = [](zero::cuda::NcclLibrary&, zero::cuda::NcclHandle handle) { *static_cast<std::thread::id*>(handle) = std::this_thread::get_id(); };
-    expect(system->run_bounded(0, look, *nccl, &thread, std::chrono::minutes(1)), "one that ends is waited for");
-    expect(thread != std::this_thread::get_id() && thread != std::thread::id(), "it has a thread of its own");
+    auto const look = [](zero::cuda::NcclLibrary&, zero::cuda::NcclHandle handle) {
+        *static_cast<std::thread::id*>(handle) = std::this_thread::get_id();
+    };
+    expect(system->run_bounded(0, look, *nccl, &thread, std::chrono::minutes(1)),
+           "one that ends is waited for");
+    expect(thread != std::this_thread::get_id() && thread != std::thread::id(),
+           "it has a thread of its own");
 }
 
 } // namespace
@@ -265,21 +302,30 @@ int main() {
     ncclUniqueId const id = Communicator::make_unique_id();
     ncclUniqueId const empty{};
     expect(std::memcmp(&id, &empty, sizeof(id)) != 0, "NCCL makes a unique id");
-    expect_error<zero::InvalidArgument>("rank 2 of a group of 2", [&] { (void)Communicator::from_unique_id(id, 2, 2, options); });
-    expect_error<zero::cuda::LauncherError>("WORLD_SIZE is missing", [&] { (void)Communicator::from_environment(options); });
+    expect_error<zero::InvalidArgument>(
+        "rank 2 of a group of 2", [&] { (void)Communicator::from_unique_id(id, 2, 2, options); });
+    expect_error<zero::cuda::LauncherError>("WORLD_SIZE is missing",
+                                            [&] { (void)Communicator::from_environment(options); });
     if (has_device) {
-        for (auto const mode : {zero::cuda::NcclMode::non_blocking, zero::cuda::NcclMode::blocking}) {
+        for (auto const mode :
+             {zero::cuda::NcclMode::non_blocking, zero::cuda::NcclMode::blocking}) {
             options.mode = mode;
-            std::printf("%d devices, %s\n", devices, mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking");
+            std::printf("%d devices, %s\n", devices,
+                        mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking");
             check_devices(devices, options);
         }
     } else {
         std::printf("skipped: no CUDA device: everything that moves data\n");
-        expect_error<zero::CommunicatorError>("cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
+        expect_error<zero::CommunicatorError>(
+            "cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
         zero::cuda::NcclHandle handle = nullptr;
-        auto const result = zero::cuda::linked_nccl().nccl->init_rank(handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
-        expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr, "NCCL makes nothing");
-        expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] { (void)Communicator::make_group(std::vector<int>{0, 1}, options); });
+        auto const result = zero::cuda::linked_nccl().nccl->init_rank(
+            handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
+        expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr,
+               "NCCL makes nothing");
+        expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] {
+            (void)Communicator::make_group(std::vector<int>{0, 1}, options);
+        });
     }
     return failures == 0 ? 0 : 1;
 }

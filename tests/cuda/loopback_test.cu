@@ -9,7 +9,8 @@
 #include <numeric>
 #include <vector>
 
-// Every collective of the loopback on a device, on the same numbers as on the host: even cuts, uneven ones and empty extents.
+// Every collective of the loopback on a device, on the same numbers as on the host: even cuts,
+// uneven ones and empty extents.
 
 namespace zero::test::loopback_test {
 
@@ -30,9 +31,11 @@ std::vector<std::vector<std::size_t>> families_of_cuts(int world) {
     return {even, uneven, one};
 }
 
-/// All that a rank gets from the collectives on some cuts. `Place` puts a vector where the communicator works, and reads it back.
+/// All that a rank gets from the collectives on some cuts. `Place` puts a vector where the
+/// communicator works, and reads it back.
 template <class T, class Place, class Communicator>
-std::vector<std::vector<T>> collect(Communicator& communicator, typename Communicator::Queue queue, std::vector<std::size_t> const& cuts) {
+std::vector<std::vector<T>> collect(Communicator& communicator, typename Communicator::Queue queue,
+                                    std::vector<std::size_t> const& cuts) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     std::size_t const begin = cuts[rank];
     std::size_t const own = cuts[rank + 1] - begin;
@@ -41,16 +44,20 @@ std::vector<std::vector<T>> collect(Communicator& communicator, typename Communi
     {
         Place const send(source);
         Place const receive(std::vector<T>(own + 1));
-        communicator.reduce_scatter(static_cast<T const*>(send.data()), receive.data(), cuts, queue, {"apart", 0});
+        communicator.reduce_scatter(static_cast<T const*>(send.data()), receive.data(), cuts, queue,
+                                    {"apart", 0});
         results.push_back(receive.read(queue));
-        communicator.all_reduce(static_cast<T const*>(send.data()), send.data(), cuts, queue, {"in place", 0});
+        communicator.all_reduce(static_cast<T const*>(send.data()), send.data(), cuts, queue,
+                                {"in place", 0});
         results.push_back(send.read(queue));
     }
     {
         Place const all(source);
-        communicator.all_gather(static_cast<T const*>(all.data() + begin), all.data(), cuts, queue, {"gather", 0});
+        communicator.all_gather(static_cast<T const*>(all.data() + begin), all.data(), cuts, queue,
+                                {"gather", 0});
         results.push_back(all.read(queue));
-        communicator.broadcast(all.data(), cuts.back() / 2, communicator.size() - 1, queue, {"broadcast", 0});
+        communicator.broadcast(all.data(), cuts.back() / 2, communicator.size() - 1, queue,
+                               {"broadcast", 0});
         results.push_back(all.read(queue));
     }
     return results;
@@ -89,7 +96,8 @@ bool is_same(std::vector<std::vector<T>> const& a, std::vector<std::vector<T>> c
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the host", "[cuda]", float, bfloat16, float16) {
+TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the host", "[cuda]",
+                   float, bfloat16, float16) {
     if (skips_without_device()) {
         return;
     }
@@ -100,10 +108,11 @@ TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the ho
                 host::InlineQueue queue;
                 return collect<TestType, OnHost<TestType>>(communicator, &queue, cuts);
             });
-            auto const found = on_ranks<Results, DeviceLoopback>(world, [&](DeviceLoopback& communicator) {
-                cuda::OwnedStream const stream;
-                return collect<TestType, OnDevice<TestType>>(communicator, stream.get(), cuts);
-            });
+            auto const found =
+                on_ranks<Results, DeviceLoopback>(world, [&](DeviceLoopback& communicator) {
+                    cuda::OwnedStream const stream;
+                    return collect<TestType, OnDevice<TestType>>(communicator, stream.get(), cuts);
+                });
             for (std::size_t rank = 0; rank < expected.size(); ++rank) {
                 INFO("rank " << rank << " of " << world);
                 CHECK(is_same(found[rank], expected[rank]));
@@ -116,20 +125,22 @@ TEST_CASE("The loopback on a device reduces more integers than fit into one meet
     if (skips_without_device()) {
         return;
     }
-    auto const found = on_ranks<std::vector<std::int64_t>, DeviceLoopback>(3, [](DeviceLoopback& communicator) {
-        cuda::OwnedStream const stream;
-        std::vector<std::int64_t> values(150);
-        std::iota(values.begin(), values.end(), std::int64_t{communicator.rank()} << 40U);
-        DeviceArray<std::int64_t> const sums(values);
-        DeviceArray<std::int64_t> const least(values);
-        communicator.all_reduce_integers(sums.data(), 150, IntegerReduction::sum, stream.get());
-        communicator.all_reduce_integers(least.data(), 150, IntegerReduction::min, stream.get());
-        cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
-        auto result = on_host(sums);
-        auto const other = on_host(least);
-        result.insert(result.end(), other.begin(), other.end());
-        return result;
-    });
+    auto const found =
+        on_ranks<std::vector<std::int64_t>, DeviceLoopback>(3, [](DeviceLoopback& communicator) {
+            cuda::OwnedStream const stream;
+            std::vector<std::int64_t> values(150);
+            std::iota(values.begin(), values.end(), std::int64_t{communicator.rank()} << 40U);
+            DeviceArray<std::int64_t> const sums(values);
+            DeviceArray<std::int64_t> const least(values);
+            communicator.all_reduce_integers(sums.data(), 150, IntegerReduction::sum, stream.get());
+            communicator.all_reduce_integers(least.data(), 150, IntegerReduction::min,
+                                             stream.get());
+            cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+            auto result = on_host(sums);
+            auto const other = on_host(least);
+            result.insert(result.end(), other.begin(), other.end());
+            return result;
+        });
     std::vector<std::int64_t> expected;
     for (std::int64_t i = 0; i < 150; ++i) {
         expected.push_back((std::int64_t{3} << 40U) + 3 * i);

@@ -8,7 +8,8 @@
 
 namespace zero::test {
 
-/// The same numbers on the host and on the device, to be changed by the same operation on both sides.
+/// The same numbers on the host and on the device, to be changed by the same operation on both
+/// sides.
 template <class T>
 class Mirror {
 public:
@@ -27,9 +28,11 @@ private:
 };
 
 /// Lengths around packs, leaves, rounds of a block and chunks.
-inline std::vector<std::size_t> const device_lengths{0, 1, 7, 8, 9, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
+inline std::vector<std::size_t> const device_lengths{
+    0, 1, 7, 8, 9, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
 
-/// Elements before a range: at 0 and 8 packs are aligned in every type, at 4 in float only, at the others in none.
+/// Elements before a range: at 0 and 8 packs are aligned in every type, at 4 in float only, at the
+/// others in none.
 inline std::vector<std::size_t> const device_offsets{0, 1, 3, 4, 8};
 
 } // namespace zero::test

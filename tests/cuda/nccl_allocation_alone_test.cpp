@@ -24,12 +24,24 @@ void* take(std::size_t bytes) {
 
 } // namespace
 
-void* operator new(std::size_t bytes) { return take(bytes); }
-void* operator new[](std::size_t bytes) { return take(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes) {
+    return take(bytes);
+}
+void* operator new[](std::size_t bytes) {
+    return take(bytes);
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
 
 using namespace zero;
 using namespace zero::test;
@@ -48,11 +60,24 @@ public:
     }
     Result group_start() noexcept override { return Result::success; }
     Result group_end() noexcept override { return begin(); }
-    Result reduce(void const*, void*, std::size_t, Type, Reduction, int, Handle, Stream) noexcept override { return Result::success; }
-    Result broadcast(void const*, void*, std::size_t, Type, int, Handle, Stream) noexcept override { return Result::success; }
-    Result all_reduce(void const*, void*, std::size_t, Type, Reduction, Handle, Stream) noexcept override { return begin(); }
-    Result reduce_scatter(void const*, void*, std::size_t, Type, Reduction, Handle, Stream) noexcept override { return begin(); }
-    Result all_gather(void const*, void*, std::size_t, Type, Handle, Stream) noexcept override { return begin(); }
+    Result reduce(void const*, void*, std::size_t, Type, Reduction, int, Handle,
+                  Stream) noexcept override {
+        return Result::success;
+    }
+    Result broadcast(void const*, void*, std::size_t, Type, int, Handle, Stream) noexcept override {
+        return Result::success;
+    }
+    Result all_reduce(void const*, void*, std::size_t, Type, Reduction, Handle,
+                      Stream) noexcept override {
+        return begin();
+    }
+    Result reduce_scatter(void const*, void*, std::size_t, Type, Reduction, Handle,
+                          Stream) noexcept override {
+        return begin();
+    }
+    Result all_gather(void const*, void*, std::size_t, Type, Handle, Stream) noexcept override {
+        return begin();
+    }
 
 private:
     Result begin() {
@@ -95,12 +120,16 @@ TEST_CASE("no collective takes memory, whether native, grouped or polled") {
     long const before = allocations;
     for (int step = 0; step < 100; ++step) { // more than there are events
         for (auto const& cuts : {even, uneven}) {
-            communicator.reduce_scatter(in, all + cuts[1], cuts, queue, {"gradients of a bucket with a long name", 3});
-            communicator.all_gather(in + cuts[1], all, cuts, queue, {"parameters of a bucket with a long name", 3});
-            communicator.all_reduce(in, all, cuts, queue, {"gradients of a bucket with a long name", 3});
+            communicator.reduce_scatter(in, all + cuts[1], cuts, queue,
+                                        {"gradients of a bucket with a long name", 3});
+            communicator.all_gather(in + cuts[1], all, cuts, queue,
+                                    {"parameters of a bucket with a long name", 3});
+            communicator.all_reduce(in, all, cuts, queue,
+                                    {"gradients of a bucket with a long name", 3});
         }
         communicator.broadcast(all, 5, 0, queue, {"values", 0});
-        communicator.all_reduce_integers(integers.data(), 4, IntegerReduction::min, queue, {"integers", 0});
+        communicator.all_reduce_integers(integers.data(), 4, IntegerReduction::min, queue,
+                                         {"integers", 0});
         communicator.rethrow_failure();
     }
     communicator.synchronise();

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-// What NCCL is asked for by rank 1 of 3, to the letter. Addresses are bytes into one block of memory.
+// What NCCL is asked for by rank 1 of 3, to the letter. Addresses are bytes into one block of
+// memory.
 
 namespace zero::test::nccl_calls_test {
 
@@ -26,19 +27,24 @@ TEST_CASE("even cuts are one native call, in place where the caller is") {
     Script script;
     auto communicator = script.communicator();
     float* const all = script.at<float>(0);
-    communicator.reduce_scatter(static_cast<float const*>(all), all + 64, even, script.queue(), tag);
+    communicator.reduce_scatter(static_cast<float const*>(all), all + 64, even, script.queue(),
+                                tag);
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 256, 64 float32 sum", "record"});
     communicator.all_gather(static_cast<float const*>(all + 64), all, even, script.queue(), tag);
     CHECK(script.journal.take() == Lines{"all_gather 256 -> 0, 64 float32", "record"});
 }
 
-TEST_CASE("uneven cuts are a group of one reduction per owner; only the owner gives memory for the result") {
+TEST_CASE("uneven cuts are a group of one reduction per owner; only the owner gives memory for the "
+          "result") {
     Script script;
     auto communicator = script.communicator();
     auto* const all = script.at<bfloat16>(0);
-    communicator.reduce_scatter(static_cast<bfloat16 const*>(all), script.at<bfloat16>(512), uneven, script.queue(), tag);
+    communicator.reduce_scatter(static_cast<bfloat16 const*>(all), script.at<bfloat16>(512), uneven,
+                                script.queue(), tag);
     CHECK(script.journal.take()
-          == Lines{"group_start", "reduce 0 -> null, 10 bfloat16 sum to 0", "reduce 20 -> 512, 3 bfloat16 sum to 1", "reduce 26 -> null, 2 bfloat16 sum to 2", "group_end", "record"});
+          == Lines{"group_start", "reduce 0 -> null, 10 bfloat16 sum to 0",
+                   "reduce 20 -> 512, 3 bfloat16 sum to 1",
+                   "reduce 26 -> null, 2 bfloat16 sum to 2", "group_end", "record"});
 }
 
 TEST_CASE("uneven cuts are a group of one broadcast per owner") {
@@ -46,7 +52,10 @@ TEST_CASE("uneven cuts are a group of one broadcast per owner") {
     auto communicator = script.communicator();
     auto* const all = script.at<std::int64_t>(0);
     communicator.all_gather(script.at<std::int64_t const>(512), all, uneven, script.queue(), tag);
-    CHECK(script.journal.take() == Lines{"group_start", "broadcast 0 -> 0, 10 int64 from 0", "broadcast 512 -> 80, 3 int64 from 1", "broadcast 104 -> 104, 2 int64 from 2", "group_end", "record"});
+    CHECK(script.journal.take()
+          == Lines{"group_start", "broadcast 0 -> 0, 10 int64 from 0",
+                   "broadcast 512 -> 80, 3 int64 from 1", "broadcast 104 -> 104, 2 int64 from 2",
+                   "group_end", "record"});
 }
 
 TEST_CASE("empty extents are skipped, and a collective of nothing calls nothing") {
@@ -54,29 +63,38 @@ TEST_CASE("empty extents are skipped, and a collective of nothing calls nothing"
     auto communicator = script.communicator();
     auto* const all = script.at<float16>(0);
     communicator.reduce_scatter(static_cast<float16 const*>(all), all, holes, script.queue(), tag);
-    CHECK(script.journal.take() == Lines{"group_start", "reduce 0 -> 0, 5 float16 sum to 1", "group_end", "record"});
+    CHECK(script.journal.take()
+          == Lines{"group_start", "reduce 0 -> 0, 5 float16 sum to 1", "group_end", "record"});
     communicator.all_gather(static_cast<float16 const*>(all), all, nothing, script.queue(), tag);
-    communicator.all_reduce(static_cast<float16 const*>(nullptr), static_cast<float16*>(nullptr), nothing, script.queue(), tag);
+    communicator.all_reduce(static_cast<float16 const*>(nullptr), static_cast<float16*>(nullptr),
+                            nothing, script.queue(), tag);
     communicator.broadcast(all, 0, 2, script.queue(), tag);
     communicator.all_reduce_integers(nullptr, 0, IntegerReduction::sum, script.queue(), tag);
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("an all-reduce is a reduce-scatter and a gather into the same memory, so that it has their bits") {
+TEST_CASE("an all-reduce is a reduce-scatter and a gather into the same memory, so that it has "
+          "their bits") {
     Script script;
     auto communicator = script.communicator();
-    communicator.all_reduce(script.at<float const>(0), script.at<float>(0), even, script.queue(), tag);
-    CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 256, 64 float32 sum", "all_gather 256 -> 0, 64 float32", "record"});
-    communicator.all_reduce(script.at<float const>(512), script.at<float>(0), holes, script.queue(), tag);
+    communicator.all_reduce(script.at<float const>(0), script.at<float>(0), even, script.queue(),
+                            tag);
     CHECK(script.journal.take()
-          == Lines{"group_start", "reduce 512 -> 0, 5 float32 sum to 1", "group_end", "group_start", "broadcast 0 -> 0, 5 float32 from 1", "group_end", "record"});
+          == Lines{"reduce_scatter 0 -> 256, 64 float32 sum", "all_gather 256 -> 0, 64 float32",
+                   "record"});
+    communicator.all_reduce(script.at<float const>(512), script.at<float>(0), holes, script.queue(),
+                            tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "reduce 512 -> 0, 5 float32 sum to 1", "group_end", "group_start",
+                   "broadcast 0 -> 0, 5 float32 from 1", "group_end", "record"});
 }
 
 TEST_CASE("by option an all-reduce is NCCL's own, whatever the cuts") {
     Script script;
     script.options.native_all_reduce = true;
     auto communicator = script.communicator();
-    communicator.all_reduce(script.at<float const>(0), script.at<float>(512), uneven, script.queue(), tag);
+    communicator.all_reduce(script.at<float const>(0), script.at<float>(512), uneven,
+                            script.queue(), tag);
     CHECK(script.journal.take() == Lines{"all_reduce 0 -> 512, 15 float32 sum", "record"});
 }
 
@@ -84,10 +102,13 @@ TEST_CASE("broadcasts and integers are one call in place") {
     Script script;
     auto communicator = script.communicator();
     communicator.broadcast(script.at<unsigned char>(3), 77, 2, script.queue(), tag);
-    communicator.all_reduce_integers(script.at<std::int64_t>(8), 5, IntegerReduction::sum, script.queue(), tag);
-    communicator.all_reduce_integers(script.at<std::int64_t>(16), 6, IntegerReduction::min, script.queue(), tag);
+    communicator.all_reduce_integers(script.at<std::int64_t>(8), 5, IntegerReduction::sum,
+                                     script.queue(), tag);
+    communicator.all_reduce_integers(script.at<std::int64_t>(16), 6, IntegerReduction::min,
+                                     script.queue(), tag);
     CHECK(script.journal.take()
-          == Lines{"broadcast 3 -> 3, 77 uint8 from 2", "record", "all_reduce 8 -> 8, 5 int64 sum", "record", "all_reduce 16 -> 16, 6 int64 min", "record"});
+          == Lines{"broadcast 3 -> 3, 77 uint8 from 2", "record", "all_reduce 8 -> 8, 5 int64 sum",
+                   "record", "all_reduce 16 -> 16, 6 int64 min", "record"});
 }
 
 TEST_CASE("counts beyond 2^31 reach NCCL whole") {
@@ -102,7 +123,8 @@ TEST_CASE("counts beyond 2^31 reach NCCL whole") {
     CHECK(script.journal.take() == Lines{"all_gather 3000000000 -> 0, 3000000000 uint8", "record"});
     communicator.all_gather(own, all, skew, script.queue(), tag);
     CHECK(script.journal.take()
-          == Lines{"group_start", "broadcast 0 -> 0, 3000000000 uint8 from 0", "broadcast 3000000000 -> 3000000000, 3000000001 uint8 from 1",
+          == Lines{"group_start", "broadcast 0 -> 0, 3000000000 uint8 from 0",
+                   "broadcast 3000000000 -> 3000000000, 3000000001 uint8 from 1",
                    "broadcast 6000000001 -> 6000000001, 1 uint8 from 2", "group_end", "record"});
 }
 
@@ -136,12 +158,20 @@ TEST_CASE("bad arguments are refused before anything is called, and the communic
     constexpr std::array<std::size_t, 3> few{0, 1, 2};
     float* const all = script.at<float>(0);
     float const* const in = all;
-    CHECK_THROWS_AS(communicator.reduce_scatter(in, all, falling, script.queue(), tag), InvalidArgument);
-    CHECK_THROWS_WITH(communicator.all_gather(in, all, few, script.queue(), tag), contains_text("'gradients of bucket 3' on rank 1 got 3 cuts; a group of 3 ranks needs 4"));
-    CHECK_THROWS_WITH(communicator.reduce_scatter(in, static_cast<float*>(nullptr), uneven, script.queue(), tag), contains_text("null pointer for 3 elements"));
-    CHECK_THROWS_WITH(communicator.broadcast(all, 3, 3, script.queue(), tag), contains_text("broadcast from rank 3, which is not in the group of 3"));
+    CHECK_THROWS_AS(communicator.reduce_scatter(in, all, falling, script.queue(), tag),
+                    InvalidArgument);
+    CHECK_THROWS_WITH(
+        communicator.all_gather(in, all, few, script.queue(), tag),
+        contains_text("'gradients of bucket 3' on rank 1 got 3 cuts; a group of 3 ranks needs 4"));
+    CHECK_THROWS_WITH(
+        communicator.reduce_scatter(in, static_cast<float*>(nullptr), uneven, script.queue(), tag),
+        contains_text("null pointer for 3 elements"));
+    CHECK_THROWS_WITH(communicator.broadcast(all, 3, 3, script.queue(), tag),
+                      contains_text("broadcast from rank 3, which is not in the group of 3"));
     CHECK_THROWS_AS(communicator.broadcast(all, 3, -1, script.queue(), tag), InvalidArgument);
-    CHECK_THROWS_AS(communicator.all_reduce_integers(nullptr, 1, IntegerReduction::sum, script.queue(), tag), InvalidArgument);
+    CHECK_THROWS_AS(
+        communicator.all_reduce_integers(nullptr, 1, IntegerReduction::sum, script.queue(), tag),
+        InvalidArgument);
     CHECK(script.journal.take().empty());
     CHECK_FALSE(communicator.is_aborted());
     communicator.broadcast(all, 3, 2, script.queue(), tag);

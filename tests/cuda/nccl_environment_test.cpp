@@ -22,7 +22,11 @@ using Communicator = Script::Communicator;
 using Variables = std::map<std::string, std::string>;
 
 Variables torchrun() {
-    return {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "node-3"}, {"MASTER_PORT", "29500"}};
+    return {{"RANK", "5"},
+            {"WORLD_SIZE", "8"},
+            {"LOCAL_RANK", "1"},
+            {"MASTER_ADDR", "node-3"},
+            {"MASTER_PORT", "29500"}};
 }
 
 /// With one variable changed; removed when `value` is null. What the start throws.
@@ -33,7 +37,8 @@ std::string failure(char const* name, char const* value) {
     if (value != nullptr) {
         script.system.variables[name] = value;
     }
-    std::string const text = message_of<LauncherError>([&] { (void)Communicator::from_environment(script.interfaces(), script.options); });
+    std::string const text = message_of<LauncherError>(
+        [&] { (void)Communicator::from_environment(script.interfaces(), script.options); });
     CHECK(script.journal.take().empty()); // nothing was called and no variable changed
     return text;
 }
@@ -43,7 +48,8 @@ std::pair<std::string, std::string> address(Variables const& variables) {
     Script script;
     script.system.variables = variables;
     {
-        auto const communicator = Communicator::from_environment(script.interfaces(), script.options);
+        auto const communicator =
+            Communicator::from_environment(script.interfaces(), script.options);
         CHECK(communicator.rank() == 5);
         CHECK(communicator.size() == 8);
         CHECK(script.system.device == 1);
@@ -60,7 +66,9 @@ std::pair<std::string, std::string> address(Variables const& variables) {
 } // namespace
 
 TEST_CASE("torchrun's variables start a rank; NCCL_COMM_ID is set for the start alone") {
-    CHECK(address(torchrun()) == std::pair<std::string, std::string>("NCCL_COMM_ID=node-3:29501", "NCCL_COMM_ID=(none)"));
+    CHECK(
+        address(torchrun())
+        == std::pair<std::string, std::string>("NCCL_COMM_ID=node-3:29501", "NCCL_COMM_ID=(none)"));
 }
 
 TEST_CASE("ZERO_NCCL_PORT replaces the port after the launcher's own") {
@@ -85,7 +93,9 @@ TEST_CASE("an address of IPv6 is put in brackets") {
 TEST_CASE("a value that NCCL_COMM_ID had comes back") {
     auto variables = torchrun();
     variables["NCCL_COMM_ID"] = "elsewhere:1";
-    CHECK(address(variables) == std::pair<std::string, std::string>("NCCL_COMM_ID=node-3:29501", "NCCL_COMM_ID=elsewhere:1"));
+    CHECK(address(variables)
+          == std::pair<std::string, std::string>("NCCL_COMM_ID=node-3:29501",
+                                                 "NCCL_COMM_ID=elsewhere:1"));
 }
 
 TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
@@ -93,7 +103,8 @@ TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
         Script script;
         script.system.variables = torchrun();
         script.nccl.results[function] = NcclResult::system_error;
-        std::string const text = message_of<CommunicatorError>([&] { (void)Communicator::from_environment(script.interfaces(), script.options); });
+        std::string const text = message_of<CommunicatorError>(
+            [&] { (void)Communicator::from_environment(script.interfaces(), script.options); });
         CHECK((function == std::string("get_async_error") || contains(text, "node-3:29501")));
         auto const lines = script.journal.take();
         CHECK(std::count(lines.begin(), lines.end(), "NCCL_COMM_ID=node-3:29501") == 1);
@@ -102,12 +113,15 @@ TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
 }
 
 TEST_CASE("every missing variable is named, with what it has to be") {
-    for (char const* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    for (char const* const name :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
         std::string const text = failure(name, nullptr);
-        CHECK_THAT(text, contains_text(std::string("the environment variable ") + name + " is missing; it has to be "));
+        CHECK_THAT(text, contains_text(std::string("the environment variable ") + name
+                                       + " is missing; it has to be "));
         CHECK_THAT(text, contains_text("torchrun sets"));
     }
-    CHECK_THAT(failure("MASTER_PORT", nullptr), contains_text("unless ZERO_NCCL_PORT gives the port"));
+    CHECK_THAT(failure("MASTER_PORT", nullptr),
+               contains_text("unless ZERO_NCCL_PORT gives the port"));
 }
 
 TEST_CASE("every ill-formed variable is named, with its value") {
@@ -121,7 +135,9 @@ TEST_CASE("every ill-formed variable is named, with its value") {
     };
     for (auto const& [name, values] : bad) {
         for (char const* const value : values) {
-            CHECK_THAT(failure(name, value), contains_text(std::string("the environment variable ") + name + " is '" + value + "'; it has to be "));
+            CHECK_THAT(failure(name, value),
+                       contains_text(std::string("the environment variable ") + name + " is '"
+                                     + value + "'; it has to be "));
         }
     }
 }
@@ -130,10 +146,15 @@ TEST_CASE("a local rank without a device is refused before NCCL is called") {
     Script script;
     script.system.variables = torchrun();
     script.system.devices = 1;
-    CHECK_THAT(message_of<LauncherError>([&] { (void)Communicator::from_environment(script.interfaces(), script.options); }),
+    CHECK_THAT(message_of<LauncherError>([&] {
+                   (void)Communicator::from_environment(script.interfaces(), script.options);
+               }),
                contains_text("LOCAL_RANK is 1, but this process sees 1 CUDA devices"));
     script.system.results["device_count"] = 35;
-    CHECK_THAT(message_of<CommunicatorError>([&] { (void)Communicator::from_environment(script.interfaces(), script.options); }), contains_text("cudaGetDeviceCount failed"));
+    CHECK_THAT(message_of<CommunicatorError>([&] {
+                   (void)Communicator::from_environment(script.interfaces(), script.options);
+               }),
+               contains_text("cudaGetDeviceCount failed"));
     CHECK(script.journal.take().empty());
 }
 

@@ -26,16 +26,20 @@ constexpr Cuts uneven{0, 10, 13, 15};
 constexpr CollectiveTag tag{"gradients of bucket", 3};
 
 void reduce(Script::Communicator& communicator, Script& script, Cuts const& cuts) {
-    communicator.reduce_scatter(script.at<float const>(0), script.at<float>(512), cuts, script.queue(), tag);
+    communicator.reduce_scatter(script.at<float const>(0), script.at<float>(512), cuts,
+                                script.queue(), tag);
 }
 
 } // namespace
 
-TEST_CASE("a call in progress is asked about until NCCL is done, and only then is its end recorded") {
+TEST_CASE(
+    "a call in progress is asked about until NCCL is done, and only then is its end recorded") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
-    script.nccl.asynchronous = {NcclResult::success, NcclResult::in_progress, NcclResult::in_progress, NcclResult::success}; // the first is the look before the call
+    script.nccl.asynchronous = {NcclResult::success, NcclResult::in_progress,
+                                NcclResult::in_progress,
+                                NcclResult::success}; // the first is the look before the call
     int pauses = 0;
     script.system.on_pause = [&] {
         ++pauses;
@@ -43,22 +47,27 @@ TEST_CASE("a call in progress is asked about until NCCL is done, and only then i
     };
     script.nccl.on_count = [&] { script.journal.add("join"); };
     reduce(communicator, script, even);
-    CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "pause", "pause", "join", "record"});
+    CHECK(script.journal.take()
+          == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "pause", "pause", "join", "record"});
     CHECK(script.nccl.asynchronous.empty());
 }
 
-TEST_CASE("a call that succeeds at once is joined, too: NCCL may have done it on a thread of its own meanwhile") {
+TEST_CASE("a call that succeeds at once is joined, too: NCCL may have done it on a thread of its "
+          "own meanwhile") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.on_count = [&] { script.journal.add("join"); };
     SECTION("it goes on") {
         reduce(communicator, script, even);
-        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "record"});
+        CHECK(script.journal.take()
+              == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "record"});
     }
     SECTION("joining tells of an error") {
         script.nccl.results["count"] = NcclResult::system_error;
-        CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, even); }), contains_text("ncclCommCount in the reduce-scatter of 192 float32"));
-        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "abort"});
+        CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, even); }),
+                   contains_text("ncclCommCount in the reduce-scatter of 192 float32"));
+        CHECK(script.journal.take()
+              == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "abort"});
     }
 }
 
@@ -72,11 +81,13 @@ TEST_CASE("a group in progress is asked about after its end, never inside") {
     script.nccl.on_count = [&] { script.journal.add("join"); };
     reduce(communicator, script, uneven);
     CHECK(script.journal.take()
-          == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "reduce 40 -> 512, 3 float32 sum to 1", "reduce 52 -> null, 2 float32 sum to 2", "group_end", "pause", "join",
-                   "record"});
+          == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0",
+                   "reduce 40 -> 512, 3 float32 sum to 1", "reduce 52 -> null, 2 float32 sum to 2",
+                   "group_end", "pause", "join", "record"});
 }
 
-TEST_CASE("a call that stays in progress is given up after the time-out: abort, TimedOut, and Aborted ever after") {
+TEST_CASE("a call that stays in progress is given up after the time-out: abort, TimedOut, and "
+          "Aborted ever after") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
@@ -84,14 +95,18 @@ TEST_CASE("a call that stays in progress is given up after the time-out: abort, 
     script.nccl.later = NcclResult::in_progress;
     std::int64_t const before = script.system.time;
     std::string const text = message_of<TimedOut>([&] { reduce(communicator, script, even); });
-    CHECK_THAT(text, contains_text("waited 100 ms for the reduce-scatter of 192 float32 ('gradients of bucket 3'"));
+    CHECK_THAT(text,
+               contains_text(
+                   "waited 100 ms for the reduce-scatter of 192 float32 ('gradients of bucket 3'"));
     CHECK_THAT(text, contains_text("on rank 1 of 3"));
     CHECK_THAT(text, contains_text("NcclOptions::time_out"));
     CHECK(script.system.time - before == 100);
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort"});
     CHECK(communicator.is_aborted());
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
-    CHECK_THAT(message_of<Aborted>([&] { communicator.broadcast(script.at<float>(0), 1, 0, script.queue()); }), contains_text("waited 100 ms"));
+    CHECK_THAT(message_of<Aborted>(
+                   [&] { communicator.broadcast(script.at<float>(0), 1, 0, script.queue()); }),
+               contains_text("waited 100 ms"));
     CHECK_THROWS_AS(communicator.synchronise(), Aborted);
     CHECK_THROWS_AS(communicator.rethrow_failure(), Aborted);
     CHECK(script.journal.take().empty());
@@ -102,9 +117,13 @@ TEST_CASE("an error inside a group closes the group first and then aborts") {
     auto communicator = script.communicator();
     script.nccl.results["reduce"] = NcclResult::invalid_argument;
     std::string const text = message_of<NcclError>([&] { reduce(communicator, script, uneven); });
-    CHECK_THAT(text, contains_text("ncclReduce in the reduce-scatter of 15 float32 ('gradients of bucket 3'"));
-    CHECK_THAT(text, contains_text("some error (NCCL code 4; NCCL's last message: the wire broke)"));
-    CHECK(script.journal.take() == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "group_end", "abort"});
+    CHECK_THAT(
+        text,
+        contains_text("ncclReduce in the reduce-scatter of 15 float32 ('gradients of bucket 3'"));
+    CHECK_THAT(text,
+               contains_text("some error (NCCL code 4; NCCL's last message: the wire broke)"));
+    CHECK(script.journal.take()
+          == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "group_end", "abort"});
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
 }
 
@@ -118,7 +137,8 @@ TEST_CASE("a group that does not start is not ended; one that does not end is ab
     }
     SECTION("end") {
         script.nccl.results["group_end"] = NcclResult::system_error;
-        CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, uneven); }), contains_text("ncclGroupEnd in the reduce-scatter"));
+        CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, uneven); }),
+                   contains_text("ncclGroupEnd in the reduce-scatter"));
         auto const lines = script.journal.take();
         CHECK(lines.size() == 6);
         CHECK(lines.back() == "abort");
@@ -136,7 +156,9 @@ TEST_CASE("an asynchronous error is thrown by the next call, with NCCL's code") 
         FAIL("nothing was thrown");
     } catch (NcclError const& error) {
         CHECK(error.code() == 6);
-        CHECK_THAT(error.what(), contains_text("asynchronous error on rank 1 of 3, noticed at 'gradients of bucket'"));
+        CHECK_THAT(
+            error.what(),
+            contains_text("asynchronous error on rank 1 of 3, noticed at 'gradients of bucket'"));
     }
     CHECK(script.journal.take() == Lines{"abort"});
 }
@@ -158,7 +180,8 @@ TEST_CASE("an asynchronous error is also found by asking, and while waiting") {
     CHECK(communicator.is_aborted());
 }
 
-TEST_CASE("a collective that does not end on the device times out, counted from the end of the one before") {
+TEST_CASE("a collective that does not end on the device times out, counted from the end of the one "
+          "before") {
     Script script;
     auto communicator = script.communicator();
     script.system.are_events_complete = false;
@@ -173,7 +196,8 @@ TEST_CASE("a collective that does not end on the device times out, counted from 
     script.system.time += 99;
     communicator.rethrow_failure();
     script.system.time += 1;
-    CHECK_THAT(message_of<TimedOut>([&] { communicator.rethrow_failure(); }), contains_text("a collective on the device on rank 1 of 3"));
+    CHECK_THAT(message_of<TimedOut>([&] { communicator.rethrow_failure(); }),
+               contains_text("a collective on the device on rank 1 of 3"));
     CHECK(communicator.is_aborted());
 }
 
@@ -211,30 +235,38 @@ TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
     }
 }
 
-TEST_CASE("a long wait in which collectives go on ending is no blocking call to a watchdog that meets one of its questions") {
+TEST_CASE("a long wait in which collectives go on ending is no blocking call to a watchdog that "
+          "meets one of its questions") {
     for (bool const has_left : {false, true}) {
         Script script;
-        script.options.time_out = has_left ? std::chrono::minutes(1) : std::chrono::milliseconds(1000);
+        script.options.time_out =
+            has_left ? std::chrono::minutes(1) : std::chrono::milliseconds(1000);
         auto const cause = std::make_shared<cuda::detail::NcclAbortCause>();
-        cuda::detail::NcclSession session(script.interfaces(), &script, false, 1, 3, 0, script.options, cause);
+        cuda::detail::NcclSession session(script.interfaces(), &script, false, 1, 3, 0,
+                                          script.options, cause);
         session.open("a test");
         script.system.are_events_complete = false;
         for (int collective = 0; collective < 5; ++collective) {
-            session.run({CollectiveKind::broadcast, DType::float32, 1, 0, tag}, script.memory, script.memory, {}, script.queue());
+            session.run({CollectiveKind::broadcast, DType::float32, 1, 0, tag}, script.memory,
+                        script.memory, {}, script.queue());
         }
         if (has_left) {
-            cause->set("a rank left the group", cuda::detail::NcclAbortCause::Kind::left, script.system.now());
+            cause->set("a rank left the group", cuda::detail::NcclAbortCause::Kind::left,
+                       script.system.now());
         }
         script.system.on_pause = [&] { script.system.completions = 1; };
         script.system.step = 900;
-        script.nccl.on_question = [&] { std::thread([&] { session.watch(); }).join(); }; // this thread holds the communicator
+        script.nccl.on_question = [&] {
+            std::thread([&] { session.watch(); }).join();
+        }; // this thread holds the communicator
         CHECK_NOTHROW(session.synchronise());
         CHECK(script.system.time == 5 * 900);
         CHECK(session.handle() == &script);
     }
 }
 
-TEST_CASE("more collectives under way than events: the newest event moves, and waiting still sees the end") {
+TEST_CASE("more collectives under way than events: the newest event moves, and waiting still sees "
+          "the end") {
     Script script;
     auto communicator = script.communicator();
     script.system.are_events_complete = false;
@@ -276,13 +308,15 @@ TEST_CASE("an abort from another thread ends a call that polls, with its cause")
     script.nccl.asynchronous = {NcclResult::success};
     script.nccl.later = NcclResult::in_progress;
     bool was_called = false;
-    script.system.on_pause = [&] { // the abort takes no pause of its own: nobody holds the communicator during one
-        if (!was_called) {
-            was_called = true;
-            std::thread([&] { communicator.abort("the reason"); }).join();
-        }
-    };
-    CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("the group was aborted: the reason"));
+    script.system.on_pause =
+        [&] { // the abort takes no pause of its own: nobody holds the communicator during one
+            if (!was_called) {
+                was_called = true;
+                std::thread([&] { communicator.abort("the reason"); }).join();
+            }
+        };
+    CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
+               contains_text("the group was aborted: the reason"));
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort"});
 }
 
@@ -292,24 +326,28 @@ TEST_CASE("the first cause counts, and a provisional one gives way") {
     SECTION("final ones") {
         communicator.abort("the first");
         communicator.abort("the second");
-        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("the first"));
+        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
+                   contains_text("the first"));
     }
     SECTION("provisional, then final") {
         communicator.abort("something", true);
         communicator.abort("something else", true);
         communicator.abort("the reason", false);
-        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("the reason"));
+        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
+                   contains_text("the reason"));
     }
     SECTION("provisional alone: waited for a moment") {
         communicator.abort("something", true);
         std::int64_t const before = script.system.time;
-        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("something"));
+        CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
+                   contains_text("something"));
         CHECK(script.system.time - before == 1000);
     }
     CHECK(script.journal.take() == Lines{"abort"}); // freed once
 }
 
-TEST_CASE("the watchdog aborts what hangs on the device, and the next call throws what it found, once") {
+TEST_CASE(
+    "the watchdog aborts what hangs on the device, and the next call throws what it found, once") {
     Script script;
     script.options.watch_interval = std::chrono::milliseconds(1);
     auto communicator = script.communicator();
@@ -317,11 +355,13 @@ TEST_CASE("the watchdog aborts what hangs on the device, and the next call throw
     reduce(communicator, script, even);
     script.system.time += 100;
     REQUIRE(script.journal.wait_for("abort"));
-    CHECK_THAT(message_of<TimedOut>([&] { reduce(communicator, script, even); }), contains_text("a collective on the device"));
+    CHECK_THAT(message_of<TimedOut>([&] { reduce(communicator, script, even); }),
+               contains_text("a collective on the device"));
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
 }
 
-TEST_CASE("an abort that NCCL does not end is left to itself, and the exception comes in bounded time") {
+TEST_CASE(
+    "an abort that NCCL does not end is left to itself, and the exception comes in bounded time") {
     Script script;
     script.system.device = 2;
     auto communicator = script.communicator();
@@ -330,15 +370,21 @@ TEST_CASE("an abort that NCCL does not end is left to itself, and the exception 
     SECTION("a call that fails") {
         script.nccl.results["reduce_scatter"] = NcclResult::system_error;
         CHECK_THROWS_AS(reduce(communicator, script, even), NcclError);
-        CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort", "left to itself after 5000 ms, on device 2"});
+        CHECK(script.journal.take()
+              == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort",
+                       "left to itself after 5000 ms, on device 2"});
     }
     SECTION("a group") {
         script.nccl.results["reduce"] = NcclResult::system_error;
         CHECK_THROWS_AS(reduce(communicator, script, uneven), NcclError);
-        CHECK(script.journal.take() == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "group_end", "abort", "left to itself after 5000 ms, on device 2"});
+        CHECK(script.journal.take()
+              == Lines{"group_start", "reduce 0 -> null, 10 float32 sum to 0", "group_end", "abort",
+                       "left to itself after 5000 ms, on device 2"});
     }
     SECTION("the program") {
-        std::thread([&] { communicator.abort("the reason"); }).join(); // on another thread, whose device is 0
+        std::thread([&] {
+            communicator.abort("the reason");
+        }).join(); // on another thread, whose device is 0
         CHECK(script.journal.take() == Lines{"abort", "left to itself after 5000 ms, on device 2"});
     }
     CHECK(script.system.time - before == 5000);
@@ -347,17 +393,20 @@ TEST_CASE("an abort that NCCL does not end is left to itself, and the exception 
     CHECK(script.journal.take().empty()); // not freed twice
 }
 
-TEST_CASE("an abort while NCCL blocks goes ahead after a moment, and the blocked call ends as aborted") {
+TEST_CASE(
+    "an abort while NCCL blocks goes ahead after a moment, and the blocked call ends as aborted") {
     Script script;
     auto communicator = script.communicator();
     bool was_called = false;
-    script.nccl.on_question = [&] { // stands for a call that blocks inside NCCL: this thread holds the communicator
-        if (!was_called) {
-            was_called = true;
-            std::thread([&] { communicator.abort("stuck in NCCL"); }).join();
-        }
-    };
-    CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }), contains_text("stuck in NCCL"));
+    script.nccl.on_question =
+        [&] { // stands for a call that blocks inside NCCL: this thread holds the communicator
+            if (!was_called) {
+                was_called = true;
+                std::thread([&] { communicator.abort("stuck in NCCL"); }).join();
+            }
+        };
+    CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
+               contains_text("stuck in NCCL"));
     CHECK(script.journal.take() == Lines{"abort"});
 }
 

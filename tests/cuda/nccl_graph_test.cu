@@ -10,7 +10,8 @@
 #include <thread>
 #include <vector>
 
-// Steps over the real NCCL as graphs: a rank on each device, each with a graph of its own. emulated/nccl_graph_test.cu has several ranks without a device.
+// Steps over the real NCCL as graphs: a rank on each device, each with a graph of its own.
+// emulated/nccl_graph_test.cu has several ranks without a device.
 
 namespace zero::test::linked_nccl_graph_test {
 
@@ -31,7 +32,8 @@ std::vector<CapturedResult> run(bool captures) {
             try {
                 cuda::check(cudaSetDevice(devices[rank]), "cudaSetDevice");
                 GroupGraph graph(1); // its own
-                results[rank] = run_captured_steps<Stage>(group[rank], captures ? &graph : nullptr, 0);
+                results[rank] =
+                    run_captured_steps<Stage>(group[rank], captures ? &graph : nullptr, 0);
                 group[rank].synchronise();
             } catch (...) {
                 failures[rank] = std::current_exception();
@@ -52,7 +54,9 @@ std::vector<CapturedResult> run(bool captures) {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, on all devices there are", "[cuda]") {
+TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, on all "
+          "devices there are",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }

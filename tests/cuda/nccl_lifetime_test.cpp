@@ -25,7 +25,8 @@ using Lines = Script::Lines;
 
 void reduce(Script::Communicator& communicator, Script& script) {
     constexpr std::array<std::size_t, 4> cuts{0, 64, 128, 192};
-    communicator.reduce_scatter(script.at<float const>(0), script.at<float>(512), cuts, script.queue());
+    communicator.reduce_scatter(script.at<float const>(0), script.at<float>(512), cuts,
+                                script.queue());
 }
 
 /// What the destruction of `communicator` called.
@@ -42,8 +43,11 @@ TEST_CASE("an owner finalises, waits for it, and destroys") {
     Script script;
     std::optional communicator(script.communicator());
     script.nccl.results["finalize"] = NcclResult::in_progress;
-    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
-    script.nccl.on_count = [&] { script.journal.add("join"); }; // on this thread, since another one destroys
+    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress,
+                                NcclResult::success};
+    script.nccl.on_count = [&] {
+        script.journal.add("join");
+    }; // on this thread, since another one destroys
     CHECK(destruction(script, communicator) == Lines{"finalize", "join", "destroy"});
     CHECK(script.nccl.asynchronous.empty());
 }
@@ -94,7 +98,8 @@ TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
         script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 7; };
         script.system.hangs = true;
         std::int64_t const before = script.system.time;
-        CHECK(destruction(script, communicator) == Lines{"finalize", "destroy", "left to itself after 43 ms, on device 2"});
+        CHECK(destruction(script, communicator)
+              == Lines{"finalize", "destroy", "left to itself after 43 ms, on device 2"});
         CHECK(script.system.time - before == 50);
     }
 }
@@ -122,8 +127,10 @@ TEST_CASE("the longest duration there is means no limit, not one that has passed
 TEST_CASE("a watchdog that never looks waits for its end instead of looking all the time") {
     Script script;
     script.options.watch_interval = std::chrono::milliseconds::max();
-    CHECK(cuda::detail::with_finite_waits(script.options).watch_interval == std::chrono::hours(24 * 365)); // from any time on a number of the clock's
-    std::optional communicator(Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
+    CHECK(cuda::detail::with_finite_waits(script.options).watch_interval
+          == std::chrono::hours(24 * 365)); // from any time on a number of the clock's
+    std::optional communicator(
+        Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
     REQUIRE(script.journal.wait_for("set_device 0")); // it has begun
     communicator.reset();
     CHECK(script.system.live_events == 0);
@@ -140,8 +147,9 @@ TEST_CASE("what is being destroyed is out of reach of an abort") {
     };
     Script script;
     Watched nccl(script.journal);
-    auto session = std::make_unique<cuda::detail::NcclSession>(cuda::NcclInterface{&nccl, &script.system}, &script, true, 1, 3, 0, script.options,
-                                                               std::make_shared<cuda::detail::NcclAbortCause>());
+    auto session = std::make_unique<cuda::detail::NcclSession>(
+        cuda::NcclInterface{&nccl, &script.system}, &script, true, 1, 3, 0, script.options,
+        std::make_shared<cuda::detail::NcclAbortCause>());
     cuda::detail::NcclLifetime& lifetime = *session;
     nccl.on_destroy = [&] { lifetime.abort("too late", false); };
     session.reset();
@@ -166,7 +174,8 @@ TEST_CASE("an owner waits for what is under way before it finalises, but not for
     }
     SECTION("it hangs, and so does the abort") {
         script.system.hangs = true;
-        CHECK(destruction(script, communicator) == Lines{"abort", "left to itself after 5000 ms, on device 0"});
+        CHECK(destruction(script, communicator)
+              == Lines{"abort", "left to itself after 5000 ms, on device 0"});
         CHECK(script.system.time - before == 5050);
     }
     SECTION("the device has failed, or its runtime is shutting down") {
@@ -198,7 +207,8 @@ TEST_CASE("a reference leaves the caller's communicator alone, with what is unde
     Script script;
     script.nccl.rank = 2;
     script.nccl.world = 7;
-    std::optional communicator(Script::Communicator::refer_to(script.interfaces(), &script, script.options));
+    std::optional communicator(
+        Script::Communicator::refer_to(script.interfaces(), &script, script.options));
     CHECK(communicator->rank() == 2);
     CHECK(communicator->size() == 7);
     CHECK(communicator->handle() == &script);
@@ -208,7 +218,8 @@ TEST_CASE("a reference leaves the caller's communicator alone, with what is unde
 TEST_CASE("a reference that an exception unwinds aborts nothing: that is left to the caller") {
     Script script;
     try {
-        auto communicator = Script::Communicator::refer_to(script.interfaces(), &script, script.options);
+        auto communicator =
+            Script::Communicator::refer_to(script.interfaces(), &script, script.options);
         script.system.are_events_complete = false;
         reduce(communicator, script);
         (void)script.journal.take();
@@ -220,7 +231,8 @@ TEST_CASE("a reference that an exception unwinds aborts nothing: that is left to
 
 TEST_CASE("a reference that is aborted has freed the caller's communicator, and says so") {
     Script script;
-    std::optional communicator(Script::Communicator::refer_to(script.interfaces(), &script, script.options));
+    std::optional communicator(
+        Script::Communicator::refer_to(script.interfaces(), &script, script.options));
     CHECK_FALSE(communicator->is_aborted());
     communicator->abort("the reason");
     CHECK(communicator->is_aborted());
@@ -230,9 +242,13 @@ TEST_CASE("a reference that is aborted has freed the caller's communicator, and 
 
 TEST_CASE("a communicator that NCCL still sets up is asked nothing else before that has ended") {
     Script script;
-    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
-    script.nccl.on_count = [&] { script.journal.add(script.nccl.asynchronous.empty() ? "count" : "count too early"); };
-    auto const communicator = Script::Communicator::refer_to(script.interfaces(), &script, script.options);
+    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress,
+                                NcclResult::success};
+    script.nccl.on_count = [&] {
+        script.journal.add(script.nccl.asynchronous.empty() ? "count" : "count too early");
+    };
+    auto const communicator =
+        Script::Communicator::refer_to(script.interfaces(), &script, script.options);
     CHECK(communicator.rank() == 1);
     CHECK(script.system.time == 2);
     CHECK(script.journal.take() == Lines{"count", "count"}); // for its value, and to join
@@ -240,27 +256,36 @@ TEST_CASE("a communicator that NCCL still sets up is asked nothing else before t
 
 TEST_CASE("a communicator that was taken over is destroyed") {
     Script script;
-    std::optional communicator(Script::Communicator::take_over(script.interfaces(), &script, script.options));
+    std::optional communicator(
+        Script::Communicator::take_over(script.interfaces(), &script, script.options));
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
 }
 
 TEST_CASE("a communicator whose use fails at the start stays the caller's") {
     Script script;
     script.system.results["create_event"] = 2;
-    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options), CommunicatorError);
-    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), CommunicatorError);
+    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options),
+                    CommunicatorError);
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options),
+                    CommunicatorError);
     script.system.results.clear();
     script.nccl.later = NcclResult::remote_error;
-    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options),
+                    cuda::NcclError);
     script.nccl.later = NcclResult::in_progress;
-    CHECK_THAT(message_of<TimedOut>([&] { (void)Script::Communicator::take_over(script.interfaces(), &script, script.options); }),
+    CHECK_THAT(message_of<TimedOut>([&] {
+                   (void)Script::Communicator::take_over(script.interfaces(), &script,
+                                                         script.options);
+               }),
                contains_text("waited 100 ms for NCCL to set up the caller's communicator"));
     CHECK(script.system.time == 100);
     script.nccl.later = NcclResult::success;
     script.nccl.results["count"] = NcclResult::invalid_argument;
-    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options), cuda::NcclError);
+    CHECK_THROWS_AS(Script::Communicator::take_over(script.interfaces(), &script, script.options),
+                    cuda::NcclError);
     script.system.results["current_device"] = 3;
-    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options), CommunicatorError);
+    CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options),
+                    CommunicatorError);
     CHECK(script.journal.take().empty()); // neither aborted nor destroyed
 }
 
@@ -278,7 +303,8 @@ TEST_CASE("the watchdog ends with its communicator, whose device its thread sele
     Script script;
     script.options.watch_interval = std::chrono::hours(1);
     script.system.device = 2;
-    std::optional communicator(Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
+    std::optional communicator(
+        Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
     REQUIRE(script.journal.wait_for("set_device 2"));
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
 }
@@ -293,7 +319,8 @@ TEST_CASE("what the watchdog asks it asks on the communicator's device") {
             script.journal.add("asked on device " + std::to_string(script.system.device));
         }
     };
-    auto const communicator = Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options);
+    auto const communicator =
+        Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options);
     CHECK(script.journal.wait_for("asked on device 2"));
     for (auto const& line : script.journal.take()) {
         CHECK(line != "asked on device 0");

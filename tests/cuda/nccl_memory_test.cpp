@@ -19,7 +19,8 @@ using Lines = Script::Lines;
 
 } // namespace
 
-TEST_CASE("what collectives move is NCCL's memory and registered; all else is the other resource's") {
+TEST_CASE(
+    "what collectives move is NCCL's memory and registered; all else is the other resource's") {
     Script script;
     auto communicator = script.communicator();
     HostMemoryResource other;
@@ -52,14 +53,17 @@ TEST_CASE("memory that NCCL does not give or register is a typed error, and none
     NcclMemoryResource memory(communicator, other);
     SECTION("none") {
         script.nccl.results["memory_allocate"] = NcclResult::unhandled_cuda_error;
-        CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }), contains_text("ncclMemAlloc of 64 bytes for wire failed"));
+        CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }),
+                   contains_text("ncclMemAlloc of 64 bytes for wire failed"));
         CHECK(script.journal.take() == Lines{"memory_allocate 64"});
         CHECK_FALSE(communicator.is_aborted());
     }
     SECTION("not registered") {
         script.nccl.results["register_memory"] = NcclResult::internal_error;
-        CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }), contains_text("ncclCommRegister on rank 1 of 3 failed"));
-        CHECK(script.journal.take() == Lines{"memory_allocate 64", "register_memory 64", "abort", "memory_free"});
+        CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }),
+                   contains_text("ncclCommRegister on rank 1 of 3 failed"));
+        CHECK(script.journal.take()
+              == Lines{"memory_allocate 64", "register_memory 64", "abort", "memory_free"});
     }
 }
 

@@ -3,14 +3,14 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/comm/checked.hpp>
 #include <zero/comm/recording.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -23,7 +23,8 @@
 #include <type_traits>
 #include <vector>
 
-// The engine over the NCCL communicator, whose fake library sums in the order of the ranks: what it trains has the bits of the loopback.
+// The engine over the NCCL communicator, whose fake library sums in the order of the ranks: what it
+// trains has the bits of the loopback.
 
 namespace zero::test::nccl_stage_test {
 
@@ -34,7 +35,8 @@ using Values = std::vector<std::vector<float>>; ///< by parameter
 template <class Stage, class Communicator>
 Values train(Communicator& communicator, typename Stage::Options options) {
     options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
-    auto const parameters = registration<typename Stage::ParameterType, typename Stage::GradientType>(toy_specs());
+    auto const parameters =
+        registration<typename Stage::ParameterType, typename Stage::GradientType>(toy_specs());
     Stage engine(communicator, parameters, options);
     for (std::uint64_t step = 0; step < 3; ++step) {
         (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, 0.01, 12);
@@ -48,7 +50,9 @@ Values train_on(int world) {
     typename Stage::Options options{};
     options.gradient_clipping = 1.0F;
     std::vector<Values> ranks(static_cast<std::size_t>(world));
-    auto const body = [&](Communicator& communicator) { ranks[static_cast<std::size_t>(communicator.rank())] = train<Stage>(communicator, options); };
+    auto const body = [&](Communicator& communicator) {
+        ranks[static_cast<std::size_t>(communicator.rank())] = train<Stage>(communicator, options);
+    };
     if constexpr (std::is_same_v<Communicator, LoopbackCommunicator>) {
         run_ranks(world, test_time_out, body);
     } else {
@@ -63,20 +67,23 @@ Values train_on(int world) {
 using NonBlocking = FakeNcclCommunicator<cuda::NcclMode::non_blocking>;
 using Half = Parameters<bfloat16>;
 
-/// Rank 0 calls `use(communicator, prepare(communicator))` and meets a collective that rank 1 never calls: rank 1 only prepares, too, and aborts while rank 0 hangs.
+/// Rank 0 calls `use(communicator, prepare(communicator))` and meets a collective that rank 1 never
+/// calls: rank 1 only prepares, too, and aborts while rank 0 hangs.
 /// @return what rank 0 caught
 template <class Communicator, class Prepare, class Use>
 std::string text_of_hanging(Prepare const& prepare, Use const& use) {
     std::string text = "nothing was thrown";
     std::atomic<bool> is_prepared{false};
     run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
-        std::conditional_t<std::is_same_v<Communicator, NonBlocking>, NonBlocking&, Communicator> communicator(inner);
+        std::conditional_t<std::is_same_v<Communicator, NonBlocking>, NonBlocking&, Communicator>
+            communicator(inner);
         auto const prepared = prepare(communicator);
         if (inner.rank() == 1) {
             while (!is_prepared || inner.fakes->nccl.hanging == 0) {
                 std::this_thread::yield();
             }
-            for (int turn = 0; turn < 1000; ++turn) { // rank 0 gets time to pass its checks and wait; when it did not, it is told the same
+            for (int turn = 0; turn < 1000; ++turn) { // rank 0 gets time to pass its checks and
+                                                      // wait; when it did not, it is told the same
                 std::this_thread::yield();
             }
             inner.abort("the reason of rank 1");
@@ -96,31 +103,39 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
 template <class Stage, class Use>
 std::string text_of_engine(Use const& use) {
     auto const prepare = [](auto& communicator) {
-        auto engine = std::make_unique<Stage>(communicator, registration<float>(toy_specs()), typename Stage::Options{});
+        auto engine = std::make_unique<Stage>(communicator, registration<float>(toy_specs()),
+                                              typename Stage::Options{});
         (void)run_step(*engine, static_cast<std::uint64_t>(communicator.rank()), 0).report();
         return engine;
     };
-    return text_of_hanging<typename Stage::Communicator>(prepare, [&](auto&, Stage& engine) { use(engine); });
+    return text_of_hanging<typename Stage::Communicator>(
+        prepare, [&](auto&, Stage& engine) { use(engine); });
 }
 
 /// The same for the construction of an engine.
 template <class Stage>
 std::string text_of_construction() {
     auto const prepare = [](auto&) { return std::make_unique<int>(); };
-    return text_of_hanging<typename Stage::Communicator>(
-        prepare, [](auto& communicator, int) { Stage const engine(communicator, registration<float>(toy_specs()), typename Stage::Options{}); });
+    return text_of_hanging<typename Stage::Communicator>(prepare, [](auto& communicator, int) {
+        Stage const engine(communicator, registration<float>(toy_specs()),
+                           typename Stage::Options{});
+    });
 }
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: even cuts", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: even cuts", "",
+                       ((int N), N), 0, 1, 2, 3) {
     for (int const world : {1, 2, 3}) {
         CHECK(train_on<N, NonBlocking>(world) == train_on<2, LoopbackCommunicator>(world));
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: uneven cuts and 16-bit gradients", "", ((int N), N), 0, 2) {
-    CHECK(train_on<N, NonBlocking, Half, RoundRobinPartitioner>(3) == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));
+TEMPLATE_TEST_CASE_SIG(
+    "an engine over NCCL trains as over the loopback: uneven cuts and 16-bit gradients", "",
+    ((int N), N), 0, 2) {
+    CHECK(train_on<N, NonBlocking, Half, RoundRobinPartitioner>(3)
+          == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));
 }
 
 TEST_CASE("another number of ranks trains other bits, so the comparison can fail") {
@@ -147,7 +162,8 @@ TEST_CASE("a rank that fails inside a step releases the others, with its reason"
     CHECK(outcomes.rethrown.message == "no more data");
 }
 
-TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed after a wait", "", NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed after a wait", "",
+                   NonBlocking, Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     auto const reason = contains_text("the reason of rank 1");
     auto const after_step = [](auto const& read) {
@@ -160,26 +176,34 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed af
     CHECK_THAT(after_step([](Stage&, auto const& ticket) { (void)ticket.report(); }), reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.last_report(); }), reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.step_count(); }), reason);
-    CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.loss_scaler_state(); }), reason);
-    CHECK_THAT(after_step([&](Stage& engine, auto const& ticket) { // once the caller knows, what is there can be read
-                   CHECK_THROWS_AS(ticket.report(), Aborted);
-                   (void)engine.step_count();
-                   (void)engine.last_report();
-                   engine.for_each_owned_slice([](auto const&) {});
-                   throw Aborted("the reason of rank 1, and the rest was read");
-               }),
-               contains_text("and the rest was read"));
+    CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.loss_scaler_state(); }),
+               reason);
+    CHECK_THAT(
+        after_step([&](Stage& engine,
+                       auto const& ticket) { // once the caller knows, what is there can be read
+            CHECK_THROWS_AS(ticket.report(), Aborted);
+            (void)engine.step_count();
+            (void)engine.last_report();
+            engine.for_each_owned_slice([](auto const&) {});
+            throw Aborted("the reason of rank 1, and the rest was read");
+        }),
+        contains_text("and the rest was read"));
     CHECK_THAT(after_step([](Stage& engine, auto const&) {
                    engine.begin_step();
                    (void)static_cast<float>(engine.loss_scale());
                }),
                reason);
-    CHECK_THAT(after_step([&](Stage& engine, auto const&) { engine.for_each_owned_slice([&](auto const&) { ++calls; }); }), reason);
+    CHECK_THAT(after_step([&](Stage& engine, auto const&) {
+                   engine.for_each_owned_slice([&](auto const&) { ++calls; });
+               }),
+               reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { engine.parameters_changed(); }), reason);
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed by calls that wait for it", "", NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE(
+    "What aborted collectives would have given is not believed by calls that wait for it", "",
+    NonBlocking, Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     using Sharded = ZeroStage<3, TestType>;
     auto const reason = contains_text("the reason of rank 1");
@@ -194,16 +218,24 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed by
     };
     int calls = 0;
     CHECK_THAT(in_step([](Stage& engine) { (void)engine.gradient_norms(); }), reason);
-    CHECK_THAT(in_step([&](Stage& engine) { (void)engine.step(0.01, [&](auto const&) { ++calls; }); }), reason);
-    CHECK_THAT(text_of_engine<Sharded>([&](Sharded& engine) { engine.for_each_full_parameter([&](std::size_t, auto) { ++calls; }); }), reason);
+    CHECK_THAT(
+        in_step([&](Stage& engine) { (void)engine.step(0.01, [&](auto const&) { ++calls; }); }),
+        reason);
+    CHECK_THAT(text_of_engine<Sharded>([&](Sharded& engine) {
+                   engine.for_each_full_parameter([&](std::size_t, auto) { ++calls; });
+               }),
+               reason);
     CHECK_THAT(text_of_construction<Stage>(), reason);
     std::string const checked = text_of_construction<ZeroStage<1, Checked<NonBlocking>>>();
     CHECK_THAT(checked, reason);
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the communicator's options", "", cuda::BasicNcclCommunicator<HostBackend>,
-                   Recording<cuda::BasicNcclCommunicator<HostBackend>>, Checked<cuda::BasicNcclCommunicator<HostBackend>>) {
+TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the "
+                   "communicator's options",
+                   "", cuda::BasicNcclCommunicator<HostBackend>,
+                   Recording<cuda::BasicNcclCommunicator<HostBackend>>,
+                   Checked<cuda::BasicNcclCommunicator<HostBackend>>) {
     using Inner = cuda::BasicNcclCommunicator<HostBackend>;
     auto const outcomes_of = []<class Stage>(bool is_native_on_second, Stage const*) {
         FakeWorld fakes;
@@ -219,7 +251,8 @@ TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch 
                     options.time_out = std::chrono::seconds(60);
                     options.native_all_reduce = rank == 0 || is_native_on_second;
                     auto inner = Inner::from_unique_id(interfaces, id, rank, 2, options);
-                    std::conditional_t<std::is_same_v<TestType, Inner>, Inner&, TestType> communicator(inner);
+                    std::conditional_t<std::is_same_v<TestType, Inner>, Inner&, TestType>
+                        communicator(inner);
                     Stage engine(communicator, registration<float>(toy_specs()));
                     inner.synchronise();
                 });
@@ -234,7 +267,8 @@ TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch 
     ZeroStage<2, TestType> const* const sharded = nullptr; // reduces nothing to all ranks
     for (Outcome const& outcome : outcomes_of(false, replicated)) {
         CHECK(outcome.type == "LayoutMismatch");
-        CHECK_THAT(outcome.message, contains_text("other options: 'communicator'; give all ranks the same"));
+        CHECK_THAT(outcome.message,
+                   contains_text("other options: 'communicator'; give all ranks the same"));
     }
     for (Outcome const& outcome : outcomes_of(true, replicated)) {
         CHECK(outcome == Outcome{});

@@ -24,7 +24,8 @@ using Communicator = Script::Communicator;
 /// What starting by a unique id as rank 1 of 3 throws.
 template <class E>
 std::string failure(Script& script) {
-    return message_of<E>([&] { (void)Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options); });
+    return message_of<E>(
+        [&] { (void)Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options); });
 }
 
 } // namespace
@@ -32,9 +33,11 @@ std::string failure(Script& script) {
 TEST_CASE("a rank joins by a unique id, and waits until all have") {
     Script script;
     script.nccl.results["init_rank"] = NcclResult::in_progress;
-    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
+    script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress,
+                                NcclResult::success};
     auto const id = cuda::make_unique_id(script.interfaces());
-    auto const communicator = Communicator::from_unique_id(script.interfaces(), id, 1, 3, script.options);
+    auto const communicator =
+        Communicator::from_unique_id(script.interfaces(), id, 1, 3, script.options);
     CHECK(communicator.rank() == 1);
     CHECK(communicator.size() == 3);
     CHECK(script.journal.take() == Lines{"get_unique_id", "init_rank 1 of 3 id 42"});
@@ -45,7 +48,8 @@ TEST_CASE("a rank joins by a unique id, and waits until all have") {
 TEST_CASE("by option NCCL is told to block") {
     Script script;
     script.options.mode = cuda::NcclMode::blocking;
-    auto const communicator = Communicator::from_unique_id(script.interfaces(), {}, 0, 2, script.options);
+    auto const communicator =
+        Communicator::from_unique_id(script.interfaces(), {}, 0, 2, script.options);
     CHECK(script.journal.take() == Lines{"init_rank 0 of 2 id 0 blocking"});
 }
 
@@ -53,7 +57,9 @@ TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves noth
     Script script;
     SECTION("at once: no communicator was made") {
         script.nccl.results["init_rank"] = NcclResult::unhandled_cuda_error;
-        CHECK_THAT(failure<NcclError>(script), contains_text("ncclCommInitRankConfig on rank 1 of 3 failed: some error (NCCL code 1; NCCL's last message: the wire broke)"));
+        CHECK_THAT(failure<NcclError>(script),
+                   contains_text("ncclCommInitRankConfig on rank 1 of 3 failed: some error (NCCL "
+                                 "code 1; NCCL's last message: the wire broke)"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0"});
     }
     SECTION("later: it is freed") {
@@ -63,7 +69,9 @@ TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves noth
     }
     SECTION("never: ranks are missing") {
         script.nccl.later = NcclResult::in_progress;
-        CHECK_THAT(failure<TimedOut>(script), contains_text("waited 100 ms for the start of NCCL (all ranks have to join, with the same id and the same number of ranks)"));
+        CHECK_THAT(failure<TimedOut>(script),
+                   contains_text("waited 100 ms for the start of NCCL (all ranks have to join, "
+                                 "with the same id and the same number of ranks)"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
         CHECK(script.system.time == 100);
     }
@@ -92,25 +100,37 @@ TEST_CASE("a variable that NCCL obeys against the option is refused before NCCL 
         NcclMode mode;
         char const* text;
     };
-    for (auto const& [value, mode, text] : {Row{"1", NcclMode::non_blocking, "that is non_blocking; unset the variable, or set the mode to blocking."},
-                                            Row{"0", NcclMode::blocking, "that is blocking; unset the variable, or set the mode to non_blocking."}}) {
+    for (auto const& [value, mode, text] :
+         {Row{"1", NcclMode::non_blocking,
+              "that is non_blocking; unset the variable, or set the mode to blocking."},
+          Row{"0", NcclMode::blocking,
+              "that is blocking; unset the variable, or set the mode to non_blocking."}}) {
         Script script;
         script.system.variables = {{"NCCL_COMM_BLOCKING", value}};
         script.options.mode = mode;
-        CHECK_THAT(failure<InvalidArgument>(script), contains_text(std::string("the environment variable NCCL_COMM_BLOCKING is ") + value));
+        CHECK_THAT(
+            failure<InvalidArgument>(script),
+            contains_text(std::string("the environment variable NCCL_COMM_BLOCKING is ") + value));
         CHECK_THAT(failure<InvalidArgument>(script), contains_text(text));
-        CHECK_THROWS_WITH(Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options), contains_text("NCCL_COMM_BLOCKING"));
-        CHECK_THROWS_WITH(Communicator::from_environment(script.interfaces(), script.options), contains_text("NCCL_COMM_BLOCKING"));
+        CHECK_THROWS_WITH(
+            Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options),
+            contains_text("NCCL_COMM_BLOCKING"));
+        CHECK_THROWS_WITH(Communicator::from_environment(script.interfaces(), script.options),
+                          contains_text("NCCL_COMM_BLOCKING"));
         CHECK(script.journal.take().empty());
-        CHECK(Communicator::refer_to(script.interfaces(), &script, script.options).rank() == 1); // made elsewhere, whatever its mode
-        script.options.mode = mode == NcclMode::blocking ? NcclMode::non_blocking : NcclMode::blocking;
+        CHECK(Communicator::refer_to(script.interfaces(), &script, script.options).rank()
+              == 1); // made elsewhere, whatever its mode
+        script.options.mode =
+            mode == NcclMode::blocking ? NcclMode::non_blocking : NcclMode::blocking;
         CHECK(failure<InvalidArgument>(script) == "nothing was thrown");
     }
 }
 
 TEST_CASE("ranks and options out of range are refused before NCCL is called") {
     Script script;
-    auto const start = [&](int rank, int world) { (void)Communicator::from_unique_id(script.interfaces(), {}, rank, world, script.options); };
+    auto const start = [&](int rank, int world) {
+        (void)Communicator::from_unique_id(script.interfaces(), {}, rank, world, script.options);
+    };
     CHECK_THROWS_AS(start(0, 0), InvalidArgument);
     CHECK_THROWS_AS(start(-1, 2), InvalidArgument);
     CHECK_THROWS_WITH(start(2, 2), contains_text("rank 2 of a group of 2"));
@@ -158,36 +178,47 @@ TEST_CASE("one process starts a rank per device in one group, and keeps its devi
     script.nccl.results["init_rank"] = NcclResult::in_progress;
     script.nccl.results["group_end"] = NcclResult::in_progress;
     {
-        auto const ranks = Communicator::make_group(script.interfaces(), std::array{2, 0}, script.options);
+        auto const ranks =
+            Communicator::make_group(script.interfaces(), std::array{2, 0}, script.options);
         REQUIRE(ranks.size() == 2);
         CHECK(ranks[0].rank() == 0);
         CHECK(ranks[1].rank() == 1);
         CHECK(ranks[1].size() == 2);
         CHECK(script.journal.take()
-              == Lines{"get_unique_id", "group_start", "set_device 2", "init_rank 0 of 2 id 42", "set_device 0", "init_rank 1 of 2 id 42", "group_end", "set_device 2", "set_device 0",
-                       "set_device 3"});
+              == Lines{"get_unique_id", "group_start", "set_device 2", "init_rank 0 of 2 id 42",
+                       "set_device 0", "init_rank 1 of 2 id 42", "group_end", "set_device 2",
+                       "set_device 0", "set_device 3"});
     }
     CHECK(script.journal.take() == Lines{"finalize", "destroy", "finalize", "destroy"});
 }
 
-TEST_CASE("a group in one process whose start fails aborts the ranks that were made, after the group was closed") {
+TEST_CASE("a group in one process whose start fails aborts the ranks that were made, after the "
+          "group was closed") {
     Script script;
-    auto const start = [&] { (void)Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options); };
+    auto const start = [&] {
+        (void)Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
+    };
     SECTION("a rank") {
         script.nccl.results["init_rank"] = NcclResult::unhandled_cuda_error;
-        CHECK_THAT(message_of<NcclError>(start), contains_text("ncclCommInitRankConfig on rank 0 of 2"));
-        CHECK(script.journal.take() == Lines{"get_unique_id", "group_start", "set_device 0", "init_rank 0 of 2 id 42", "group_end", "set_device 0"});
+        CHECK_THAT(message_of<NcclError>(start),
+                   contains_text("ncclCommInitRankConfig on rank 0 of 2"));
+        CHECK(script.journal.take()
+              == Lines{"get_unique_id", "group_start", "set_device 0", "init_rank 0 of 2 id 42",
+                       "group_end", "set_device 0"});
     }
     SECTION("the group") {
         script.nccl.results["group_end"] = NcclResult::system_error;
         CHECK_THAT(message_of<NcclError>(start), contains_text("the start of 2 ranks of NCCL"));
         auto const lines = script.journal.take();
-        CHECK(Lines(lines.end() - 4, lines.end()) == Lines{"group_end", "abort", "abort", "set_device 0"});
+        CHECK(Lines(lines.end() - 4, lines.end())
+              == Lines{"group_end", "abort", "abort", "set_device 0"});
     }
     SECTION("a device") {
         script.system.results["set_device"] = 101;
         CHECK_THAT(message_of<CommunicatorError>(start), contains_text("cudaSetDevice(0) failed"));
-        CHECK(script.journal.take() == Lines{"get_unique_id", "group_start", "set_device 0", "group_end", "set_device 0"});
+        CHECK(
+            script.journal.take()
+            == Lines{"get_unique_id", "group_start", "set_device 0", "group_end", "set_device 0"});
     }
     SECTION("later") {
         script.nccl.later = NcclResult::system_error;
@@ -199,9 +230,12 @@ TEST_CASE("a group in one process whose start fails aborts the ranks that were m
 
 TEST_CASE("devices that are missing or named twice are refused before NCCL is called") {
     Script script;
-    auto const start = [&](std::vector<int> const& devices) { (void)Communicator::make_group(script.interfaces(), devices, script.options); };
+    auto const start = [&](std::vector<int> const& devices) {
+        (void)Communicator::make_group(script.interfaces(), devices, script.options);
+    };
     CHECK_THROWS_AS(start({}), InvalidArgument);
-    CHECK_THROWS_WITH(start({0, 4}), contains_text("rank 1 is to use CUDA device 4, but there are 4"));
+    CHECK_THROWS_WITH(start({0, 4}),
+                      contains_text("rank 1 is to use CUDA device 4, but there are 4"));
     CHECK_THROWS_AS(start({-1}), InvalidArgument);
     CHECK_THROWS_WITH(start({1, 2, 1}), contains_text("Loopback<cuda::Backend>"));
     CHECK(script.journal.take().empty());
@@ -213,7 +247,10 @@ TEST_CASE("ranks of one process learn each other's cause") {
     (void)script.journal.take();
     ranks[0].abort("the reason of rank 0");
     std::int64_t value = 0;
-    CHECK_THAT(message_of<Aborted>([&] { ranks[1].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }), contains_text("the reason of rank 0"));
+    CHECK_THAT(message_of<Aborted>([&] {
+                   ranks[1].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue());
+               }),
+               contains_text("the reason of rank 0"));
     CHECK(script.journal.take() == Lines{"abort", "abort"});
 }
 
@@ -228,7 +265,9 @@ TEST_CASE("a rank that leaves well is missed by new collectives alone") {
     script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 5; };
     ranks[0].synchronise(); // what was under way still ends
     ranks[0].all_reduce_integers(&value, 0, IntegerReduction::sum, script.queue());
-    CHECK_THAT(message_of<Aborted>([&] { ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue()); }),
+    CHECK_THAT(message_of<Aborted>([&] {
+                   ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue());
+               }),
                contains_text("rank 1 left the group (its communicator was destroyed)"));
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// The trainer of the random-configuration oracle on a device. Its model stays on the host: what the engine and the model use is memory that both can reach, and a command of
-// the model is a host function on a stream. So what the engine forgets to wait for shows as it does on the host.
+// The trainer of the random-configuration oracle on a device. Its model stays on the host: what the
+// engine and the model use is memory that both can reach, and a command of the model is a host
+// function on a stream. So what the engine forgets to wait for shows as it does on the host.
 
 #include "stage/oracle/driver.hpp"
 
@@ -23,7 +24,9 @@ struct ManagedMemory {
         cuda::check(cudaMallocManaged(&memory, bytes), "cudaMallocManaged");
         return memory;
     }
-    static void deallocate(void* memory, std::size_t = 0, cudaStream_t = {}) noexcept { cuda::ignore(cudaFree(memory)); }
+    static void deallocate(void* memory, std::size_t = 0, cudaStream_t = {}) noexcept {
+        cuda::ignore(cudaFree(memory));
+    }
 };
 
 template <class T>
@@ -32,7 +35,9 @@ struct ManagedAllocator {
     ManagedAllocator() = default;
     template <class U>
     ManagedAllocator(ManagedAllocator<U> const&) noexcept {} // NOLINT: allocators convert
-    T* allocate(std::size_t elements) { return static_cast<T*>(ManagedMemory::allocate(elements * sizeof(T))); }
+    T* allocate(std::size_t elements) {
+        return static_cast<T*>(ManagedMemory::allocate(elements * sizeof(T)));
+    }
     void deallocate(T* memory, std::size_t) noexcept { ManagedMemory::deallocate(memory); }
     friend bool operator==(ManagedAllocator, ManagedAllocator) noexcept { return true; }
 };
@@ -44,10 +49,18 @@ struct Side<cuda::Backend> {
     using Vector = std::vector<T, ManagedAllocator<T>>;
 
     /// Streams go as they like; those of the emulated device pause.
-    static OwnedQueue make_queue(Compute, std::uint64_t, unsigned) { return std::make_unique<cuda::OwnedStream>(); }
-    static cudaStream_t handle(OwnedQueue const& queue) noexcept { return queue == nullptr ? cuda::unset_stream() : queue->get(); }
-    static void synchronise(cudaStream_t stream) noexcept { cuda::ignore(cudaStreamSynchronize(stream)); }
-    static void make_wait(cudaStream_t stream, cuda::Event const& event) { event.make_wait(stream); }
+    static OwnedQueue make_queue(Compute, std::uint64_t, unsigned) {
+        return std::make_unique<cuda::OwnedStream>();
+    }
+    static cudaStream_t handle(OwnedQueue const& queue) noexcept {
+        return queue == nullptr ? cuda::unset_stream() : queue->get();
+    }
+    static void synchronise(cudaStream_t stream) noexcept {
+        cuda::ignore(cudaStreamSynchronize(stream));
+    }
+    static void make_wait(cudaStream_t stream, cuda::Event const& event) {
+        event.make_wait(stream);
+    }
     static cuda::Event record(cudaStream_t stream) { return cuda::Event::record(stream); }
 
     template <class Command>

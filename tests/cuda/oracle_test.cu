@@ -1,7 +1,8 @@
 #include "cuda/device.hpp"
 #include "cuda/oracle_side.cuh"
 
-// Random configurations of the engine on a device, ranks as threads, against the oracle of the host's tests; as there ZERO_ORACLE_... change them.
+// Random configurations of the engine on a device, ranks as threads, against the oracle of the
+// host's tests; as there ZERO_ORACLE_... change them.
 
 namespace zero::test::oracle_test {
 
@@ -14,7 +15,9 @@ constexpr std::size_t part = 60; // percent of the host's
 
 } // namespace
 
-TEST_CASE("Master weights in parts and scaled states on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+TEST_CASE("Master weights in parts and scaled states on a device: random configurations give the "
+          "bits of the oracle in every stage",
+          "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
     }
@@ -40,17 +43,22 @@ TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]"
     CHECK(wrong.count() != 0);
 }
 
-// nvcc takes half a minute for a row. Where it only compiles, one is enough; scripts/gpu_check.sh asks for all, and the emulated device runs all.
+// nvcc takes half a minute for a row. Where it only compiles, one is enough; scripts/gpu_check.sh
+// asks for all, and the emulated device runs all.
 #if !defined(__NVCC__) || defined(ZERO_ALL_ORACLE_ROWS)
 
-TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurations give the bits "
+          "of the oracle in every stage",
+          "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
     }
     run_row<10, DeviceLoopback>(part);
 }
 
-TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the bits of the oracle in every stage", "[cuda][oracle]") {
+TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the "
+          "bits of the oracle in every stage",
+          "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
     }

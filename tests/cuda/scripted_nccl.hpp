@@ -1,6 +1,7 @@
 #pragma once
 
-// NCCL and its surroundings as a script: every call is written down, results are given beforehand, and the clock moves when somebody pauses.
+// NCCL and its surroundings as a script: every call is written down, results are given beforehand,
+// and the clock moves when somebody pauses.
 
 #include <zero/cuda/nccl_communicator.hpp>
 #include <zero/host/host_backend.hpp>
@@ -77,23 +78,31 @@ public:
     std::vector<Result> asynchronous;
     Result later = Result::success;
     std::function<void()> on_question; ///< called with each
-    std::function<void()> on_count;    ///< called when the number of ranks is asked for, which joins the last call
+    std::function<void()>
+        on_count; ///< called when the number of ranks is asked for, which joins the last call
 
     int header_version() noexcept override { return header; }
     Result get_version(int& version) noexcept override {
         version = library;
         return result_of("get_version");
     }
-    char const* error_string(Result result) noexcept override { return result == Result::system_error ? "unhandled system error" : "some error"; }
+    char const* error_string(Result result) noexcept override {
+        return result == Result::system_error ? "unhandled system error" : "some error";
+    }
     char const* last_error(Handle) noexcept override { return "the wire broke"; }
 
     Result get_unique_id(cuda::NcclUniqueId& id) noexcept override {
         id.bytes[0] = std::byte{42};
         return note("get_unique_id");
     }
-    Result init_rank(Handle& handle, int ranks, cuda::NcclUniqueId const& id, int own, cuda::NcclMode mode) noexcept override {
-        handle = result_of("init_rank") == Result::success || result_of("init_rank") == Result::in_progress ? this : nullptr;
-        return note("init_rank", std::to_string(own) + " of " + std::to_string(ranks) + " id " + std::to_string(std::to_integer<int>(id.bytes[0]))
+    Result init_rank(Handle& handle, int ranks, cuda::NcclUniqueId const& id, int own,
+                     cuda::NcclMode mode) noexcept override {
+        handle = result_of("init_rank") == Result::success
+                         || result_of("init_rank") == Result::in_progress
+                     ? this
+                     : nullptr;
+        return note("init_rank", std::to_string(own) + " of " + std::to_string(ranks) + " id "
+                                     + std::to_string(std::to_integer<int>(id.bytes[0]))
                                      + (mode == cuda::NcclMode::blocking ? " blocking" : ""));
     }
     Result count(Handle, int& ranks) noexcept override {
@@ -127,19 +136,26 @@ public:
     Result group_start() noexcept override { return note("group_start"); }
     Result group_end() noexcept override { return note("group_end"); }
 
-    Result reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, int root, Handle, Stream) noexcept override {
-        return note("reduce", text(send, receive, count, type) + text(reduction) + " to " + std::to_string(root));
+    Result reduce(void const* send, void* receive, std::size_t count, Type type,
+                  Reduction reduction, int root, Handle, Stream) noexcept override {
+        return note("reduce", text(send, receive, count, type) + text(reduction) + " to "
+                                  + std::to_string(root));
     }
-    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root, Handle, Stream) noexcept override {
-        return note("broadcast", text(send, receive, count, type) + " from " + std::to_string(root));
+    Result broadcast(void const* send, void* receive, std::size_t count, Type type, int root,
+                     Handle, Stream) noexcept override {
+        return note("broadcast",
+                    text(send, receive, count, type) + " from " + std::to_string(root));
     }
-    Result all_reduce(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle, Stream) noexcept override {
+    Result all_reduce(void const* send, void* receive, std::size_t count, Type type,
+                      Reduction reduction, Handle, Stream) noexcept override {
         return note("all_reduce", text(send, receive, count, type) + text(reduction));
     }
-    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type, Reduction reduction, Handle, Stream) noexcept override {
+    Result reduce_scatter(void const* send, void* receive, std::size_t count, Type type,
+                          Reduction reduction, Handle, Stream) noexcept override {
         return note("reduce_scatter", text(send, receive, count, type) + text(reduction));
     }
-    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle, Stream) noexcept override {
+    Result all_gather(void const* send, void* receive, std::size_t count, Type type, Handle,
+                      Stream) noexcept override {
         return note("all_gather", text(send, receive, count, type));
     }
 
@@ -152,7 +168,8 @@ public:
         ::operator delete(memory);
         return note("memory_free");
     }
-    Result register_memory(Handle, void* memory, std::size_t bytes, void*& registration) noexcept override {
+    Result register_memory(Handle, void* memory, std::size_t bytes,
+                           void*& registration) noexcept override {
         Result const result = note("register_memory", std::to_string(bytes));
         registration = result == Result::success ? memory : nullptr;
         return result;
@@ -171,13 +188,18 @@ private:
     }
 
     [[nodiscard]] std::string address(void const* memory) const {
-        return memory == nullptr ? "null" : std::to_string(static_cast<std::byte const*>(memory) - base);
+        return memory == nullptr ? "null"
+                                 : std::to_string(static_cast<std::byte const*>(memory) - base);
     }
-    [[nodiscard]] std::string text(void const* send, void* receive, std::size_t count, Type type) const {
+    [[nodiscard]] std::string text(void const* send, void* receive, std::size_t count,
+                                   Type type) const {
         constexpr char const* names[] = {"float32", "bfloat16", "float16", "int64", "uint8"};
-        return address(send) + " -> " + address(receive) + ", " + std::to_string(count) + ' ' + names[static_cast<std::size_t>(type)];
+        return address(send) + " -> " + address(receive) + ", " + std::to_string(count) + ' '
+               + names[static_cast<std::size_t>(type)];
     }
-    static std::string text(Reduction reduction) { return reduction == Reduction::sum ? " sum" : " min"; }
+    static std::string text(Reduction reduction) {
+        return reduction == Reduction::sum ? " sum" : " min";
+    }
 
     Journal* _journal;
 };
@@ -187,11 +209,12 @@ public:
     explicit ScriptedSystem(Journal& journal) : _journal(&journal) { device = 0; }
 
     int devices = 4;
-    static inline thread_local int device = 0; ///< each thread has its own
-    std::map<std::string, int> results; ///< by function; 0 when there is none
+    inline static thread_local int device = 0; ///< each thread has its own
+    std::map<std::string, int> results;        ///< by function; 0 when there is none
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
-    std::atomic<int> completions{0}; ///< how many more questions for an event are answered with yes in spite of it
+    std::atomic<int> completions{
+        0}; ///< how many more questions for an event are answered with yes in spite of it
     bool is_captured = false;
     std::atomic<int> live_events{0};
     std::atomic<std::int64_t> time{0}; ///< milliseconds
@@ -242,11 +265,13 @@ public:
         }
     }
 
-    bool run_bounded(int on_device, cuda::NcclWork work, cuda::NcclLibrary& nccl, cuda::NcclHandle handle, Duration limit) noexcept override {
+    bool run_bounded(int on_device, cuda::NcclWork work, cuda::NcclLibrary& nccl,
+                     cuda::NcclHandle handle, Duration limit) noexcept override {
         work(nccl, handle);
         if (hangs) {
             time += limit.count();
-            _journal->add("left to itself after " + std::to_string(limit.count()) + " ms, on device " + std::to_string(on_device));
+            _journal->add("left to itself after " + std::to_string(limit.count())
+                          + " ms, on device " + std::to_string(on_device));
         }
         return !hangs;
     }
@@ -281,8 +306,11 @@ struct Script {
     Journal journal;
     ScriptedNccl nccl{journal};
     ScriptedSystem system{journal};
-    cuda::NcclOptions options{.time_out = std::chrono::milliseconds(100), .finish_time_out = std::chrono::milliseconds(50), .watch_interval = std::chrono::milliseconds(0),
-                              .mode = cuda::NcclMode::non_blocking, .native_all_reduce = false};
+    cuda::NcclOptions options{.time_out = std::chrono::milliseconds(100),
+                              .finish_time_out = std::chrono::milliseconds(50),
+                              .watch_interval = std::chrono::milliseconds(0),
+                              .mode = cuda::NcclMode::non_blocking,
+                              .native_all_reduce = false};
     std::byte memory[1024]{};
 
     Script() { nccl.base = memory; }
@@ -296,7 +324,8 @@ struct Script {
         return made;
     }
 
-    /// An address, counted from the memory's; it may lie behind its end, since nobody follows it there.
+    /// An address, counted from the memory's; it may lie behind its end, since nobody follows it
+    /// there.
     template <class T>
     [[nodiscard]] T* at(std::size_t byte) {
         return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(memory) + byte);

@@ -12,7 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-// The update in every form of weights and states: the device leaves the bits of the host's loops, beside what it updates, too.
+// The update in every form of weights and states: the device leaves the bits of the host's loops,
+// beside what it updates, too.
 
 namespace zero::test::update_kernels_test {
 
@@ -68,9 +69,15 @@ std::vector<T> finite_inputs(std::size_t n, std::uint32_t seed) {
 template <class M, class P>
 struct Masters {
     using Pointers = MasterPointers<M, P>;
-    explicit Masters(Places const& all) : master(finite_inputs<M>(all.elements, 1)), parameter(kernel_inputs<P>(all.elements, 2)) {}
-    Pointers host(Place const& at) { return {master.host(at.begin), std::is_same_v<M, P> ? nullptr : parameter.host(at.begin)}; }
-    Pointers device(Place const& at) { return {master.device(at.begin), std::is_same_v<M, P> ? nullptr : parameter.device(at.begin)}; }
+    explicit Masters(Places const& all)
+        : master(finite_inputs<M>(all.elements, 1)), parameter(kernel_inputs<P>(all.elements, 2)) {}
+    Pointers host(Place const& at) {
+        return {master.host(at.begin), std::is_same_v<M, P> ? nullptr : parameter.host(at.begin)};
+    }
+    Pointers device(Place const& at) {
+        return {master.device(at.begin),
+                std::is_same_v<M, P> ? nullptr : parameter.device(at.begin)};
+    }
     bool agree() { return master.agrees() && parameter.agrees(); }
     Mirror<M> master;
     Mirror<P> parameter;
@@ -79,14 +86,20 @@ struct Masters {
 struct Split {
     using Pointers = SplitPointers;
     explicit Split(Places const& all)
-        : parameter(finite_inputs<bfloat16>(all.elements, 1)), remainder(std::vector<std::uint16_t>(all.elements, 77)), bits(std::vector<std::uint8_t>(8 * all.blocks, 0xff)) {
+        : parameter(finite_inputs<bfloat16>(all.elements, 1)),
+          remainder(std::vector<std::uint16_t>(all.elements, 77)),
+          bits(std::vector<std::uint8_t>(8 * all.blocks, 0xff)) {
         for (std::size_t i = 0; i < all.elements; ++i) {
             remainder.host()[i] = static_cast<std::uint16_t>(i * 40503U);
         }
         copy_to_device(remainder.device(), remainder.host(), all.elements);
     }
-    Pointers host(Place const& at) { return {parameter.host(at.begin), remainder.host(at.begin), bits.host(8 * at.block)}; }
-    Pointers device(Place const& at) { return {parameter.device(at.begin), remainder.device(at.begin), bits.device(8 * at.block)}; }
+    Pointers host(Place const& at) {
+        return {parameter.host(at.begin), remainder.host(at.begin), bits.host(8 * at.block)};
+    }
+    Pointers device(Place const& at) {
+        return {parameter.device(at.begin), remainder.device(at.begin), bits.device(8 * at.block)};
+    }
     bool agree() { return parameter.agrees() && remainder.agrees() && bits.agrees(); }
     Mirror<bfloat16> parameter;
     Mirror<std::uint16_t> remainder;
@@ -97,8 +110,12 @@ template <class P>
 struct Stochastic {
     using Pointers = StochasticPointers<P>;
     explicit Stochastic(Places const& all) : parameter(finite_inputs<P>(all.elements, 1)) {}
-    Pointers host(Place const& at) { return {parameter.host(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0}; }
-    Pointers device(Place const& at) { return {parameter.device(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0}; }
+    Pointers host(Place const& at) {
+        return {parameter.host(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0};
+    }
+    Pointers device(Place const& at) {
+        return {parameter.device(at.begin), (std::uint64_t{1} << 32U) - 100 + at.begin, 0};
+    }
     bool agree() { return parameter.agrees(); }
     Mirror<P> parameter;
 };
@@ -126,7 +143,8 @@ struct States {
         return pointers;
     }
     bool agree() {
-        return std::all_of(states.begin(), states.end(), [](auto const& state) { return state.agrees(); });
+        return std::all_of(states.begin(), states.end(),
+                           [](auto const& state) { return state.agrees(); });
     }
     std::vector<Mirror<S>> states;
 };
@@ -154,7 +172,9 @@ struct ScaledStates : States<n, float16> {
         return pointers;
     }
     bool agree() {
-        return States<n, float16>::agree() && std::all_of(scales.begin(), scales.end(), [](auto const& scale) { return scale.agrees(); });
+        return States<n, float16>::agree()
+               && std::all_of(scales.begin(), scales.end(),
+                              [](auto const& scale) { return scale.agrees(); });
     }
     std::vector<Mirror<float>> scales;
 };
@@ -171,7 +191,9 @@ void compare_updates() {
     cuda::OwnedStream const stream;
     host::InlineQueue queue;
     for (std::uint64_t step = 1; step <= 3; ++step) {
-        Mirror<A> gradient(step == 2 ? kernel_inputs<A>(all.elements, 5) : finite_inputs<A>(all.elements, static_cast<std::uint32_t>(step)));
+        Mirror<A> gradient(step == 2
+                               ? kernel_inputs<A>(all.elements, 5)
+                               : finite_inputs<A>(all.elements, static_cast<std::uint32_t>(step)));
         std::vector<Slice> on_host_side;
         std::vector<Slice> on_device_side;
         for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -189,13 +211,17 @@ void compare_updates() {
             on_device_side.push_back(slice);
         }
         typename Optimizer::Options options{};
-        std::vector<Group<Optimizer>> const groups{{Optimizer::hyper(options, 0.01, step)}, {Optimizer::hyper(options, 0.3, step)}};
+        std::vector<Group<Optimizer>> const groups{{Optimizer::hyper(options, 0.01, step)},
+                                                   {Optimizer::hyper(options, 0.3, step)}};
         UpdateDecision const decision{.factor = 0.37F, .skip = false, .random_key = 12345 + step};
         DeviceArray<Group<Optimizer>> const device_groups(groups);
         DeviceArray<UpdateDecision> const device_decision(std::vector<UpdateDecision>{decision});
-        Device::SliceTable<Slice> const table(stream.get(), Device::default_memory(), zero::detail::List<Slice>(on_device_side));
-        Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(), device_decision.data());
-        HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(), &decision);
+        Device::SliceTable<Slice> const table(stream.get(), Device::default_memory(),
+                                              zero::detail::List<Slice>(on_device_side));
+        Device::update<Optimizer>(stream.get(), table.all(), device_groups.data(),
+                                  device_decision.data());
+        HostBackend::update<Optimizer>(&queue, std::span<Slice const>(on_host_side), groups.data(),
+                                       &decision);
         CHECK(weights.agree());
         CHECK(states.agree());
     }
@@ -255,12 +281,15 @@ TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
     cuda::OwnedStream const stream;
     Device::SliceTable<Slice> const table(stream.get(), Device::default_memory(), {slice});
     DeviceArray<Group<AdamW>> const groups(std::vector<Group<AdamW>>{{AdamW::hyper({}, 0.01, 1)}});
-    DeviceArray<UpdateDecision> const decision(std::vector<UpdateDecision>{{.factor = 1.0F, .skip = true}});
+    DeviceArray<UpdateDecision> const decision(
+        std::vector<UpdateDecision>{{.factor = 1.0F, .skip = true}});
     Device::update<AdamW>(stream.get(), table.all(), groups.data(), decision.data());
     CHECK(weights.agree());
     CHECK(states.agree());
-    DeviceArray<UpdateDecision> const other(std::vector<UpdateDecision>{{.factor = 1.0F, .skip = false}});
-    Device::update<AdamW>(stream.get(), table.all(), groups.data(), other.data()); // the comparison would see a change
+    DeviceArray<UpdateDecision> const other(
+        std::vector<UpdateDecision>{{.factor = 1.0F, .skip = false}});
+    Device::update<AdamW>(stream.get(), table.all(), groups.data(),
+                          other.data()); // the comparison would see a change
     CHECK_FALSE(weights.agree());
     CHECK_FALSE(states.agree());
 }

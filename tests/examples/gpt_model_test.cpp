@@ -15,16 +15,19 @@ using Values = std::vector<std::vector<double>>;
 constexpr gpt::Config tiny{.layers = 2, .width = 8, .heads = 2, .context = 5};
 constexpr std::size_t batch = 2;
 
-// Weights far from their initial values: with biases of zero and norms of one, errors in these terms would stay hidden.
+// Weights far from their initial values: with biases of zero and norms of one, errors in these
+// terms would stay hidden.
 template <class Stored>
 std::vector<std::vector<Stored>> random_weights(gpt::Config const& config) {
     std::vector<std::vector<Stored>> weights;
     auto const list = gpt::parameters_of(config);
     for (std::size_t parameter = 0; parameter < list.size(); ++parameter) {
         auto& values = weights.emplace_back(list[parameter].elements);
-        double const center = list[parameter].initialisation == gpt::Initialisation::ones ? 1.0 : 0.0;
+        double const center =
+            list[parameter].initialisation == gpt::Initialisation::ones ? 1.0 : 0.0;
         for (std::size_t element = 0; element < values.size(); ++element) {
-            values[element] = gpt::narrow<Stored>(center + 0.3 * gpt::random_normal({99, parameter, element}));
+            values[element] =
+                gpt::narrow<Stored>(center + 0.3 * gpt::random_normal({99, parameter, element}));
         }
     }
     return weights;
@@ -55,7 +58,8 @@ double loss_of(gpt::Model<Real>& model, Weights const& weights, Example const& e
 }
 
 template <class Real, class Weights, class Gradients>
-double add_gradients(gpt::Model<Real>& model, Weights const& weights, Gradients& gradients, Example const& example, Real loss_scale) {
+double add_gradients(gpt::Model<Real>& model, Weights const& weights, Gradients& gradients,
+                     Example const& example, Real loss_scale) {
     model.embedding_forward(weights, example.tokens);
     for (std::size_t layer = 0; layer < tiny.layers; ++layer) {
         model.block_forward(layer, weights);
@@ -107,7 +111,8 @@ TEST_CASE("the backward pass of every parameter agrees with central differences"
         }
         INFO(list[parameter].name << ": largest gradient " << largest);
         CHECK(worst < 1e-8);
-        // The bias of the keys shifts all scores of a row alike, so only the other two thirds of qkv.bias have a gradient.
+        // The bias of the keys shifts all scores of a row alike, so only the other two thirds of
+        // qkv.bias have a gradient.
         CHECK(largest > 1e-4);
     }
 }
@@ -124,7 +129,8 @@ TEST_CASE("gradients are multiplied by the loss scale and added to what is there
     double worst = 0.0;
     for (std::size_t parameter = 0; parameter < weights.size(); ++parameter) {
         for (std::size_t element = 0; element < weights[parameter].size(); ++element) {
-            worst = std::max(worst, std::abs(twice[parameter][element] - 16.0 * once[parameter][element]));
+            worst = std::max(worst,
+                             std::abs(twice[parameter][element] - 16.0 * once[parameter][element]));
         }
     }
     CHECK(worst < 1e-13);
@@ -138,11 +144,13 @@ TEST_CASE("the model computes in float as in double, up to rounding", "[gpt]") {
     Values expected = zeros_like(weights);
     Values found = zeros_like(weights);
     double const loss = add_gradients(exact, weights, expected, example, 1.0);
-    CHECK(add_gradients(rounded, weights, found, example, 1.0F) == zero::test::Approx(loss).epsilon(1e-5));
+    CHECK(add_gradients(rounded, weights, found, example, 1.0F)
+          == zero::test::Approx(loss).epsilon(1e-5));
     double worst = 0.0;
     for (std::size_t parameter = 0; parameter < weights.size(); ++parameter) {
         for (std::size_t element = 0; element < weights[parameter].size(); ++element) {
-            worst = std::max(worst, std::abs(found[parameter][element] - expected[parameter][element]));
+            worst =
+                std::max(worst, std::abs(found[parameter][element] - expected[parameter][element]));
         }
     }
     CHECK(worst < 1e-5);
@@ -155,11 +163,16 @@ TEST_CASE("two runs of the model over memory at other addresses give the same bi
         std::vector<std::vector<float>> memory;
         std::vector<std::vector<float>> gradients;
         for (auto const& values : weights) {
-            memory.emplace_back(shift, 0.0F).insert(memory.back().end(), values.begin(), values.end());
+            memory.emplace_back(shift, 0.0F)
+                .insert(memory.back().end(), values.begin(), values.end());
             gradients.emplace_back(values.size() + shift, 0.0F);
         }
-        auto const view = [&](std::size_t parameter) { return std::span<float const>(memory[parameter]).subspan(shift); };
-        auto const target = [&](std::size_t parameter) { return std::span<float>(gradients[parameter]).subspan(shift); };
+        auto const view = [&](std::size_t parameter) {
+            return std::span<float const>(memory[parameter]).subspan(shift);
+        };
+        auto const target = [&](std::size_t parameter) {
+            return std::span<float>(gradients[parameter]).subspan(shift);
+        };
         gpt::Model<float> model(tiny, batch);
         double const loss = add_gradients(model, view, target, example, 1.0F);
         for (auto& values : gradients) {
@@ -173,7 +186,8 @@ TEST_CASE("two runs of the model over memory at other addresses give the same bi
     CHECK(run(3) == first);
 }
 
-TEST_CASE("weights in two bytes are computed with exactly, and their gradients are rounded once", "[gpt]") {
+TEST_CASE("weights in two bytes are computed with exactly, and their gradients are rounded once",
+          "[gpt]") {
     Example const example;
     auto const stored = random_weights<zero::bfloat16>(tiny);
     std::vector<std::vector<float>> widened;
@@ -194,7 +208,10 @@ TEST_CASE("weights in two bytes are computed with exactly, and their gradients a
     for (std::size_t parameter = 1; parameter < stored.size(); ++parameter) {
         std::size_t differences = 0;
         for (std::size_t element = 0; element < stored[parameter].size(); ++element) {
-            differences += found[parameter][element] == zero::from_float<zero::bfloat16>(expected[parameter][element]) ? 0 : 1;
+            differences += found[parameter][element]
+                                   == zero::from_float<zero::bfloat16>(expected[parameter][element])
+                               ? 0
+                               : 1;
         }
         INFO("parameter " << parameter);
         CHECK(differences == 0);
@@ -204,7 +221,8 @@ TEST_CASE("weights in two bytes are computed with exactly, and their gradients a
 TEST_CASE("attention does not look ahead", "[gpt]") {
     constexpr std::size_t context = 6;
     constexpr std::size_t width = 8;
-    gpt::AttentionShape const shape{.batch = 1, .context = context, .heads = 2, .head_width = width / 2};
+    gpt::AttentionShape const shape{
+        .batch = 1, .context = context, .heads = 2, .head_width = width / 2};
     gpt::Matrix<float> probabilities(shape.probability_rows(), context);
     gpt::Matrix<float> qkv(context, 3 * width);
     gpt::Matrix<float> before(context, width);
@@ -230,8 +248,10 @@ TEST_CASE("wrong sizes are refused with the numbers that disagree", "[gpt]") {
     gpt::Model<float> model(tiny, batch);
     auto weights = random_weights<float>(tiny);
     Example const example;
-    CHECK_THROWS_WITH(model.embedding_forward(weights, std::span(example.tokens).first(9)), zero::test::contains_text("10 tokens, not 9"));
+    CHECK_THROWS_WITH(model.embedding_forward(weights, std::span(example.tokens).first(9)),
+                      zero::test::contains_text("10 tokens, not 9"));
     weights[1].pop_back();
     CHECK_THROWS_WITH(model.embedding_forward(weights, example.tokens),
-                      zero::test::contains_text("parameter 1 has 40 elements, but the memory handed over has 39"));
+                      zero::test::contains_text(
+                          "parameter 1 has 40 elements, but the memory handed over has 39"));
 }

@@ -11,7 +11,8 @@
 
 #include <zero/host/detail/vectors_avx2.hpp>
 
-TEST_CASE("parameters are listed in the order of the forward pass with the units that use them", "[gpt]") {
+TEST_CASE("parameters are listed in the order of the forward pass with the units that use them",
+          "[gpt]") {
     gpt::Config const config{.layers = 2, .width = 32, .heads = 2, .context = 16};
     auto const list = gpt::parameters_of(config);
     REQUIRE(list.size() == 28);
@@ -56,15 +57,21 @@ TEST_CASE("initial values depend on seed, parameter and place only", "[gpt]") {
     CHECK(deviation_of(0) == zero::test::Approx(0.02).epsilon(0.03));
     // 1 / sqrt(2 * 8 layers) = 1/4 of the others
     std::size_t const down = gpt::block_parameter_index(3, gpt::BlockParameter::down_weight);
-    CHECK(deviation_of(down) == zero::test::Approx(0.005).epsilon(0.05)); // more than 4 deviations of this estimate
-    CHECK(gpt::initial_value(list[gpt::final_norm_weight_index(config)], gpt::final_norm_weight_index(config), 3, 5) == 1.0F);
-    CHECK(gpt::initial_value(list[gpt::final_norm_bias_index(config)], gpt::final_norm_bias_index(config), 3, 5) == 0.0F);
+    CHECK(deviation_of(down)
+          == zero::test::Approx(0.005).epsilon(0.05)); // more than 4 deviations of this estimate
+    CHECK(gpt::initial_value(list[gpt::final_norm_weight_index(config)],
+                             gpt::final_norm_weight_index(config), 3, 5)
+          == 1.0F);
+    CHECK(gpt::initial_value(list[gpt::final_norm_bias_index(config)],
+                             gpt::final_norm_bias_index(config), 3, 5)
+          == 0.0F);
 }
 
 TEST_CASE("a width that heads cannot share is refused", "[gpt]") {
     CHECK(gpt::make_config(2, 64, 64).heads == 2);
     CHECK(gpt::make_config(2, 48, 64).heads == 3);
-    CHECK_THROWS_WITH(gpt::make_config(2, 50, 64), zero::test::contains_text("multiple of 16, but is 50"));
+    CHECK_THROWS_WITH(gpt::make_config(2, 50, 64),
+                      zero::test::contains_text("multiple of 16, but is 50"));
     CHECK_THROWS_WITH(gpt::make_config(0, 64, 64), zero::test::contains_text("at least 1"));
 }
 
@@ -74,7 +81,9 @@ TEST_CASE("the exponential is exact to a few units in the last place and keeps a
     for (double value = -86.9; value < 88.0; value += 0.00371) {
         auto const argument = static_cast<float>(value);
         double const exact = std::exp(static_cast<double>(argument));
-        worst = std::max(worst, std::abs(static_cast<double>(gpt::exponential(gpt::Float4{argument})[0]) - exact) / exact);
+        worst = std::max(
+            worst, std::abs(static_cast<double>(gpt::exponential(gpt::Float4{argument})[0]) - exact)
+                       / exact);
         ++count;
     }
     CHECK(count > 40000);

@@ -12,7 +12,9 @@
 
 namespace {
 
-std::vector<std::uint8_t> bytes_of(std::string const& text) { return {text.begin(), text.end()}; }
+std::vector<std::uint8_t> bytes_of(std::string const& text) {
+    return {text.begin(), text.end()};
+}
 
 std::vector<std::uint8_t> counting_bytes(std::size_t count) {
     std::vector<std::uint8_t> bytes(count);
@@ -25,10 +27,13 @@ std::vector<std::uint8_t> counting_bytes(std::size_t count) {
 } // namespace
 
 TEST_CASE("unigram and bigram losses agree with numbers worked out by hand", "[gpt]") {
-    // a and b occur twice each in 4 bytes; a is followed by b twice, b by a once. Measured are the b and the second a of 'aba'.
+    // a and b occur twice each in 4 bytes; a is followed by b twice, b by a once. Measured are the
+    // b and the second a of 'aba'.
     auto const losses = gpt::ngram_losses(bytes_of("abab"), bytes_of("aba"), 1.0);
     CHECK(losses.unigram == zero::test::Approx(std::log(260.0 / 3.0)).epsilon(1e-14));
-    CHECK(losses.bigram == zero::test::Approx((std::log(258.0 / 3.0) + std::log(257.0 / 2.0)) / 2.0).epsilon(1e-14));
+    CHECK(losses.bigram
+          == zero::test::Approx((std::log(258.0 / 3.0) + std::log(257.0 / 2.0)) / 2.0)
+                 .epsilon(1e-14));
 }
 
 TEST_CASE("the last tenth of a text is held out", "[gpt]") {
@@ -37,21 +42,28 @@ TEST_CASE("the last tenth of a text is held out", "[gpt]") {
     CHECK(text.training().size() == 90);
     CHECK(text.validation().size() == 10);
     CHECK(std::count(text.validation().begin(), text.validation().end(), 'y') == 10);
-    CHECK_THROWS_WITH(gpt::Text(bytes, 10), zero::test::contains_text("its last tenth has 10 bytes, and a sample needs 11"));
+    CHECK_THROWS_WITH(
+        gpt::Text(bytes, 10),
+        zero::test::contains_text("its last tenth has 10 bytes, and a sample needs 11"));
 }
 
-TEST_CASE("a sample depends on seed, step, micro-step and its number, not on who draws it", "[gpt]") {
+TEST_CASE("a sample depends on seed, step, micro-step and its number, not on who draws it",
+          "[gpt]") {
     auto const text = counting_bytes(200);
     gpt::Batch whole(4, 16);
     gpt::Batch part(2, 16);
     whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, 0));
     for (std::size_t first : {0U, 2U}) {
         part.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, first));
-        CHECK(std::equal(part.tokens().begin(), part.tokens().end(), whole.tokens().begin() + static_cast<std::ptrdiff_t>(first * 16)));
-        CHECK(std::equal(part.targets().begin(), part.targets().end(), whole.targets().begin() + static_cast<std::ptrdiff_t>(first * 16)));
+        CHECK(std::equal(part.tokens().begin(), part.tokens().end(),
+                         whole.tokens().begin() + static_cast<std::ptrdiff_t>(first * 16)));
+        CHECK(std::equal(part.targets().begin(), part.targets().end(),
+                         whole.targets().begin() + static_cast<std::ptrdiff_t>(first * 16)));
     }
     std::vector<std::uint8_t> const kept(whole.tokens().begin(), whole.tokens().end());
-    auto const is_same = [&] { return std::equal(kept.begin(), kept.end(), whole.tokens().begin()); };
+    auto const is_same = [&] {
+        return std::equal(kept.begin(), kept.end(), whole.tokens().begin());
+    };
     whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 1, 2, 3, 0));
     CHECK(is_same());
     whole.fill(text, gpt::SamplePositions::drawn(text.size(), 16, 2, 2, 3, 0));

@@ -6,19 +6,25 @@
 #include <string>
 #include <vector>
 
-// The guides and the README show programs that are compiled and run: their code is that of the examples, and their output is what these print.
+// The guides and the README show programs that are compiled and run: their code is that of the
+// examples, and their output is what these print.
 
 using namespace zero::test;
 
 namespace {
 
-std::string program_text(std::string const& name) { return text_of("examples/guides/" + name + ".cpp"); }
+std::string program_text(std::string const& name) {
+    return text_of("examples/guides/" + name + ".cpp");
+}
 
 /// Without the first line, which says what the program is.
-std::string body_of(std::string const& program) { return program.substr(program.find('\n') + 1); }
+std::string body_of(std::string const& program) {
+    return program.substr(program.find('\n') + 1);
+}
 
 /// The blocks of the page show code of this file, and nothing else.
-void check_code(std::string const& page, std::vector<std::string> const& files, std::size_t least_blocks) {
+void check_code(std::string const& page, std::vector<std::string> const& files,
+                std::size_t least_blocks) {
     std::string sources;
     for (std::string const& file : files) {
         sources += text_of(file);
@@ -62,7 +68,8 @@ TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2
         INFO(diff);
         program = patched(program, diff);
         REQUIRE_FALSE(program.empty());
-        reached += reached < names.size() && program == body_of(program_text(names[reached])) ? 1 : 0;
+        reached +=
+            reached < names.size() && program == body_of(program_text(names[reached])) ? 1 : 0;
     }
     CHECK(reached == names.size());
     CHECK(program == body_of(program_text("stage3"))); // and no diff is left
@@ -80,8 +87,10 @@ TEST_CASE("The code of the README and of the guides is that of the examples") {
     check_code("docs/guides/choose_a_stage.md", {"examples/plan.cpp"}, 1);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
-    CHECK(blocks_of("docs/cuda.md", "cpp").front() == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
-    CHECK(blocks_of("README.md", "cpp").front() == body_of(text_of("examples/minimal.cpp")).substr(1)); // the whole of it
+    CHECK(blocks_of("docs/cuda.md", "cpp").front()
+          == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
+    CHECK(blocks_of("README.md", "cpp").front()
+          == body_of(text_of("examples/minimal.cpp")).substr(1)); // the whole of it
 }
 
 #ifdef ZERO_EXAMPLES
@@ -93,7 +102,8 @@ TEST_CASE("The guides show what their programs print") {
     check_consoles("docs/guides/debug_a_divergence.md", 1);
 }
 
-TEST_CASE("The plain trainer and all stages of the guide come to the same loss, the stages to the same bits") {
+TEST_CASE("The plain trainer and all stages of the guide come to the same loss, the stages to the "
+          "same bits") {
     std::string const one = run_program(ZERO_EXAMPLES "/guide_stage1").after("loss ");
     double const plain = std::stod(run_program(ZERO_EXAMPLES "/guide_plain").after("loss "));
     CHECK(std::fabs(std::stod(one) - plain) < 1e-2 * plain);
@@ -111,12 +121,14 @@ TEST_CASE("The planner prints figure 1 of the ZeRO paper") {
 
 TEST_CASE("The planner plans 10^12 parameters, one rank, and refuses what it does not understand") {
     // 16e12 / 1024 = 15.625e9; optimizer state 12e12 / 1024 = 11.72e9
-    auto const large = run_program(ZERO_EXAMPLES "/plan --parameters 1e12 --ranks 1024 --layers 128");
+    auto const large =
+        run_program(ZERO_EXAMPLES "/plan --parameters 1e12 --ranks 1024 --layers 128");
     CHECK(large.contains("model states             16000.0    4011.7    2013.7      15.6\n"));
     auto const one = run_program(ZERO_EXAMPLES "/plan --ranks 1");
     CHECK(one.contains("model states               120.0     120.0     120.0     120.0\n"));
     CHECK(one.contains("read in a step               0.0       0.0       0.0       0.0\n"));
-    for (char const* arguments : {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many", "--parameters nan", "--layers 100 --parameters 99"}) {
+    for (char const* arguments : {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many",
+                                  "--parameters nan", "--layers 100 --parameters 99"}) {
         INFO(arguments);
         auto const refused = run_program(std::string(ZERO_EXAMPLES "/plan ") + arguments);
         CHECK(refused.status == 2);

@@ -12,7 +12,8 @@ namespace {
 // Small enough for a second, large enough for several buckets, padding and two blocks.
 ProgramOutcome train_gpt(std::string const& arguments) {
     std::string command = std::string("'") + ZERO_TRAIN_GPT + "' " + arguments;
-    for (std::string const option : {"--width 16", "--context 16", "--batch 2", "--bucket-bytes 4096"}) {
+    for (std::string const option :
+         {"--width 16", "--context 16", "--batch 2", "--bucket-bytes 4096"}) {
         if (arguments.find(option.substr(0, option.find(' '))) == std::string::npos) {
             command += ' ' + option;
         }
@@ -22,10 +23,12 @@ ProgramOutcome train_gpt(std::string const& arguments) {
 
 } // namespace
 
-TEST_CASE("train_gpt verifies that all stages and partitioners end with the same bits", "[train_gpt]") {
+TEST_CASE("train_gpt verifies that all stages and partitioners end with the same bits",
+          "[train_gpt]") {
     for (std::string const dtype : {"float32", "bfloat16", "float16"}) {
         for (std::string const schedule : {"boundary", "every-micro-step"}) {
-            auto const outcome = train_gpt("--world 3 --accumulate 2 --verify 3 --dtype " + dtype + " --schedule " + schedule);
+            auto const outcome = train_gpt("--world 3 --accumulate 2 --verify 3 --dtype " + dtype
+                                           + " --schedule " + schedule);
             INFO(outcome.output);
             CHECK(outcome.status == 0);
             std::string const last_line = "stages 0, 1, 2, 3: final parameters bit-identical\n";
@@ -35,7 +38,9 @@ TEST_CASE("train_gpt verifies that all stages and partitioners end with the same
     }
 }
 
-TEST_CASE("two runs of train_gpt under different stages print the same hash, another seed another one", "[train_gpt]") {
+TEST_CASE(
+    "two runs of train_gpt under different stages print the same hash, another seed another one",
+    "[train_gpt]") {
     std::string const label = "\nparameters: ";
     std::string const common = "--world 2 --steps 4 --schedule boundary ";
     auto const expected = train_gpt(common + "--stage 0").after(label);
@@ -51,8 +56,9 @@ TEST_CASE("train_gpt shows progress, the losses to beat, memory and traffic", "[
     auto const outcome = train_gpt("--world 2 --steps 3");
     INFO(outcome.output);
     CHECK(outcome.status == 0);
-    for (std::string const text : {"loss", "tokens/s", "remaining", "validation loss", "unigram", "bigram", "planned / allocated", "optimizer state",
-                                   "reduce-scatter", "by formula"}) {
+    for (std::string const text :
+         {"loss", "tokens/s", "remaining", "validation loss", "unigram", "bigram",
+          "planned / allocated", "optimizer state", "reduce-scatter", "by formula"}) {
         INFO(text);
         CHECK(outcome.contains(text));
     }

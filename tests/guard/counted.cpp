@@ -5,7 +5,8 @@
 
 // These take the place of the C library's, which run other instructions on other machines.
 
-extern "C" void* memcpy(void* __restrict to, void const* __restrict from, std::size_t bytes) noexcept {
+extern "C" void* memcpy(void* __restrict to, void const* __restrict from,
+                        std::size_t bytes) noexcept {
     void* out = to;
     std::size_t words = bytes / 8;
     asm volatile("rep movsq" : "+D"(out), "+S"(from), "+c"(words) : : "memory");

@@ -1,6 +1,7 @@
 #pragma once
 
-// What callgrind counts. instructions_test.cpp runs the program under it and reads one file of counts for each call.
+// What callgrind counts. instructions_test.cpp runs the program under it and reads one file of
+// counts for each call.
 
 #include <zero/host/instruction_set.hpp>
 

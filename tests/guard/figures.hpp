@@ -16,7 +16,8 @@ namespace zero::test {
 
 using Figures = std::map<std::string, std::int64_t>;
 
-/// @brief A table as it lies in a file: comments, a line `tolerance <percent>`, and lines `<name> <figure>`.
+/// @brief A table as it lies in a file: comments, a line `tolerance <percent>`, and lines `<name>
+/// <figure>`.
 struct FigureTable {
     std::string comments;
     std::int64_t tolerance = 0; ///< percent that a figure may lie above or below
@@ -47,26 +48,34 @@ struct FigureTable {
     }
 };
 
-/// @brief One line for each figure that is out of bounds, that the table lacks, or that was not measured though `is_measurable` says so.
-inline std::vector<std::string> complaints(FigureTable const& table, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+/// @brief One line for each figure that is out of bounds, that the table lacks, or that was not
+/// measured though `is_measurable` says so.
+inline std::vector<std::string>
+complaints(FigureTable const& table, Figures const& measured,
+           std::function<bool(std::string const&)> const& is_measurable) {
     std::vector<std::string> result;
     for (auto const& [name, figure] : measured) {
         auto const found = table.figures.find(name);
         if (found == table.figures.end()) {
-            result.push_back(name + ": " + std::to_string(figure) + ", and the table has no such line");
+            result.push_back(name + ": " + std::to_string(figure)
+                             + ", and the table has no such line");
             continue;
         }
         std::int64_t const limit = found->second;
-        std::string const beside = name + ": " + std::to_string(figure) + " where the table has " + std::to_string(limit);
+        std::string const beside =
+            name + ": " + std::to_string(figure) + " where the table has " + std::to_string(limit);
         if ((figure - limit) * 100 > table.tolerance * limit) {
-            result.push_back(beside + ", more than " + std::to_string(table.tolerance) + " percent above: it became dearer");
+            result.push_back(beside + ", more than " + std::to_string(table.tolerance)
+                             + " percent above: it became dearer");
         } else if ((limit - figure) * 100 > table.tolerance * limit) {
-            result.push_back(beside + ", more than " + std::to_string(table.tolerance) + " percent below: it became cheaper, and shall stay so");
+            result.push_back(beside + ", more than " + std::to_string(table.tolerance)
+                             + " percent below: it became cheaper, and shall stay so");
         }
     }
     for (auto const& [name, figure] : table.figures) {
         if (measured.count(name) == 0 && is_measurable(name)) {
-            result.push_back(name + ": the table has " + std::to_string(figure) + ", but it was not measured");
+            result.push_back(name + ": the table has " + std::to_string(figure)
+                             + ", but it was not measured");
         }
     }
     return result;
@@ -82,7 +91,8 @@ inline bool is_update() {
     return wish != nullptr && *wish != '\0';
 }
 
-/// @brief The path of a table. One that depends on the compiler is named after it and its major version.
+/// @brief The path of a table. One that depends on the compiler is named after it and its major
+/// version.
 inline std::string table_path(std::string const& name) {
     return ZERO_SOURCE_DIR "/tests/guard/tables/" + name + ".txt";
 }
@@ -101,16 +111,23 @@ inline FigureTable read_table(std::string const& path) {
 }
 
 /// @brief The complaints, one a line, and what to do when the new figures are meant.
-inline std::string verdict(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+inline std::string verdict(std::string const& path, Figures const& measured,
+                           std::function<bool(std::string const&)> const& is_measurable) {
     std::string result;
     for (auto const& complaint : complaints(read_table(path), measured, is_measurable)) {
         result += complaint + '\n';
     }
-    return result.empty() ? result : result + "If this is meant, run the test with ZERO_GUARD_UPDATE=1 in the environment and commit " + path + '\n';
+    return result.empty() ? result
+                          : result
+                                + "If this is meant, run the test with ZERO_GUARD_UPDATE=1 in the "
+                                  "environment and commit "
+                                + path + '\n';
 }
 
-/// @brief Compares the figures with the table, or replaces the table's by them. @return the verdict; empty: all is well
-inline std::string check_figures(std::string const& path, Figures const& measured, std::function<bool(std::string const&)> const& is_measurable) {
+/// @brief Compares the figures with the table, or replaces the table's by them. @return the
+/// verdict; empty: all is well
+inline std::string check_figures(std::string const& path, Figures const& measured,
+                                 std::function<bool(std::string const&)> const& is_measurable) {
     if (!is_update()) {
         return verdict(path, measured, is_measurable);
     }

@@ -16,7 +16,8 @@ TEST_CASE("A table is read and written as it stands") {
     CHECK(table().figures == Figures{{"cast/avx2", 1000}, {"update/avx2", 4000}});
     CHECK(table().text() == "# instructions\ntolerance 5\ncast/avx2 1000\nupdate/avx2 4000\n");
     CHECK(FigureTable::parse(table().text()).text() == table().text());
-    CHECK(FigureTable::parse("tolerance 0\nsizeof a handle 24\n").figures == Figures{{"sizeof a handle", 24}});
+    CHECK(FigureTable::parse("tolerance 0\nsizeof a handle 24\n").figures
+          == Figures{{"sizeof a handle", 24}});
 }
 
 TEST_CASE("Figures within five percent of the table pass, on either side") {
@@ -27,13 +28,15 @@ TEST_CASE("Figures within five percent of the table pass, on either side") {
 TEST_CASE("A figure that is more than five percent above the table fails and names the loop") {
     auto const found = complaints(table(), {{"update/avx2", 4201}, {"cast/avx2", 1000}});
     REQUIRE(found.size() == 1);
-    CHECK_THAT(found[0], contains_text("update/avx2: 4201 where the table has 4000, more than 5 percent above: it became dearer"));
+    CHECK_THAT(found[0], contains_text("update/avx2: 4201 where the table has 4000, more than 5 "
+                                       "percent above: it became dearer"));
 }
 
 TEST_CASE("A figure that is more than five percent below the table fails, too") {
     auto const found = complaints(table(), {{"update/avx2", 4000}, {"cast/avx2", 949}});
     REQUIRE(found.size() == 1);
-    CHECK_THAT(found[0], contains_text("cast/avx2: 949 where the table has 1000, more than 5 percent below: it became cheaper"));
+    CHECK_THAT(found[0], contains_text("cast/avx2: 949 where the table has 1000, more than 5 "
+                                       "percent below: it became cheaper"));
 }
 
 TEST_CASE("With a tolerance of zero one unit more or less fails") {
@@ -44,13 +47,20 @@ TEST_CASE("With a tolerance of zero one unit more or less fails") {
 }
 
 TEST_CASE("What the table lacks fails, as does what was not measured unless this machine cannot") {
-    CHECK_THAT(complaints(table(), {{"update/avx2", 4000}, {"cast/avx2", 1000}, {"sum/avx2", 7}}).at(0), contains_text("sum/avx2: 7, and the table has no such line"));
-    CHECK_THAT(complaints(table(), {{"update/avx2", 4000}}).at(0), contains_text("cast/avx2: the table has 1000, but it was not measured"));
-    CHECK(complaints(table(), {{"update/avx2", 4000}}, [](std::string const& name) { return name != "cast/avx2"; }).empty());
+    CHECK_THAT(
+        complaints(table(), {{"update/avx2", 4000}, {"cast/avx2", 1000}, {"sum/avx2", 7}}).at(0),
+        contains_text("sum/avx2: 7, and the table has no such line"));
+    CHECK_THAT(complaints(table(), {{"update/avx2", 4000}}).at(0),
+               contains_text("cast/avx2: the table has 1000, but it was not measured"));
+    CHECK(complaints(table(), {{"update/avx2", 4000}}, [](std::string const& name) {
+              return name != "cast/avx2";
+          }).empty());
 }
 
 TEST_CASE("A verdict on a file names each figure and says how to write them down") {
-    auto const said = verdict(table_path("sizes"), {{"no such thing", 1}}, [](std::string const&) { return false; });
-    CHECK_THAT(said, contains_text("no such thing: 1, and the table has no such line\nIf this is meant, run the test with ZERO_GUARD_UPDATE=1"));
+    auto const said = verdict(table_path("sizes"), {{"no such thing", 1}},
+                              [](std::string const&) { return false; });
+    CHECK_THAT(said, contains_text("no such thing: 1, and the table has no such line\nIf this is "
+                                   "meant, run the test with ZERO_GUARD_UPDATE=1"));
     CHECK_THAT(said, contains_text("tests/guard/tables/sizes.txt"));
 }

@@ -39,13 +39,16 @@ template <class A, class Weights>
 struct Update {
     using Slice = UpdateSlice<A, Weights, StatePointers<2, float>>;
 
-    Update(std::size_t n, Weights weights) : gradient(numbers<A>(n)), first(numbers<float>(n)), second(numbers<float>(n)) {
+    Update(std::size_t n, Weights weights)
+        : gradient(numbers<A>(n)), first(numbers<float>(n)), second(numbers<float>(n)) {
         static_cast<Weights&>(slice) = weights;
         slice.states = {first.data(), second.data()};
         slice.gradient = gradient.data();
         slice.elements = n;
     }
-    void operator()() const { HostBackend::update<AdamW>(queue(), std::span<Slice const>(&slice, 1), &group, &decision); }
+    void operator()() const {
+        HostBackend::update<AdamW>(queue(), std::span<Slice const>(&slice, 1), &group, &decision);
+    }
 
     Buffer<A> gradient;
     Buffer<float> first;
@@ -56,14 +59,17 @@ struct Update {
 };
 
 struct UpdateFloat {
-    explicit UpdateFloat(std::size_t n) : master(numbers<float>(n)), update(n, {master.data(), nullptr}) {}
+    explicit UpdateFloat(std::size_t n)
+        : master(numbers<float>(n)), update(n, {master.data(), nullptr}) {}
     void operator()() const { update(); }
     Buffer<float> master;
     Update<float, MasterPointers<float, float>> update;
 };
 
 struct UpdateBfloat16 {
-    explicit UpdateBfloat16(std::size_t n) : master(numbers<float>(n)), parameter(numbers<bfloat16>(n)), update(n, {master.data(), parameter.data()}) {}
+    explicit UpdateBfloat16(std::size_t n)
+        : master(numbers<float>(n)), parameter(numbers<bfloat16>(n)),
+          update(n, {master.data(), parameter.data()}) {}
     void operator()() const { update(); }
     Buffer<float> master;
     Buffer<bfloat16> parameter;
@@ -72,7 +78,8 @@ struct UpdateBfloat16 {
 
 struct UpdateSplit {
     explicit UpdateSplit(std::size_t n)
-        : parameter(numbers<bfloat16>(n)), remainder(n), rounded_up(n / 8), update(n, {parameter.data(), remainder.data(), rounded_up.data()}) {}
+        : parameter(numbers<bfloat16>(n)), remainder(n), rounded_up(n / 8),
+          update(n, {parameter.data(), remainder.data(), rounded_up.data()}) {}
     void operator()() const { update(); }
     Buffer<bfloat16> parameter;
     std::vector<std::uint16_t> remainder;
@@ -83,7 +90,9 @@ struct UpdateSplit {
 template <class T>
 struct Inspect {
     explicit Inspect(std::size_t n) : values(numbers<T>(n)), slice{values.data(), n, 0} {}
-    void operator()() { HostBackend::inspect<T>(queue(), std::span<InspectSlice<T> const>(&slice, 1), &result); }
+    void operator()() {
+        HostBackend::inspect<T>(queue(), std::span<InspectSlice<T> const>(&slice, 1), &result);
+    }
     Buffer<T> values;
     InspectSlice<T> slice;
     ops::Inspection result;
@@ -92,7 +101,9 @@ struct Inspect {
 template <class To, class From>
 struct Cast {
     explicit Cast(std::size_t n) : out(numbers<To>(n)), in(numbers<From>(n)) {}
-    void operator()() const { HostBackend::convert(queue(), out.data(), in.data(), in.size(), 1.0F); }
+    void operator()() const {
+        HostBackend::convert(queue(), out.data(), in.data(), in.size(), 1.0F);
+    }
     Buffer<To> out;
     Buffer<From> in;
 };
@@ -107,7 +118,8 @@ struct Accumulate {
 
 template <class T>
 struct SumOfFourRanks {
-    explicit SumOfFourRanks(std::size_t n) : out(numbers<T>(n)), in{numbers<T>(n), numbers<T>(n), numbers<T>(n), numbers<T>(n)} {}
+    explicit SumOfFourRanks(std::size_t n)
+        : out(numbers<T>(n)), in{numbers<T>(n), numbers<T>(n), numbers<T>(n), numbers<T>(n)} {}
     void operator()() const {
         std::array<T const*, 4> const peers{in[0].data(), in[1].data(), in[2].data(), in[3].data()};
         HostBackend::sum_ranks(queue(), out.data(), peers.data(), 4, out.size());
@@ -136,7 +148,8 @@ struct Flatten {
     std::vector<CopySlice<float>> slices;
 };
 
-/// Enough for what is done once per some thousand elements to weigh as it does in long loops, and too few for writing past the caches.
+/// Enough for what is done once per some thousand elements to weigh as it does in long loops, and
+/// too few for writing past the caches.
 constexpr std::size_t some = 65536;
 
 /// Just enough for writing past the caches.

@@ -12,9 +12,10 @@
 #include <unistd.h>
 #include <vector>
 
-// What a header brings into a unit that includes it, counted after the preprocessor: lines of the library itself, its headers, and the headers of others
-// that they ask for. What those weigh depends on the standard library: all lines together are compared for the compilers that there is a table for.
-// From CMake: ZERO_COMPILER is the compiler.
+// What a header brings into a unit that includes it, counted after the preprocessor: lines of the
+// library itself, its headers, and the headers of others that they ask for. What those weigh
+// depends on the standard library: all lines together are compared for the compilers that there is
+// a table for. From CMake: ZERO_COMPILER is the compiler.
 
 using namespace zero::test;
 
@@ -37,7 +38,10 @@ IncludeCost cost_of(std::string const& preprocessed) {
     for (auto const& line : lines_of(preprocessed)) {
         auto const first = line.find('"');
         if (line.compare(0, 2, "# ") == 0 && first != std::string::npos) {
-            auto const path = fs::path(line.substr(first + 1, line.find('"', first + 1) - first - 1)).lexically_normal().string();
+            auto const path =
+                fs::path(line.substr(first + 1, line.find('"', first + 1) - first - 1))
+                    .lexically_normal()
+                    .string();
             is_own = path.compare(0, own_folder.size(), own_folder) == 0;
             if (is_own) {
                 cost.own_headers.insert(path.substr(own_folder.size()));
@@ -60,7 +64,9 @@ IncludeCost cost_of(std::string const& preprocessed) {
 IncludeCost cost_of_header(std::string const& header, fs::path const& work) {
     auto const unit = work / "unit.cpp";
     std::ofstream(unit) << "#include <" << header << ">\n";
-    auto const outcome = run_program("'" ZERO_COMPILER "' -std=c++20 -O2 -E '-I" ZERO_SOURCE_DIR "/include' '" + unit.string() + "'");
+    auto const outcome =
+        run_program("'" ZERO_COMPILER "' -std=c++20 -O2 -E '-I" ZERO_SOURCE_DIR "/include' '"
+                    + unit.string() + "'");
     INFO(header);
     REQUIRE(outcome.status == 0);
     return cost_of(outcome.output);
@@ -80,8 +86,10 @@ std::vector<std::string> measured_headers() {
 
 TEST_CASE("Lines are counted for the file that the preprocessor names") {
     std::string const own = ZERO_SOURCE_DIR "/include/zero/core/";
-    auto const cost = cost_of("# 1 \"unit.cpp\"\n# 1 \"" + own + "version.hpp\" 1\nint a;\n\n# 1 \"/usr/include/vector\" 1 3\nint b;\nint c;\n# 3 \"" + own +
-                              "../core/hash.hpp\" 2\n  \nint d;\n");
+    auto const cost = cost_of(
+        "# 1 \"unit.cpp\"\n# 1 \"" + own
+        + "version.hpp\" 1\nint a;\n\n# 1 \"/usr/include/vector\" 1 3\nint b;\nint c;\n# 3 \"" + own
+        + "../core/hash.hpp\" 2\n  \nint d;\n");
     CHECK(cost.all_lines == 4);
     CHECK(cost.own_lines == 2);
     CHECK(cost.own_headers == std::set<std::string>{"core/hash.hpp", "core/version.hpp"});
@@ -89,7 +97,8 @@ TEST_CASE("Lines are counted for the file that the preprocessor names") {
 }
 
 TEST_CASE("The umbrella and the headers of policies bring in as much as the table says") {
-    auto const work = fs::temp_directory_path() / ("zero_include_cost_" + std::to_string(::getpid()));
+    auto const work =
+        fs::temp_directory_path() / ("zero_include_cost_" + std::to_string(::getpid()));
     fs::create_directory(work);
     Figures own;
     Figures all;
@@ -107,6 +116,7 @@ TEST_CASE("The umbrella and the headers of policies bring in as much as the tabl
     if (fs::exists(table) || is_update()) {
         CHECK(check_figures(table, all) == "");
     } else {
-        std::printf("not compared: all lines, for which there is no table for %s\n", compiler_name().c_str());
+        std::printf("not compared: all lines, for which there is no table for %s\n",
+                    compiler_name().c_str());
     }
 }

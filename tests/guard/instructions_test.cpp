@@ -8,8 +8,10 @@
 #include <map>
 #include <string>
 
-// How many instructions each hot loop executes per 1000 elements, and a step per 1000 parameters or units, counted by callgrind: figures of the code and its
-// compiler, not of the machine. From CMake: ZERO_VALGRIND is the path of valgrind, or empty; ZERO_COUNTED the program that is counted, or empty where there is none.
+// How many instructions each hot loop executes per 1000 elements, and a step per 1000 parameters or
+// units, counted by callgrind: figures of the code and its compiler, not of the machine. From
+// CMake: ZERO_VALGRIND is the path of valgrind, or empty; ZERO_COUNTED the program that is counted,
+// or empty where there is none.
 
 using namespace zero::test;
 
@@ -18,7 +20,8 @@ namespace {
 /// Instructions of each call, by loop and number of elements, parameters or units.
 using Counts = std::map<std::string, std::map<std::int64_t, std::int64_t>>;
 
-/// A file of counts has the lines `desc: Trigger: Client Request: <loop> <elements>` and `totals: <instructions>`; the last one, of the end of the program, has another trigger.
+/// A file of counts has the lines `desc: Trigger: Client Request: <loop> <elements>` and `totals:
+/// <instructions>`; the last one, of the end of the program, has another trigger.
 void read_counts(std::filesystem::path const& path, Counts& counts) {
     static std::string const trigger = "desc: Trigger: Client Request: ";
     static std::string const totals = "totals: ";
@@ -36,7 +39,8 @@ void read_counts(std::filesystem::path const& path, Counts& counts) {
     }
 }
 
-/// What 1000 elements, parameters or units cost: what a call costs is in both counts and cancels out.
+/// What 1000 elements, parameters or units cost: what a call costs is in both counts and cancels
+/// out.
 Figures per_1000(Counts const& counts) {
     Figures figures;
     for (auto const& [loop, by_elements] : counts) {
@@ -59,11 +63,13 @@ TEST_CASE("The hot loops and the steps execute as many instructions as the table
     std::string const valgrind = ZERO_VALGRIND;
     std::string const program = ZERO_COUNTED;
     std::string const table = table_path("instructions_" + compiler_name());
-    std::string const missing = program.empty()    ? "x86-64 with g++ or clang++ and no further flags"
-                                : valgrind.empty() ? "valgrind"
-                                : !std::filesystem::exists(table) && !is_update()
-                                    ? "figures for " + compiler_name() + "; ZERO_GUARD_UPDATE=1 in the environment makes the table"
-                                    : "";
+    std::string const missing =
+        program.empty()    ? "x86-64 with g++ or clang++ and no further flags"
+        : valgrind.empty() ? "valgrind"
+        : !std::filesystem::exists(table) && !is_update()
+            ? "figures for " + compiler_name()
+                  + "; ZERO_GUARD_UPDATE=1 in the environment makes the table"
+            : "";
     if (!missing.empty()) {
         std::printf("skipped: no %s\n", missing.c_str());
         SUCCEED();
@@ -72,7 +78,9 @@ TEST_CASE("The hot loops and the steps execute as many instructions as the table
     std::filesystem::path const work = program + ".counts";
     std::filesystem::remove_all(work);
     std::filesystem::create_directory(work);
-    auto const outcome = run_program("'" + valgrind + "' --tool=callgrind --instr-atstart=no '--callgrind-out-file=" + (work / "counts").string() + "' '" + program + "'");
+    auto const outcome =
+        run_program("'" + valgrind + "' --tool=callgrind --instr-atstart=no '--callgrind-out-file="
+                    + (work / "counts").string() + "' '" + program + "'");
     if (outcome.status != 0) {
         FAIL(outcome.output);
     }
@@ -82,6 +90,9 @@ TEST_CASE("The hot loops and the steps execute as many instructions as the table
     }
     auto const figures = per_1000(counts);
     CHECK(figures.count("update/float32/baseline") == 1);
-    auto const is_measurable = [&](std::string const& loop) { return !outcome.contains("not on this machine: avx2") || loop.find("/avx2") == std::string::npos; };
+    auto const is_measurable = [&](std::string const& loop) {
+        return !outcome.contains("not on this machine: avx2")
+               || loop.find("/avx2") == std::string::npos;
+    };
     CHECK(check_figures(table, figures, is_measurable) == "");
 }

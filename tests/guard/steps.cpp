@@ -1,13 +1,14 @@
-// What a step of one rank costs beside its elements: for each parameter of a unit, and for each unit with a bucket of its own.
+// What a step of one rank costs beside its elements: for each parameter of a unit, and for each
+// unit with a bucket of its own.
 
 #include "counted.hpp"
 
 #include <zero/comm/loopback.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <string>
@@ -17,12 +18,14 @@ namespace {
 
 using namespace zero;
 
-/// @tparam N the stage, @tparam has_units whether each parameter is a unit; all have 64 elements, the least that a bucket gives them
+/// @tparam N the stage, @tparam has_units whether each parameter is a unit; all have 64 elements,
+/// the least that a bucket gives them
 template <int N, bool has_units>
 class Step {
 public:
     explicit Step(std::size_t parameters)
-        : _ranks(LoopbackCommunicator::make_group(1)), _units(has_units ? parameters : 1), _engine(_ranks[0], registrations(parameters), options()) {
+        : _ranks(LoopbackCommunicator::make_group(1)), _units(has_units ? parameters : 1),
+          _engine(_ranks[0], registrations(parameters), options()) {
         (*this)(); // not counted: it makes what is made once
     }
 

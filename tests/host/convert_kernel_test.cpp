@@ -23,7 +23,8 @@ double value_by_definition(std::uint16_t bits) {
     int const fraction = bits & ((1 << fraction_bits) - 1);
     int const exponent = (bits & 0x7fff) >> fraction_bits;
     double const magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
-                                           : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+                                           : std::ldexp(fraction + (1 << fraction_bits),
+                                                        exponent - bias - fraction_bits);
     return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
@@ -40,7 +41,9 @@ public:
         for (std::uint32_t bits = 0; bits < infinity_bits<T>(); ++bits) {
             _values.push_back(value_by_definition<T>(static_cast<std::uint16_t>(bits)));
         }
-        _values.push_back(2.0 * _values.back() - _values[_values.size() - 2]); // where infinity takes over, as if the format went on
+        _values.push_back(
+            2.0 * _values.back()
+            - _values[_values.size() - 2]); // where infinity takes over, as if the format went on
     }
 
     [[nodiscard]] std::uint16_t operator()(float x) const {
@@ -65,8 +68,9 @@ private:
     std::vector<double> _values;
 };
 
-TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type become the float that they stand for, and come back", "[host][kernel]", float16,
-                   bfloat16) {
+TEMPLATE_TEST_CASE(
+    "All 65536 values of a 16-bit type become the float that they stand for, and come back",
+    "[host][kernel]", float16, bfloat16) {
     std::vector<TestType> all(65536);
     for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].bits = static_cast<std::uint16_t>(i);
@@ -85,31 +89,45 @@ TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type become the float that they
         for (std::size_t i = 0; i < all.size(); ++i) {
             auto const bits = all[i].bits;
             auto const magnitude = static_cast<std::uint16_t>(bits & 0x7fffU);
-            if (magnitude > infinity_bits<TestType>()) { // a NaN keeps its sign and payload, and becomes quiet
-                auto const quiet = static_cast<std::uint16_t>(bits | (infinity_bits<TestType>() == 0x7c00 ? 0x0200U : 0x0040U));
+            if (magnitude > infinity_bits<TestType>()) { // a NaN keeps its sign and payload, and
+                                                         // becomes quiet
+                auto const quiet = static_cast<std::uint16_t>(
+                    bits | (infinity_bits<TestType>() == 0x7c00 ? 0x0200U : 0x0040U));
                 wrong += std::isnan(wide[i]) && back[i].bits == quiet ? 0 : 1;
             } else {
-                double const expected = magnitude == infinity_bits<TestType>() ? std::copysign(HUGE_VAL, (bits & 0x8000U) != 0 ? -1.0 : 1.0)
-                                                                               : value_by_definition<TestType>(bits);
-                wrong += static_cast<double>(wide[i]) == expected && std::signbit(wide[i]) == std::signbit(expected) ? 0 : 1;
+                double const expected =
+                    magnitude == infinity_bits<TestType>()
+                        ? std::copysign(HUGE_VAL, (bits & 0x8000U) != 0 ? -1.0 : 1.0)
+                        : value_by_definition<TestType>(bits);
+                wrong += static_cast<double>(wide[i]) == expected
+                                 && std::signbit(wide[i]) == std::signbit(expected)
+                             ? 0
+                             : 1;
                 wrong += back[i].bits == bits ? 0 : 1;
             }
-            wrong += std::bit_cast<std::uint32_t>(wide[i]) == std::bit_cast<std::uint32_t>(to_float(all[i])) ? 0 : 1;
+            wrong += std::bit_cast<std::uint32_t>(wide[i])
+                             == std::bit_cast<std::uint32_t>(to_float(all[i]))
+                         ? 0
+                         : 1;
         }
         CHECK(wrong == 0);
     }
 }
 
-TEMPLATE_TEST_CASE("A float is rounded to the nearest 16-bit value, ties to even", "[host][kernel]", float16, bfloat16) {
+TEMPLATE_TEST_CASE("A float is rounded to the nearest 16-bit value, ties to even", "[host][kernel]",
+                   float16, bfloat16) {
     RoundingByDefinition<TestType> const reference;
     std::vector<float> values;
     // Around every value and every midpoint of two neighbours.
     for (std::uint32_t bits = 0; bits < infinity_bits<TestType>(); ++bits) {
-        auto const low = static_cast<float>(value_by_definition<TestType>(static_cast<std::uint16_t>(bits)));
-        auto const step = value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 1 : bits))
-                          - value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 0 : bits - 1));
+        auto const low =
+            static_cast<float>(value_by_definition<TestType>(static_cast<std::uint16_t>(bits)));
+        auto const step =
+            value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 1 : bits))
+            - value_by_definition<TestType>(static_cast<std::uint16_t>(bits < 2 ? 0 : bits - 1));
         auto const middle = static_cast<float>(static_cast<double>(low) + step / 2);
-        for (float const x : {low, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, HUGE_VALF)}) {
+        for (float const x :
+             {low, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, HUGE_VALF)}) {
             values.push_back(x);
             values.push_back(-x);
         }
@@ -138,7 +156,8 @@ TEMPLATE_TEST_CASE("A float is rounded to the nearest 16-bit value, ties to even
     }
 }
 
-TEMPLATE_TEST_CASE("Every NaN stays a NaN when it is rounded to 16 bits", "[host][kernel]", float16, bfloat16) {
+TEMPLATE_TEST_CASE("Every NaN stays a NaN when it is rounded to 16 bits", "[host][kernel]", float16,
+                   bfloat16) {
     std::vector<float> values;
     for (std::uint32_t bit = 0; bit < 23; ++bit) {
         values.push_back(std::bit_cast<float>(0x7f800000U | (1U << bit)));
@@ -173,7 +192,8 @@ TEST_CASE("A conversion multiplies by its factor before it rounds, once", "[host
         host::convert(in_place.data(), in_place.data(), in_place.size(), 0.3F);
         for (std::size_t i = 0; i < values.size(); ++i) {
             REQUIRE(scaled[i] == from_float<bfloat16>(canonical(values[i] * 0.3F)));
-            REQUIRE(std::bit_cast<std::uint32_t>(in_place[i]) == std::bit_cast<std::uint32_t>(canonical(values[i] * 0.3F)));
+            REQUIRE(std::bit_cast<std::uint32_t>(in_place[i])
+                    == std::bit_cast<std::uint32_t>(canonical(values[i] * 0.3F)));
         }
     }
 }

@@ -22,8 +22,10 @@ std::vector<unsigned char> numbered(std::size_t bytes) {
     return result;
 }
 
-/// Bytes of `out` that are not what a copy of `in` to [begin, begin + bytes), and nothing else, leaves there.
-std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin, unsigned char const* in, std::size_t bytes) {
+/// Bytes of `out` that are not what a copy of `in` to [begin, begin + bytes), and nothing else,
+/// leaves there.
+std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin,
+                        unsigned char const* in, std::size_t bytes) {
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
         bool const is_copied = i >= begin && i < begin + bytes;
@@ -34,7 +36,8 @@ std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin
 
 } // namespace
 
-TEST_CASE("A copy past the caches writes every byte once and none beside them, at every length and alignment") {
+TEST_CASE("A copy past the caches writes every byte once and none beside them, at every length and "
+          "alignment") {
     std::size_t wrong = 0;
     for (std::size_t bytes = 0; bytes <= 4 * margin + 1; ++bytes) {
         auto const in = numbered(bytes + margin);
@@ -48,7 +51,8 @@ TEST_CASE("A copy past the caches writes every byte once and none beside them, a
     CHECK(wrong == 0);
 }
 
-TEST_CASE("A host backend copies bytes on both sides of the size from which on it goes past the caches") {
+TEST_CASE(
+    "A host backend copies bytes on both sides of the size from which on it goes past the caches") {
     auto const queue = HostBackend::default_compute_queue();
     std::size_t const limit = host::detail::streaming_copy_bytes / 2;
     for (std::size_t const bytes : {std::size_t{0}, std::size_t{1}, limit - 1, limit, limit + 1}) {
@@ -60,12 +64,16 @@ TEST_CASE("A host backend copies bytes on both sides of the size from which on i
     }
 }
 
-TEMPLATE_TEST_CASE("Tensors go to a bucket and back whether all of them together are worth streaming or not", "", (std::pair<float, float>), (std::pair<float, bfloat16>),
-                   (std::pair<bfloat16, float>)) {
+TEMPLATE_TEST_CASE(
+    "Tensors go to a bucket and back whether all of them together are worth streaming or not", "",
+    (std::pair<float, float>), (std::pair<float, bfloat16>), (std::pair<bfloat16, float>)) {
     using T = typename TestType::first_type;
     using InBucket = typename TestType::second_type;
-    constexpr std::size_t streamed = host::detail::streaming_copy_bytes / (sizeof(T) + sizeof(InBucket));
-    auto const value = [](std::size_t i) { return static_cast<float>(i % 256 + 1); }; // exact in each type
+    constexpr std::size_t streamed =
+        host::detail::streaming_copy_bytes / (sizeof(T) + sizeof(InBucket));
+    auto const value = [](std::size_t i) {
+        return static_cast<float>(i % 256 + 1);
+    }; // exact in each type
     auto const queue = HostBackend::default_compute_queue();
     for (std::size_t const elements : {streamed - 1, streamed}) {
         std::vector<std::size_t> const sizes{1, 63, 1000, elements - 1064};
@@ -84,7 +92,9 @@ TEMPLATE_TEST_CASE("Tensors go to a bucket and back whether all of them together
         HostBackend::copy_to_bucket(queue, std::span<CopySlice<T> const>(slices), bucket.data());
         std::size_t wrong = 0;
         for (std::size_t slice = 0, at = 0; slice < sizes.size(); ++slice) {
-            for (std::size_t const end = slice + 1 < sizes.size() ? slices[slice + 1].bucket_begin : bucket.size(); at < end; ++at) {
+            for (std::size_t const end = slice + 1 < sizes.size() ? slices[slice + 1].bucket_begin
+                                                                  : bucket.size();
+                 at < end; ++at) {
                 bool const is_padding = at >= slices[slice].bucket_begin + sizes[slice];
                 wrong += to_float(bucket[at]) != (is_padding ? -1.0F : value(at)) ? 1 : 0;
             }
@@ -93,10 +103,12 @@ TEMPLATE_TEST_CASE("Tensors go to a bucket and back whether all of them together
         for (InBucket& one : bucket) {
             one = from_float<InBucket>(-to_float(one));
         }
-        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(slices), static_cast<InBucket const*>(bucket.data()));
+        HostBackend::copy_from_bucket(queue, std::span<CopySlice<T> const>(slices),
+                                      static_cast<InBucket const*>(bucket.data()));
         for (std::size_t slice = 0; slice < sizes.size(); ++slice) {
             for (std::size_t i = 0; i < sizes[slice]; ++i) {
-                wrong += to_float(tensors[slice][i]) != -value(slices[slice].bucket_begin + i) ? 1 : 0;
+                wrong +=
+                    to_float(tensors[slice][i]) != -value(slices[slice].bucket_begin + i) ? 1 : 0;
             }
         }
         CHECK(wrong == 0);

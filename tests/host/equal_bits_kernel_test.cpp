@@ -15,8 +15,9 @@
 
 namespace zero::test::equal_bits_kernel_test {
 
-// Every kernel against a scalar loop with the same meaning, with every instruction set, every length up to 200 and ranges that start at odd
-// places: so main loops, tails and instruction sets all give the same bits. The elements beside a range must stay untouched.
+// Every kernel against a scalar loop with the same meaning, with every instruction set, every
+// length up to 200 and ranges that start at odd places: so main loops, tails and instruction sets
+// all give the same bits. The elements beside a range must stay untouched.
 namespace {
 
 constexpr std::size_t margin = 16;
@@ -26,7 +27,8 @@ template <class T>
 class Guarded {
 public:
     Guarded(std::vector<T> const& values, std::size_t offset)
-        : _all(values.size() + 2 * margin + offset, guard()), _begin(margin + offset), _n(values.size()) {
+        : _all(values.size() + 2 * margin + offset, guard()), _begin(margin + offset),
+          _n(values.size()) {
         std::copy(values.begin(), values.end(), _all.begin() + static_cast<std::ptrdiff_t>(_begin));
     }
 
@@ -34,7 +36,8 @@ public:
 
     [[nodiscard]] bool holds(std::vector<T> const& expected) const {
         std::vector<T> all(_all.size(), guard());
-        std::copy(expected.begin(), expected.end(), all.begin() + static_cast<std::ptrdiff_t>(_begin));
+        std::copy(expected.begin(), expected.end(),
+                  all.begin() + static_cast<std::ptrdiff_t>(_begin));
         return expected.size() == _n && same_bits(_all, all);
     }
 
@@ -93,7 +96,8 @@ int convert_and_accumulate() {
     });
 }
 
-TEST_CASE("Conversion and accumulation give the bits of a scalar loop for all pairs of types", "[host][kernel]") {
+TEST_CASE("Conversion and accumulation give the bits of a scalar loop for all pairs of types",
+          "[host][kernel]") {
     CHECK(convert_and_accumulate<float, float>() == 0);
     CHECK(convert_and_accumulate<float, bfloat16>() == 0);
     CHECK(convert_and_accumulate<float, float16>() == 0);
@@ -105,7 +109,8 @@ TEST_CASE("Conversion and accumulation give the bits of a scalar loop for all pa
     CHECK(convert_and_accumulate<float16, float16>() == 0);
 }
 
-TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once", "[host][kernel]", float, bfloat16, float16) {
+TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once", "[host][kernel]",
+                   float, bfloat16, float16) {
     int const world = GENERATE(1, 2, 3, 8);
     bool const in_place = GENERATE(false, true);
     CAPTURE(world, in_place);
@@ -113,7 +118,8 @@ TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once"
               std::vector<Guarded<TestType>> peers;
               std::vector<std::vector<TestType>> values;
               for (int rank = 0; rank < world; ++rank) {
-                  values.push_back(kernel_inputs<TestType>(n, 10U + static_cast<std::uint32_t>(rank)));
+                  values.push_back(
+                      kernel_inputs<TestType>(n, 10U + static_cast<std::uint32_t>(rank)));
                   peers.emplace_back(values.back(), (offset + static_cast<std::size_t>(rank)) % 7);
               }
               std::vector<TestType const*> pointers;
@@ -138,7 +144,8 @@ TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once"
 
 TEST_CASE("Three terms are added in rank order", "[host][kernel]") {
     float const large = 0x1p24F;
-    std::vector<std::vector<float>> const values{std::vector<float>(100, 1.0F), std::vector<float>(100, large),
+    std::vector<std::vector<float>> const values{std::vector<float>(100, 1.0F),
+                                                 std::vector<float>(100, large),
                                                  std::vector<float>(100, -large)};
     std::array<float const*, 3> const peers{values[0].data(), values[1].data(), values[2].data()};
     std::vector<float> out(100);
@@ -189,7 +196,9 @@ int update(bool is_own_master) {
         for (std::size_t s = 0; s < Optimizer::states; ++s) {
             pointers[s] = guarded_states[s].data();
         }
-        host::update<Optimizer>(g.data(), m.data(), is_own_master ? static_cast<P*>(nullptr) : p.data(), pointers, n, 0.125F, hyper);
+        host::update<Optimizer>(g.data(), m.data(),
+                                is_own_master ? static_cast<P*>(nullptr) : p.data(), pointers, n,
+                                0.125F, hyper);
         int wrong = m.holds(expected_master) ? 0 : 1;
         wrong += p.holds(is_own_master ? parameter : expected_parameter) ? 0 : 1;
         wrong += g.holds(gradient) ? 0 : 1;
@@ -200,7 +209,8 @@ int update(bool is_own_master) {
     });
 }
 
-TEST_CASE("The fused update gives the bits of the functor applied to one element after the other", "[host][kernel]") {
+TEST_CASE("The fused update gives the bits of the functor applied to one element after the other",
+          "[host][kernel]") {
     CHECK(update<AdamW, float, float, bfloat16>(false) == 0);
     CHECK(update<AdamW, float, float, float>(true) == 0);
     CHECK(update<AdamW, bfloat16, float, float16>(false) == 0);
@@ -223,18 +233,26 @@ struct Clamped {
         float rate;
         float limit;
     };
-    static Hyper hyper(Options const&, double learning_rate, std::uint64_t) { return {static_cast<float>(learning_rate), 0.5F}; }
+    static Hyper hyper(Options const&, double learning_rate, std::uint64_t) {
+        return {static_cast<float>(learning_rate), 0.5F};
+    }
 
     template <class F>
     void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
         F const size = ops::root(ops::mul(gradient, gradient));
-        F const kept = ops::select(ops::less(hyper.limit, size), ops::div(gradient, size), gradient);
+        F const kept =
+            ops::select(ops::less(hyper.limit, size), ops::div(gradient, size), gradient);
         state[0] = ops::select(ops::less_equal(state[0], 0.0F), kept, ops::add(state[0], kept));
-        parameter = ops::sub(parameter, ops::mul(hyper.rate, state[0])); // a product that feeds a sum: two roundings all the same
+        parameter =
+            ops::sub(parameter,
+                     ops::mul(hyper.rate,
+                              state[0])); // a product that feeds a sum: two roundings all the same
     }
 };
 
-TEST_CASE("A functor of the user's gives the same bits in packs and one by one, even where it could be contracted", "[host][kernel]") {
+TEST_CASE("A functor of the user's gives the same bits in packs and one by one, even where it "
+          "could be contracted",
+          "[host][kernel]") {
     CHECK(update<Clamped, float, float, bfloat16>(false) == 0);
     CHECK(update<Clamped, float, float, float>(true) == 0);
 }
@@ -254,7 +272,8 @@ struct Stateless {
 TEST_CASE("An optimizer without a state is possible", "[host][kernel]") {
     std::vector<float> const gradient(19, 2.0F);
     std::vector<float> parameter(19, 1.0F);
-    host::update<Stateless>(gradient.data(), parameter.data(), static_cast<float*>(nullptr), {}, parameter.size(), 0.5F, {-0.25F});
+    host::update<Stateless>(gradient.data(), parameter.data(), static_cast<float*>(nullptr), {},
+                            parameter.size(), 0.5F, {-0.25F});
     CHECK(parameter == std::vector<float>(19, 0.75F));
 }
 

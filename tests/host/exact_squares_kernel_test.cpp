@@ -14,9 +14,11 @@ namespace zero::test::exact_squares_kernel_test {
 
 namespace {
 
-constexpr std::size_t long_range = 64 * 256 + 512 + 300; // long enough for the sums over many elements, with a rest
+constexpr std::size_t long_range =
+    64 * 256 + 512 + 300; // long enough for the sums over many elements, with a rest
 
-/// Elements of one exponent field with random significands and signs: zeros and subnormal numbers at 0, infinities and NaNs at 255.
+/// Elements of one exponent field with random significands and signs: zeros and subnormal numbers
+/// at 0, infinities and NaNs at 255.
 std::vector<bfloat16> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
     std::vector<bfloat16> values(n);
     for (auto& value : values) {
@@ -31,7 +33,8 @@ bool is_as_defined(bfloat16 const* values, std::size_t n) {
     return same(result, by_definition(values, n, 70));
 }
 
-TEST_CASE("Every bfloat16 exponent gives the sum of the definition, at odd lengths and addresses", "[host][kernel][norm]") {
+TEST_CASE("Every bfloat16 exponent gives the sum of the definition, at odd lengths and addresses",
+          "[host][kernel][norm]") {
     std::mt19937 engine(1);
     int wrong = 0;
     for (unsigned exponent = 0; exponent < 256; ++exponent) {
@@ -41,7 +44,8 @@ TEST_CASE("Every bfloat16 exponent gives the sum of the definition, at odd lengt
     CHECK(wrong == 0);
 }
 
-TEST_CASE("A small bfloat16 among large ones is not lost, however much smaller it is", "[host][kernel][norm]") {
+TEST_CASE("A small bfloat16 among large ones is not lost, however much smaller it is",
+          "[host][kernel][norm]") {
     std::mt19937 engine(2);
     int wrong = 0;
     for (unsigned const high : {60U, 100U, 127U, 200U, 254U}) {
@@ -62,7 +66,8 @@ TEST_CASE("Zeros count for nothing beside bfloat16 of any size", "[host][kernel]
     for (unsigned exponent = 0; exponent < 256; ++exponent) {
         auto values = with_exponent(long_range, exponent, engine);
         for (auto& value : values) {
-            value = engine() % 8U != 0 ? bfloat16{static_cast<std::uint16_t>(engine() & 0x8000U)} : value;
+            value = engine() % 8U != 0 ? bfloat16{static_cast<std::uint16_t>(engine() & 0x8000U)}
+                                       : value;
         }
         wrong += is_as_defined(values.data(), values.size()) ? 0 : 1;
     }
@@ -74,7 +79,8 @@ TEST_CASE("Zeros count for nothing beside bfloat16 of any size", "[host][kernel]
 }
 
 TEST_CASE("One bfloat16 that is not finite is found among many", "[host][kernel][norm]") {
-    std::uint16_t const bad = GENERATE(std::uint16_t{0x7f80}, std::uint16_t{0xff80}, std::uint16_t{0x7fc0}, std::uint16_t{0xff81});
+    std::uint16_t const bad = GENERATE(std::uint16_t{0x7f80}, std::uint16_t{0xff80},
+                                       std::uint16_t{0x7fc0}, std::uint16_t{0xff81});
     std::vector<bfloat16> values(long_range, from_float<bfloat16>(0.5F));
     for (std::size_t const place : {0U, 511U, 512U, 5000U, 16895U, 17195U}) {
         values[place] = bfloat16{bad};
@@ -87,7 +93,8 @@ TEST_CASE("One bfloat16 that is not finite is found among many", "[host][kernel]
     }
 }
 
-TEST_CASE("Random bfloat16 of narrow and wide ranges give the sum of the definition", "[host][kernel][norm]") {
+TEST_CASE("Random bfloat16 of narrow and wide ranges give the sum of the definition",
+          "[host][kernel][norm]") {
     std::mt19937 engine(4);
     std::normal_distribution<float> normal;
     int wrong = 0;
@@ -106,7 +113,8 @@ TEST_CASE("Random bfloat16 of narrow and wide ranges give the sum of the definit
 
 #if ZERO_HOST_HAS_AVX2
 
-TEST_CASE("A sum of many squares is given when no addition rounds, and only then", "[host][kernel][norm]") {
+TEST_CASE("A sum of many squares is given when no addition rounds, and only then",
+          "[host][kernel][norm]") {
     if (!host::is_supported(host::InstructionSet::avx2)) {
         return;
     }
@@ -121,7 +129,8 @@ TEST_CASE("A sum of many squares is given when no addition rounds, and only then
     CHECK(sum_with(-3.0F) == 520.0);
     CHECK(sum_with(0x1p-14F) == 511.0 + 0x1p-28);
     CHECK(sum_with(0x1.02p-14F) == 511.0 + 0x1.02p-14 * 0x1.02p-14);
-    CHECK(std::isnan(sum_with(0x1p-15F))); // its square may have bits down to 2^-44, below 512 * 2^-52
+    CHECK(std::isnan(
+        sum_with(0x1p-15F))); // its square may have bits down to 2^-44, below 512 * 2^-52
     CHECK(std::isnan(sum_with(0x1p-130F)));
     CHECK(std::isnan(sum_with(HUGE_VALF)));
     CHECK(std::isnan(sum_with(-HUGE_VALF)));

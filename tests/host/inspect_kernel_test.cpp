@@ -19,7 +19,8 @@ namespace {
 using ops::Inspection;
 using ops::leaf_elements;
 
-TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction set, length and alignment",
+TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction "
+                   "set, length and alignment",
                    "[host][kernel][norm]", float, bfloat16, float16) {
     auto const values = kernel_inputs<TestType>(2000, 1);
     for (auto const set : instruction_sets) {
@@ -63,7 +64,8 @@ TEST_CASE("Long ranges give the exact sum of the definition, too", "[host][kerne
     }
 }
 
-TEST_CASE("Any cut at leaves and any order of the pieces gives the same sum", "[host][kernel][norm]") {
+TEST_CASE("Any cut at leaves and any order of the pieces gives the same sum",
+          "[host][kernel][norm]") {
     auto const values = wide_range(64 * 1024, 100);
     Inspection whole;
     host::inspect(values.data(), values.size(), 0, whole);
@@ -71,8 +73,10 @@ TEST_CASE("Any cut at leaves and any order of the pieces gives the same sum", "[
     for (std::size_t const ranks : {1U, 2U, 3U, 7U, 64U}) {
         std::vector<Inspection> parts(ranks);
         for (std::size_t begin = 0; begin < values.size();) {
-            std::size_t const n = std::min(values.size() - begin, leaf_elements * (1 + engine() % 40));
-            host::inspect(values.data() + begin, n, static_cast<std::int64_t>(begin), parts[engine() % ranks]);
+            std::size_t const n =
+                std::min(values.size() - begin, leaf_elements * (1 + engine() % 40));
+            host::inspect(values.data() + begin, n, static_cast<std::int64_t>(begin),
+                          parts[engine() % ranks]);
             begin += n;
         }
         Inspection sum;
@@ -92,7 +96,9 @@ TEST_CASE("The sum of squares is within 1e-14 of a long-double sum", "[host][ker
         }
         Inspection result;
         host::inspect(values.data(), values.size(), 0, result);
-        CHECK(std::fabs(static_cast<double>(static_cast<long double>(result.sum_of_squares()) / expected - 1.0L)) < 1e-14);
+        CHECK(std::fabs(static_cast<double>(
+                  static_cast<long double>(result.sum_of_squares()) / expected - 1.0L))
+              < 1e-14);
     }
 }
 
@@ -116,9 +122,11 @@ TEST_CASE("Zeros, subnormals and the largest floats are ordinary", "[host][kerne
     CHECK(std::fabs(sum_of(0x1.fffffep127F) / (count * largest * largest) - 1.0) < 1e-15);
 }
 
-TEST_CASE("One infinity among a million elements is counted, named and not added", "[host][kernel][norm]") {
+TEST_CASE("One infinity among a million elements is counted, named and not added",
+          "[host][kernel][norm]") {
     float const bad =
-        GENERATE(std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN());
+        GENERATE(std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                 std::numeric_limits<float>::quiet_NaN());
     std::size_t const place = GENERATE(0U, 63U, 64U, 255U, 256U, 654'321U, 999'999U);
     std::vector<float> values(1'000'000, 0.5F);
     values[place] = bad;

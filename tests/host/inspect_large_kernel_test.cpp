@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/host/kernels.hpp>
 
 #include <sys/mman.h>
@@ -13,11 +13,13 @@
 
 namespace zero::test::inspect_large_kernel_test {
 
-TEST_CASE("An inspection passes 2^31 elements and gives the index of one behind them", "[host][kernel][norm]") {
+TEST_CASE("An inspection passes 2^31 elements and gives the index of one behind them",
+          "[host][kernel][norm]") {
     // Pages that nobody writes are all one page of zeros: 4 GiB are read, and almost none are used.
     std::size_t const elements = (std::size_t{1} << 31U) + 65;
     std::size_t const bytes = elements * sizeof(bfloat16);
-    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(memory != MAP_FAILED);
     auto* const values = static_cast<bfloat16*>(memory);
     values[elements - 1] = from_float<bfloat16>(std::numeric_limits<float>::infinity());

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/ops/exact_sum.hpp>
 
 #include <cmath>
@@ -14,14 +14,15 @@ namespace zero::test {
 using ops::Inspection;
 using ops::leaf_elements;
 
-/// Equal as integers, whatever carries are still to be made between the digits: the difference is exactly zero.
+/// Equal as integers, whatever carries are still to be made between the digits: the difference is
+/// exactly zero.
 inline bool same(Inspection const& a, Inspection const& b) {
     Inspection difference = a;
     for (std::size_t i = 0; i < Inspection::count; ++i) {
         difference.sums[i] -= b.sums[i];
     }
-    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0 && a.first_non_finite == b.first_non_finite
-           && a.sum_of_squares() == b.sum_of_squares();
+    return difference.sum_of_squares() == 0.0 && difference.non_finite_count() == 0
+           && a.first_non_finite == b.first_non_finite && a.sum_of_squares() == b.sum_of_squares();
 }
 
 /// The definition: leaves of 64, eight lanes, one fixed tree.
@@ -39,7 +40,8 @@ Inspection by_definition(T const* values, std::size_t n, std::int64_t first_inde
                 result.add_non_finite(first_index + static_cast<std::int64_t>(i));
             }
         }
-        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
+        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5]))
+                        + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
     }
     return result;
 }

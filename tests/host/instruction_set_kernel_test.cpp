@@ -14,7 +14,9 @@ using namespace zero::host;
 
 TEST_CASE("The baseline is always there, and the best set is chosen by itself", "[host][kernel]") {
     CHECK(is_supported(InstructionSet::baseline));
-    CHECK(instruction_set() == (is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline));
+    CHECK(
+        instruction_set()
+        == (is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline));
     CHECK(std::string(name_of(InstructionSet::baseline)) == "baseline");
     CHECK(std::string(name_of(InstructionSet::avx2)) == "avx2");
 }

@@ -1,16 +1,16 @@
 #pragma once
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/host/instruction_set.hpp>
 
-#include <iterator>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
@@ -20,7 +20,8 @@ namespace zero::test {
 /// Runs the rest of the scope with one instruction set.
 class WithInstructionSet {
 public:
-    explicit WithInstructionSet(host::InstructionSet set) : _before(host::instruction_set()), _supported(host::use_instruction_set(set)) {}
+    explicit WithInstructionSet(host::InstructionSet set)
+        : _before(host::instruction_set()), _supported(host::use_instruction_set(set)) {}
     WithInstructionSet(WithInstructionSet const&) = delete;
     WithInstructionSet& operator=(WithInstructionSet const&) = delete;
     ~WithInstructionSet() { host::use_instruction_set(_before); }
@@ -32,9 +33,11 @@ private:
     bool _supported;
 };
 
-inline constexpr host::InstructionSet instruction_sets[] = {host::InstructionSet::baseline, host::InstructionSet::avx2};
+inline constexpr host::InstructionSet instruction_sets[] = {host::InstructionSet::baseline,
+                                                            host::InstructionSet::avx2};
 
-/// Ordinary values, and every so often a special one: zeros, subnormals, the edges of the 16-bit types, infinities, NaNs of several bits.
+/// Ordinary values, and every so often a special one: zeros, subnormals, the edges of the 16-bit
+/// types, infinities, NaNs of several bits.
 template <class T>
 std::vector<T> kernel_inputs(std::size_t n, std::uint32_t seed) {
     static float const special[] = {0.0F,
@@ -67,7 +70,8 @@ std::vector<T> kernel_inputs(std::size_t n, std::uint32_t seed) {
 
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+    return a.size() == b.size()
+           && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 template <class T>

@@ -35,7 +35,8 @@ double norm_of(NormKind kind, std::vector<T> const& values) {
     return sum.value(kind, 1.0);
 }
 
-TEMPLATE_TEST_CASE("Norms are within 1e-14 of long-double sums at every length", "[host][kernel][norm]", float, bfloat16, float16) {
+TEMPLATE_TEST_CASE("Norms are within 1e-14 of long-double sums at every length",
+                   "[host][kernel][norm]", float, bfloat16, float16) {
     int wrong = 0;
     for (std::size_t const n : {0U, 1U, 7U, 8U, 63U, 64U, 65U, 1000U, 100'003U}) {
         auto const values = wide_range<TestType>(n);
@@ -48,11 +49,15 @@ TEMPLATE_TEST_CASE("Norms are within 1e-14 of long-double sums at every length",
             squares += x * x;
             largest = std::max(largest, x);
         }
-        auto const is_near = [](double found, long double expected) { return std::fabs(static_cast<long double>(found) - expected) <= 1e-14L * expected; };
+        auto const is_near = [](double found, long double expected) {
+            return std::fabs(static_cast<long double>(found) - expected) <= 1e-14L * expected;
+        };
         wrong += is_near(norm_of(NormKind::l1, values), sum) ? 0 : 1;
         wrong += is_near(norm_of(NormKind::l2, values), std::sqrt(squares)) ? 0 : 1;
         wrong += static_cast<long double>(norm_of(NormKind::infinity, values)) == largest ? 0 : 1;
-        wrong += n > 1 && is_near(norm_of(NormKind::l1, values), sum - largest) ? 1 : 0; // one element less is not near
+        wrong += n > 1 && is_near(norm_of(NormKind::l1, values), sum - largest)
+                     ? 1
+                     : 0; // one element less is not near
     }
     CHECK(wrong == 0);
 }
@@ -63,16 +68,21 @@ TEST_CASE("Any cut at leaves gives the same norms", "[host][kernel][norm]") {
         std::mt19937 engine(6);
         NormSum cut;
         for (std::size_t begin = 0; begin < values.size();) {
-            std::size_t const n = std::min(values.size() - begin, ops::leaf_elements * (1 + engine() % 40));
-            host::add_to_norm(kind, values.data() + begin, n, static_cast<std::int64_t>(begin), cut);
+            std::size_t const n =
+                std::min(values.size() - begin, ops::leaf_elements * (1 + engine() % 40));
+            host::add_to_norm(kind, values.data() + begin, n, static_cast<std::int64_t>(begin),
+                              cut);
             begin += n;
         }
         CHECK(cut.value(kind, 1.0) == norm_of(kind, values));
     }
 }
 
-TEST_CASE("Elements that are not finite are counted once, wherever they stand", "[host][kernel][norm]") {
-    for (float const bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+TEST_CASE("Elements that are not finite are counted once, wherever they stand",
+          "[host][kernel][norm]") {
+    for (float const bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
         for (std::size_t const place : {0U, 63U, 64U, 255U, 998U}) {
             std::vector<float> values(999, 0.5F);
             values[place] = bad;
@@ -88,7 +98,8 @@ TEST_CASE("Elements that are not finite are counted once, wherever they stand", 
     }
 }
 
-TEST_CASE("The largest floats do not overflow an l1 norm, and subnormal ones are not lost", "[host][kernel][norm]") {
+TEST_CASE("The largest floats do not overflow an l1 norm, and subnormal ones are not lost",
+          "[host][kernel][norm]") {
     CHECK(norm_of(NormKind::l1, std::vector<float>(1000, -0x1p127F)) == 1000 * 0x1p127);
     CHECK(norm_of(NormKind::l1, std::vector<float>(1000, 0x1p-149F)) == 1000 * 0x1p-149);
     std::vector<float> mixed(128, 0.0F);

@@ -14,7 +14,8 @@ using test::DelayingKind;
 using test::InlineKind;
 using test::ThreadedKind;
 
-TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", InlineKind,
+                   ThreadedKind, DelayingKind) {
     std::vector<int> seen;
     auto const queue = TestType::make(1);
     for (int i = 0; i < 500; ++i) {
@@ -27,7 +28,8 @@ TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", 
     }
 }
 
-TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whatever follows", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whatever follows", "",
+                   InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(2);
     int value = 0;
     queue->enqueue([&value] { value = 7; });
@@ -45,7 +47,8 @@ TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whate
     queue->synchronise();
 }
 
-TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before the event", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before the event", "",
+                   InlineKind, ThreadedKind, DelayingKind) {
     auto const readers = TestType::make(3);
     auto const writers = DelayingKind::make(4);
     std::array<int, 100> written{};
@@ -54,7 +57,8 @@ TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before th
         writers->enqueue([&written, i] { written[i] = static_cast<int>(i) + 1; });
         readers->wait(writers->record());
         readers->enqueue([&written, &read, i] { read[i] = written[i]; });
-        writers->wait(readers->record()); // and back: the next round overwrites nothing that is still read
+        writers->wait(
+            readers->record()); // and back: the next round overwrites nothing that is still read
         writers->enqueue([&written, i] { written[i] = -1; });
     }
     readers->synchronise();
@@ -65,7 +69,9 @@ TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before th
     }
 }
 
-TEMPLATE_TEST_CASE("waiting for a complete event, or for a point of the same queue, returns at once", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE(
+    "waiting for a complete event, or for a point of the same queue, returns at once", "",
+    InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(5);
     queue->wait(host::Event());
     for (int i = 0; i < 20'000; ++i) { // more than the ring holds: nothing was enqueued
@@ -77,7 +83,8 @@ TEMPLATE_TEST_CASE("waiting for a complete event, or for a point of the same que
     CHECK(value == 1);
 }
 
-TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its commands ran", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its commands ran", "",
+                   InlineKind, ThreadedKind, DelayingKind) {
     int value = 0;
     host::Event event;
     CHECK(event.is_complete());
@@ -93,7 +100,8 @@ TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its comma
     CHECK(value == 100);
 }
 
-TEMPLATE_TEST_CASE("a command holds the largest functor that the message names", "", InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("a command holds the largest functor that the message names", "", InlineKind,
+                   ThreadedKind, DelayingKind) {
     std::array<unsigned char, host::Command::capacity - sizeof(void*)> large{};
     large.back() = 9;
     unsigned char seen = 0;
@@ -103,7 +111,8 @@ TEMPLATE_TEST_CASE("a command holds the largest functor that the message names",
     CHECK(seen == 9);
 }
 
-TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", "", ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", "", ThreadedKind,
+                   DelayingKind) {
     constexpr std::size_t queues = 4;
     std::vector<std::unique_ptr<host::Queue>> ring;
     for (std::size_t i = 0; i < queues; ++i) {

@@ -13,19 +13,25 @@ namespace zero::test {
 struct InlineKind {
     static constexpr char const* name = "inline";
     static constexpr bool is_threaded = false;
-    static std::unique_ptr<host::Queue> make(std::uint64_t) { return std::make_unique<host::InlineQueue>(); }
+    static std::unique_ptr<host::Queue> make(std::uint64_t) {
+        return std::make_unique<host::InlineQueue>();
+    }
 };
 
 struct ThreadedKind {
     static constexpr char const* name = "threaded";
     static constexpr bool is_threaded = true;
-    static std::unique_ptr<host::Queue> make(std::uint64_t) { return std::make_unique<host::ThreadedQueue>(); }
+    static std::unique_ptr<host::Queue> make(std::uint64_t) {
+        return std::make_unique<host::ThreadedQueue>();
+    }
 };
 
 struct DelayingKind {
     static constexpr char const* name = "delaying";
     static constexpr bool is_threaded = true;
-    static std::unique_ptr<host::Queue> make(std::uint64_t seed) { return std::make_unique<host::DelayingQueue>(seed); }
+    static std::unique_ptr<host::Queue> make(std::uint64_t seed) {
+        return std::make_unique<host::DelayingQueue>(seed);
+    }
 };
 
 } // namespace zero::test

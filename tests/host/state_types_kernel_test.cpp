@@ -16,12 +16,14 @@
 
 namespace zero::test::state_types_kernel_test {
 
-// States in 16 bits against a scalar loop with the same meaning, with every instruction set and every length, and against float states.
+// States in 16 bits against a scalar loop with the same meaning, with every instruction set and
+// every length, and against float states.
 namespace {
 
 constexpr std::size_t block = 64;
 
-/// The states of one slice, read and written one by one. Written out here: it shares nothing with the library but the conversions.
+/// The states of one slice, read and written one by one. Written out here: it shares nothing with
+/// the library but the conversions.
 struct ScaledArray {
     explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
@@ -39,7 +41,10 @@ struct ScaledArray {
             for (std::size_t i = begin; i < end; ++i) {
                 float const scaled = std::ldexp(wide[i], -exponent);
                 bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < 0x1p-24F;
-                values[i] = vanishes ? float16{static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U)} : from_float<float16>(canonical(scaled));
+                values[i] =
+                    vanishes
+                        ? float16{static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U)}
+                        : from_float<float16>(canonical(scaled));
             }
         }
     }
@@ -53,7 +58,8 @@ struct PlainArray {
     explicit PlainArray(std::size_t n) : values(n) {}
     [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]); }
     void assign(std::vector<float> const& wide) {
-        std::transform(wide.begin(), wide.end(), values.begin(), [](float x) { return from_float<S>(canonical(x)); });
+        std::transform(wide.begin(), wide.end(), values.begin(),
+                       [](float x) { return from_float<S>(canonical(x)); });
     }
     std::vector<S> values;
 };
@@ -94,12 +100,16 @@ int differences(float gradient_size) {
             for (std::uint32_t step = 1; step <= 3; ++step) {
                 auto gradient = kernel_inputs<A>(n, step);
                 auto const hyper = AdamW::hyper({}, 0.01, step);
-                host::update<AdamW>(gradient.data(), MasterPointers<float, bfloat16>{master.data(), parameter.data()}, pointers(found), n, gradient_size,
-                                    hyper);
-                std::array<std::vector<float>, 2> wide{std::vector<float>(n), std::vector<float>(n)};
+                host::update<AdamW>(
+                    gradient.data(),
+                    MasterPointers<float, bfloat16>{master.data(), parameter.data()},
+                    pointers(found), n, gradient_size, hyper);
+                std::array<std::vector<float>, 2> wide{std::vector<float>(n),
+                                                       std::vector<float>(n)};
                 for (std::size_t i = 0; i < n; ++i) {
                     float state[2] = {expected[0].at(i), expected[1].at(i)};
-                    AdamW{}(ops::mul(to_float(gradient[i]), gradient_size), expected_master[i], state, hyper);
+                    AdamW{}(ops::mul(to_float(gradient[i]), gradient_size), expected_master[i],
+                            state, hyper);
                     expected_master[i] = canonical(expected_master[i]);
                     expected_parameter[i] = from_float<bfloat16>(expected_master[i]);
                     wide[0][i] = state[0];
@@ -108,7 +118,10 @@ int differences(float gradient_size) {
                 expected[0].assign(wide[0]);
                 expected[1].assign(wide[1]);
                 wrong += same(found[0], expected[0]) && same(found[1], expected[1]) ? 0 : 1;
-                wrong += same_bits(master, expected_master) && same_bits(parameter, expected_parameter) ? 0 : 1;
+                wrong +=
+                    same_bits(master, expected_master) && same_bits(parameter, expected_parameter)
+                        ? 0
+                        : 1;
             }
         }
     }
@@ -132,22 +145,29 @@ ScaledArray kept(std::vector<float> const& values) {
     ScaledStatePointers<1> at;
     at.states = {state.values.data()};
     at.scales = {state.scales.data()};
-    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr}, at, values.size(), 1.0F, {});
+    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr}, at,
+                       values.size(), 1.0F, {});
     return state;
 }
 
-TEST_CASE("States in bfloat16 give the bits of the functor applied to one element after the other", "[host][kernel]") {
+TEST_CASE("States in bfloat16 give the bits of the functor applied to one element after the other",
+          "[host][kernel]") {
     CHECK(differences<PlainArray<bfloat16>, float>(0.125F) == 0);
     CHECK(differences<PlainArray<bfloat16>, bfloat16>(1e-6F) == 0);
     CHECK(differences<PlainArray<float>, float>(0.125F) == 0);
 }
 
-TEST_CASE("States in scaled float16 give the bits of the functor applied to one element after the other", "[host][kernel]") {
+TEST_CASE(
+    "States in scaled float16 give the bits of the functor applied to one element after the other",
+    "[host][kernel]") {
     CHECK(differences<ScaledArray, float>(0.125F) == 0);
-    CHECK(differences<ScaledArray, bfloat16>(1e-18F) == 0); // second moments far below the range of float16, some of them subnormal floats
+    CHECK(differences<ScaledArray, bfloat16>(1e-18F)
+          == 0); // second moments far below the range of float16, some of them subnormal floats
 }
 
-TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15, and is 1 for a block of zeros", "[host][kernel]") {
+TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15, and is 1 for a "
+          "block of zeros",
+          "[host][kernel]") {
     std::vector<float> values(3 * block, 0.0F);
     values[5] = -0x1.8p100F; // a block that float16 could not hold
     values[6] = 0x1p80F;
@@ -159,7 +179,9 @@ TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15
     CHECK(state.at(2 * block + 1) == 0x1p-149F);
 }
 
-TEST_CASE("No finite value of a block becomes infinite but the one that rounds to 2^128, and what is not finite takes no part in the scale", "[host][kernel]") {
+TEST_CASE("No finite value of a block becomes infinite but the one that rounds to 2^128, and what "
+          "is not finite takes no part in the scale",
+          "[host][kernel]") {
     std::vector<float> values(2 * block, 1.0F);
     values[0] = 0x1.ffdp127F; // rounds down to 11 bits
     values[block] = std::numeric_limits<float>::infinity();
@@ -188,7 +210,9 @@ TEST_CASE("A state that is not zero is never stored as zero", "[host][kernel]") 
     CHECK(state.values[4].bits == 0x0000U);
 }
 
-TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the largest in its block, and not by less", "[host][kernel]") {
+TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the largest in its block, "
+          "and not by less",
+          "[host][kernel]") {
     std::mt19937 engine(5);
     std::uniform_real_distribution<float> exponent(-60.0F, 20.0F);
     std::vector<float> values(64 * block);
@@ -202,8 +226,11 @@ TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the larg
         for (std::size_t j = i / block * block; j < i / block * block + block; ++j) {
             largest = std::max(largest, std::fabs(values[j]));
         }
-        double const bound = std::max(0x1p-11 * std::fabs(static_cast<double>(values[i])), 0x1p-38 * static_cast<double>(largest));
-        worst = std::max(worst, std::fabs(static_cast<double>(state.at(i)) - static_cast<double>(values[i])) / bound);
+        double const bound = std::max(0x1p-11 * std::fabs(static_cast<double>(values[i])),
+                                      0x1p-38 * static_cast<double>(largest));
+        worst = std::max(
+            worst,
+            std::fabs(static_cast<double>(state.at(i)) - static_cast<double>(values[i])) / bound);
     }
     CHECK(worst <= 1.0);
     CHECK(worst > 0.9);
@@ -223,8 +250,11 @@ double distance_from_float() {
             value = 1e-4F * (normal(engine) + 0.5F); // squares below the range of float16
         }
         auto const hyper = AdamW::hyper({}, 1e-3, step);
-        host::update<AdamW>(gradient.data(), MasterPointers<float, float>{parameter.data(), nullptr}, pointers(states), n, 1.0F, hyper);
-        host::update<AdamW>(gradient.data(), MasterPointers<float, float>{exact.data(), nullptr}, pointers(wide), n, 1.0F, hyper);
+        host::update<AdamW>(gradient.data(),
+                            MasterPointers<float, float>{parameter.data(), nullptr},
+                            pointers(states), n, 1.0F, hyper);
+        host::update<AdamW>(gradient.data(), MasterPointers<float, float>{exact.data(), nullptr},
+                            pointers(wide), n, 1.0F, hyper);
     }
     double error = 0.0;
     double size = 0.0;
@@ -236,7 +266,8 @@ double distance_from_float() {
     return std::sqrt(error / size);
 }
 
-TEST_CASE("AdamW with states in 16 bits stays near AdamW with float states, with a scale nearer than in bfloat16, without one not at all",
+TEST_CASE("AdamW with states in 16 bits stays near AdamW with float states, with a scale nearer "
+          "than in bfloat16, without one not at all",
           "[host][kernel]") {
     double const scaled = distance_from_float<ScaledArray>();
     double const bfloat = distance_from_float<PlainArray<bfloat16>>();

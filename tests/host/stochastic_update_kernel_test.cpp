@@ -13,7 +13,8 @@
 
 namespace zero::test::stochastic_update_kernel_test {
 
-// Stochastically rounded parameters: the same bits with every instruction set, length and cut; and what plain rounding loses they keep.
+// Stochastically rounded parameters: the same bits with every instruction set, length and cut; and
+// what plain rounding loses they keep.
 namespace {
 
 /// Makes the gradient the parameter.
@@ -36,16 +37,21 @@ int differences(std::uint64_t first_index, float size) {
             auto const values = kernel_inputs<float>(n, 4);
             std::vector<P> parameter(n + 1, P{77}), expected(n + 1, P{77});
             for (std::size_t i = 0; i < n; ++i) {
-                expected[i] = ops::round_stochastically<P>(canonical(ops::mul(values[i], size)), ops::random_bits(55, first_index + i));
+                expected[i] = ops::round_stochastically<P>(canonical(ops::mul(values[i], size)),
+                                                           ops::random_bits(55, first_index + i));
             }
-            host::update<Assign>(values.data(), StochasticPointers<P>{parameter.data(), first_index, 55}, StatePointers<0, float>{}, n, size, {});
+            host::update<Assign>(values.data(),
+                                 StochasticPointers<P>{parameter.data(), first_index, 55},
+                                 StatePointers<0, float>{}, n, size, {});
             wrong += same_bits(parameter, expected) ? 0 : 1;
         }
     }
     return wrong;
 }
 
-TEMPLATE_TEST_CASE("Each element takes the random bits of its number, with every instruction set and length", "[host][kernel]", bfloat16, float16) {
+TEMPLATE_TEST_CASE(
+    "Each element takes the random bits of its number, with every instruction set and length",
+    "[host][kernel]", bfloat16, float16) {
     CHECK(differences<TestType>(0, 1.0F) == 0);
     CHECK(differences<TestType>(1003, 1e-6F) == 0); // subnormal float16
     CHECK(differences<TestType>(1003, 1e5F) == 0);  // beyond float16
@@ -61,8 +67,11 @@ TEST_CASE("A range may be cut anywhere", "[host][kernel]") {
         std::vector<float> first(n), second(n);
         for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
             std::size_t const begin = cuts[part];
-            host::update<AdamW>(gradient.data() + begin, StochasticPointers<bfloat16>{parameter.data() + begin, 100 + begin, 42},
-                                StatePointers<2, float>{{first.data() + begin, second.data() + begin}}, cuts[part + 1] - begin, 1.0F, hyper);
+            host::update<AdamW>(
+                gradient.data() + begin,
+                StochasticPointers<bfloat16>{parameter.data() + begin, 100 + begin, 42},
+                StatePointers<2, float>{{first.data() + begin, second.data() + begin}},
+                cuts[part + 1] - begin, 1.0F, hyper);
         }
         return parameter;
     };
@@ -77,8 +86,9 @@ double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter
     for (std::uint64_t step = 1; step <= 100; ++step) {
         Sgd::Options options;
         options.momentum = 0.0;
-        host::update<Sgd>(gradient.data(), weights(step), StatePointers<Sgd::states, float>{{momentum.data()}}, parameter.size(), 1.0F,
-                          Sgd::hyper(options, 1.0, step));
+        host::update<Sgd>(gradient.data(), weights(step),
+                          StatePointers<Sgd::states, float>{{momentum.data()}}, parameter.size(),
+                          1.0F, Sgd::hyper(options, 1.0, step));
     }
     double sum = 0.0;
     for (auto const value : parameter) {
@@ -87,17 +97,27 @@ double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter
     return sum / static_cast<double>(parameter.size());
 }
 
-TEST_CASE("Updates of less than half a unit survive on average, and vanish in plain rounding", "[host][kernel]") {
+TEST_CASE("Updates of less than half a unit survive on average, and vanish in plain rounding",
+          "[host][kernel]") {
     constexpr std::size_t n = 4096;
-    // The unit of bfloat16 between 1 and 2 is 2^-7. Five standard deviations of the mean: 5 * sqrt(100 / 4096) * 2^-8 = 0.0031.
+    // The unit of bfloat16 between 1 and 2 is 2^-7. Five standard deviations of the mean: 5 *
+    // sqrt(100 / 4096) * 2^-8 = 0.0031.
     for (float const change : {0x1p-8F - 0x1p-16F, 0x1p-10F, 0x1p-14F}) {
         std::vector<bfloat16> stochastic(n, from_float<bfloat16>(1.5F));
         std::vector<bfloat16> plain(n, from_float<bfloat16>(1.5F));
         double const expected = 1.5 - 100.0 * static_cast<double>(change);
-        double const mean = mean_after([&](std::uint64_t step) { return StochasticPointers<bfloat16>{stochastic.data(), 0, ops::random_key(1, step)}; },
-                                       stochastic, change);
+        double const mean = mean_after(
+            [&](std::uint64_t step) {
+                return StochasticPointers<bfloat16>{stochastic.data(), 0, ops::random_key(1, step)};
+            },
+            stochastic, change);
         CHECK(std::fabs(mean - expected) < 0.0031);
-        CHECK(mean_after([&](std::uint64_t) { return MasterPointers<bfloat16, bfloat16>{plain.data(), nullptr}; }, plain, change) == 1.5);
+        CHECK(mean_after(
+                  [&](std::uint64_t) {
+                      return MasterPointers<bfloat16, bfloat16>{plain.data(), nullptr};
+                  },
+                  plain, change)
+              == 1.5);
     }
 }
 

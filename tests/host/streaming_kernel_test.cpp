@@ -14,7 +14,8 @@
 
 namespace zero::test::streaming_kernel_test {
 
-// Ranges so long that results are written past the caches, beside the same range in pieces that are not.
+// Ranges so long that results are written past the caches, beside the same range in pieces that are
+// not.
 namespace {
 
 constexpr std::size_t piece = 50'000; // of at most 34 bytes an element: far below the limit
@@ -22,17 +23,21 @@ constexpr std::size_t alignment = 128;
 
 template <class T>
 struct Free {
-    void operator()(T* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
+    void operator()(T* memory) const { ::operator delete(memory, std::align_val_t{alignment}); }
 };
 
 /// An aligned copy, or zeros.
 template <class T>
 class Aligned {
 public:
-    explicit Aligned(std::size_t n) : _data(static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{alignment}))), _n(n) {
+    explicit Aligned(std::size_t n)
+        : _data(static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{alignment}))),
+          _n(n) {
         std::uninitialized_fill_n(data(), n, T{});
     }
-    explicit Aligned(std::vector<T> const& values) : Aligned(values.size()) { std::copy(values.begin(), values.end(), data()); }
+    explicit Aligned(std::vector<T> const& values) : Aligned(values.size()) {
+        std::copy(values.begin(), values.end(), data());
+    }
 
     [[nodiscard]] T* data() const { return _data.get(); }
     [[nodiscard]] bool operator==(Aligned const& other) const {
@@ -58,7 +63,9 @@ bool converts_equally(float factor) {
     Aligned<To> const whole(n);
     Aligned<To> const pieces(n);
     host::convert(whole.data(), in.data(), n, factor);
-    in_pieces(n, [&](std::size_t begin, std::size_t count) { host::convert(pieces.data() + begin, in.data() + begin, count, factor); });
+    in_pieces(n, [&](std::size_t begin, std::size_t count) {
+        host::convert(pieces.data() + begin, in.data() + begin, count, factor);
+    });
     return whole == pieces;
 }
 
@@ -69,7 +76,8 @@ TEST_CASE("A conversion of a long range has the bits of its pieces", "[host][ker
     CHECK(converts_equally<float, float>(0.7F));
 }
 
-/// Elements that differ from what one conversion at a time gives, with as much memory on both sides as is never to be touched.
+/// Elements that differ from what one conversion at a time gives, with as much memory on both sides
+/// as is never to be touched.
 template <class To, class From>
 std::size_t wrong_at_every_place(float factor) {
     constexpr std::size_t margin = 32;
@@ -80,10 +88,14 @@ std::size_t wrong_at_every_place(float factor) {
         for (std::size_t to = 0; to < margin; ++to) {
             std::size_t const from = (3 * to + n) % margin;
             Aligned<To> const out(std::vector<To>(n + 2 * margin, untouched));
-            host::detail::convert(out.data() + to, in.data() + from, n, factor, host::detail::streaming_copy_bytes);
+            host::detail::convert(out.data() + to, in.data() + from, n, factor,
+                                  host::detail::streaming_copy_bytes);
             for (std::size_t i = 0; i < n + 2 * margin; ++i) {
                 float const value = i < to || i >= to + n ? 0.0F : to_float(in[from + i - to]);
-                To const expected = i < to || i >= to + n ? untouched : from_float<To>(factor == 1.0F ? value : canonical(value * factor));
+                To const expected =
+                    i < to || i >= to + n
+                        ? untouched
+                        : from_float<To>(factor == 1.0F ? value : canonical(value * factor));
                 wrong += std::memcmp(out.data() + i, &expected, sizeof expected) != 0 ? 1 : 0;
             }
         }
@@ -91,7 +103,9 @@ std::size_t wrong_at_every_place(float factor) {
     return wrong;
 }
 
-TEST_CASE("A conversion past the caches writes every element once and none beside them, at every length and alignment", "[host][kernel]") {
+TEST_CASE("A conversion past the caches writes every element once and none beside them, at every "
+          "length and alignment",
+          "[host][kernel]") {
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
         if (!scope.is_supported()) {
@@ -106,7 +120,8 @@ TEST_CASE("A conversion past the caches writes every element once and none besid
     }
 }
 
-TEMPLATE_TEST_CASE("The sum over ranks of a long range has the bits of its pieces", "[host][kernel]", float, bfloat16) {
+TEMPLATE_TEST_CASE("The sum over ranks of a long range has the bits of its pieces",
+                   "[host][kernel]", float, bfloat16) {
     std::size_t const n = host::detail::streaming_bytes / (3 * sizeof(TestType)) + 5;
     Aligned<TestType> const first(kernel_inputs<TestType>(n, 1));
     Aligned<TestType> const second(kernel_inputs<TestType>(n, 2));
@@ -134,11 +149,13 @@ TEST_CASE("The update of a long range has the bits of its pieces", "[host][kerne
     Aligned<bfloat16> const whole_parameter(n);
     Aligned<bfloat16> const pieces_parameter(n);
     auto const hyper = AdamW::hyper({}, 0.01, 1);
-    host::update<AdamW>(gradient.data(), whole.data(), whole_parameter.data(), std::array{whole_states[0].data(), whole_states[1].data()},
-                        n, 0.5F, hyper);
+    host::update<AdamW>(gradient.data(), whole.data(), whole_parameter.data(),
+                        std::array{whole_states[0].data(), whole_states[1].data()}, n, 0.5F, hyper);
     in_pieces(n, [&](std::size_t begin, std::size_t count) {
-        host::update<AdamW>(gradient.data() + begin, pieces.data() + begin, pieces_parameter.data() + begin,
-                            std::array{pieces_states[0].data() + begin, pieces_states[1].data() + begin}, count, 0.5F, hyper);
+        host::update<AdamW>(
+            gradient.data() + begin, pieces.data() + begin, pieces_parameter.data() + begin,
+            std::array{pieces_states[0].data() + begin, pieces_states[1].data() + begin}, count,
+            0.5F, hyper);
     });
     CHECK(whole == pieces);
     CHECK(whole_parameter == pieces_parameter);

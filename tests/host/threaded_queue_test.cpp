@@ -27,7 +27,8 @@ TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and go
         queue.enqueue([&ran] { ++ran; });
     }
     CHECK_THROWS_AS(queue.enqueue([&ran] { ++ran; }), QueueFull);
-    CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }), test::contains_text("capacity is 8") && test::contains_text("larger"));
+    CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }),
+                      test::contains_text("capacity is 8") && test::contains_text("larger"));
     other_gate.hold(other);
     CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait takes a place, too
     CHECK_NOTHROW(queue.wait(host::Event()));
@@ -57,7 +58,8 @@ TEST_CASE("a queue without room for one command is refused") {
     CHECK_THROWS_AS(host::ThreadedQueue(0), InvalidArgument);
 }
 
-TEST_CASE("the first exception of a command is kept, later commands are skipped, and events complete all the same") {
+TEST_CASE("the first exception of a command is kept, later commands are skipped, and events "
+          "complete all the same") {
     host::ThreadedQueue queue;
     int ran = 0;
     CHECK_NOTHROW(queue.rethrow_failure());
@@ -87,7 +89,8 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     host::Event const after_wait = failed->record();
     reader.wait(after_wait);
     reader.enqueue([&] { seen = value; });
-    for (int turn = 0; turn < 500 && !after_wait.is_complete(); ++turn) { // a queue that waits for nothing would be through by now
+    for (int turn = 0; turn < 500 && !after_wait.is_complete();
+         ++turn) { // a queue that waits for nothing would be through by now
         std::this_thread::yield();
     }
     CHECK_FALSE(after_wait.is_complete());
@@ -97,7 +100,8 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     failed.reset();
 }
 
-TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallows failures", "", ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallows failures", "",
+                   ThreadedKind, DelayingKind) {
     auto writer = TestType::make(1);
     int value = 0;
     int seen = -1;
@@ -115,7 +119,8 @@ TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallo
     CHECK(value == 50);
 }
 
-TEST_CASE("a destroyed queue leaves nobody waiting, also when the waiter's queue is destroyed first") {
+TEST_CASE(
+    "a destroyed queue leaves nobody waiting, also when the waiter's queue is destroyed first") {
     for (int time = 0; time < 50; ++time) {
         host::Event event;
         std::optional<host::ThreadedQueue> first(std::in_place);

@@ -3,11 +3,11 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/detail/adopted_block.hpp>
 
 #include <random>
 
@@ -23,7 +23,9 @@ struct Block {
 
 /// Parameters of any size in any order of addresses, with gaps, frozen and tied ones.
 Block random_block(std::mt19937_64& random) {
-    auto const below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
+    auto const below = [&](std::size_t bound) {
+        return static_cast<std::size_t>(random() % bound);
+    };
     Block block;
     std::size_t const parameters = below(12);
     block.end = below(3) == 0 ? below(300) : 0;
@@ -40,7 +42,8 @@ Block random_block(std::mt19937_64& random) {
         block.offsets.push_back(block.end);
         block.end += spec.elements + (below(4) == 0 ? below(200) : 0);
     }
-    for (std::size_t index = 0; index + 1 < parameters; ++index) { // registration order differs from the order of addresses
+    for (std::size_t index = 0; index + 1 < parameters;
+         ++index) { // registration order differs from the order of addresses
         if (below(3) == 0) {
             std::swap(block.model[index], block.model[index + 1]);
             std::swap(block.offsets[index], block.offsets[index + 1]);
@@ -57,7 +60,9 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
         std::size_t content = 0;
         for (Piece const& piece : bucket.pieces) {
             content += piece.elements;
-            if (!bucket.is_staged && bucket.block_begin + piece.bucket_begin != block.offsets[piece.parameter] + piece.parameter_begin) {
+            if (!bucket.is_staged
+                && bucket.block_begin + piece.bucket_begin
+                       != block.offsets[piece.parameter] + piece.parameter_begin) {
                 return "a piece is not communicated where it lies";
             }
             if (bucket.is_staged && piece.bucket_begin % 64 != 0) {
@@ -84,7 +89,8 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
 
 } // namespace
 
-TEST_CASE("every trainable element of 3000 random adopted blocks has one place and one owner, and nothing else is touched") {
+TEST_CASE("every trainable element of 3000 random adopted blocks has one place and one owner, and "
+          "nothing else is touched") {
     std::mt19937_64 random(4711);
     std::size_t staged = 0;
     std::size_t direct = 0;
@@ -92,9 +98,11 @@ TEST_CASE("every trainable element of 3000 random adopted blocks has one place a
         Block const block = random_block(random);
         LayoutOptions const options{1 + random() % 17, 4, false};
         std::size_t const bucket_bytes = std::size_t{1} << (random() % 18);
-        for (FlatLayout const& layout : {make_adopted_layout<SizeCappedBucketer>(block.model, block.offsets, options, {bucket_bytes}),
-                                         make_adopted_layout<UnitBucketer>(block.model, block.offsets, options),
-                                         make_adopted_layout<SingleBucketer>(block.model, block.offsets, options)}) {
+        for (FlatLayout const& layout :
+             {make_adopted_layout<SizeCappedBucketer>(block.model, block.offsets, options,
+                                                      {bucket_bytes}),
+              make_adopted_layout<UnitBucketer>(block.model, block.offsets, options),
+              make_adopted_layout<SingleBucketer>(block.model, block.offsets, options)}) {
             std::string const problem = adopted_problem(layout, block);
             if (!problem.empty()) {
                 FAIL("seed 4711, round " << round << ": " << problem);

@@ -3,11 +3,11 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/detail/adopted_block.hpp>
 
 namespace zero::test::adopted_test {
 
@@ -40,7 +40,8 @@ std::vector<std::vector<std::size_t>> staged_pieces(FlatLayout const& layout) {
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         for (Piece const& piece : layout.pieces(bucket)) {
             if (layout.bucket(bucket).is_staged) {
-                found.push_back({piece.parameter, piece.parameter_begin, piece.elements, piece.bucket_begin});
+                found.push_back(
+                    {piece.parameter, piece.parameter_begin, piece.elements, piece.bucket_begin});
             }
         }
     }
@@ -56,7 +57,8 @@ std::vector<std::size_t> const three_offsets{0, 200, 500};
 
 } // namespace
 
-TEST_CASE("an adopted block is cut at multiples of W * 64 and its end goes through a staged bucket") {
+TEST_CASE(
+    "an adopted block is cut at multiples of W * 64 and its end goes through a staged bucket") {
     // W = 2: edges at multiples of 128. 550 elements: [0, 512) directly, [512, 550) staged.
     auto const layout = make_adopted_layout<SingleBucketer>(three(), three_offsets, {2, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{0, 512, {0, 1, 2}}});
@@ -66,20 +68,24 @@ TEST_CASE("an adopted block is cut at multiples of W * 64 and its end goes throu
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
     CHECK(layout.elements(1) == 128); // 38 -> 64, a multiple of 64 for each of two ranks
     CHECK(layout.trainable_buckets() == 2);
-    CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(), layout.parameter_buckets(2).end())
+    CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(),
+                                   layout.parameter_buckets(2).end())
           == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("the edges between buckets of an adopted block fall inside parameters") {
-    // Starts 500, 200, 0 rounded down to 384, 128, 0; buckets in gradient-ready order, the last address first.
+    // Starts 500, 200, 0 rounded down to 384, 128, 0; buckets in gradient-ready order, the last
+    // address first.
     auto const layout = make_adopted_layout<UnitBucketer>(three(), three_offsets, {2, 4, false});
-    CHECK(direct_buckets(layout) == std::vector<Direct>{{384, 128, {1, 2}}, {128, 256, {0, 1}}, {0, 128, {0}}});
+    CHECK(direct_buckets(layout)
+          == std::vector<Direct>{{384, 128, {1, 2}}, {128, 256, {0, 1}}, {0, 128, {0}}});
     CHECK(layout.pieces(0)[0].parameter_begin == 184);
     CHECK(layout.pieces(0)[0].elements == 116);
     CHECK(layout.pieces(0)[1].bucket_begin == 116);
     CHECK(layout.pieces(1)[0].parameter_begin == 128);
     CHECK(layout.pieces(1)[0].elements == 72);
-    CHECK(std::vector<std::size_t>(layout.unit_buckets(1).begin(), layout.unit_buckets(1).end()) == std::vector<std::size_t>{0, 1});
+    CHECK(std::vector<std::size_t>(layout.unit_buckets(1).begin(), layout.unit_buckets(1).end())
+          == std::vector<std::size_t>{0, 1});
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
 }
 
@@ -96,29 +102,30 @@ TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends besi
 }
 
 TEST_CASE("memory between the parameters of an adopted block is in no bucket") {
-    auto const layout =
-        make_adopted_layout<SingleBucketer>(test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
+    auto const layout = make_adopted_layout<SingleBucketer>(
+        test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
     // [211, 511): directly [256, 448); [10, 210): directly [64, 192).
     CHECK(direct_buckets(layout) == std::vector<Direct>{{256, 192, {1}}, {64, 128, {0}}});
-    CHECK(staged_pieces(layout) == Table{{1, 237, 63, 0}, {1, 0, 45, 64}, {0, 182, 18, 128}, {0, 0, 54, 192}});
+    CHECK(staged_pieces(layout)
+          == Table{{1, 237, 63, 0}, {1, 0, 45, 64}, {0, 182, 18, 128}, {0, 0, 54, 192}});
 }
 
 TEST_CASE("an adopted block smaller than W * 64 is staged as a whole") {
-    auto const layout =
-        make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
+    auto const layout = make_adopted_layout<SizeCappedBucketer>(
+        test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(layout).empty());
     CHECK(staged_pieces(layout) == Table{{0, 0, 100, 0}, {1, 0, 27, 128}});
     CHECK(layout.elements(0) == 256); // 128 + 64, a multiple of 128
     // One element more makes it W * 64, and nothing is staged.
-    auto const exact =
-        make_adopted_layout<SizeCappedBucketer>(test::model_of_sizes({100, 28}), std::vector<std::size_t>{0, 100}, {2, 4, false});
+    auto const exact = make_adopted_layout<SizeCappedBucketer>(
+        test::model_of_sizes({100, 28}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(exact) == std::vector<Direct>{{0, 128, {0, 1}}});
     CHECK(staged_pieces(exact).empty());
 }
 
 TEST_CASE("addresses, not registration, give the order of an adopted block") {
-    auto const layout =
-        make_adopted_layout<UnitBucketer>(test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
+    auto const layout = make_adopted_layout<UnitBucketer>(
+        test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{64, 64, {0}}, {0, 64, {1}}});
     CHECK(layout.parameter_buckets(2).empty()); // no elements
 }

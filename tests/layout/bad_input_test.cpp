@@ -1,10 +1,10 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/detail/adopted_block.hpp>
 
 namespace zero::test::bad_input_test {
 
@@ -19,7 +19,8 @@ std::string message(std::vector<ParameterSpec> const& model, std::size_t world =
     return "nothing was thrown";
 }
 
-std::string adopted_message(std::vector<ParameterSpec> const& model, std::vector<std::size_t> const& offsets) {
+std::string adopted_message(std::vector<ParameterSpec> const& model,
+                            std::vector<std::size_t> const& offsets) {
     try {
         (void)make_adopted_layout<SizeCappedBucketer>(model, offsets, {2, 4, false});
     } catch (InvalidArgument const& error) {
@@ -31,7 +32,8 @@ std::string adopted_message(std::vector<ParameterSpec> const& model, std::vector
 } // namespace
 
 TEST_CASE("a layout for no rank is refused") {
-    CHECK(message(test::model_of_sizes({1}), 0) == "zero: world is 0; a layout needs at least one rank.");
+    CHECK(message(test::model_of_sizes({1}), 0)
+          == "zero: world is 0; a layout needs at least one rank.");
 }
 
 TEST_CASE("a parameter without a name is refused by its number") {
@@ -44,20 +46,26 @@ TEST_CASE("two parameters with one name are refused with the way to register a t
     auto model = test::model_of_sizes({1, 2, 3});
     model[2].name = "p0";
     CHECK(message(model)
-          == "zero: two parameters are named 'p0'; names are unique. For a tied parameter register it once and list all its units.");
+          == "zero: two parameters are named 'p0'; names are unique. For a tied parameter register "
+             "it once and list all its units.");
 }
 
-TEST_CASE("a parameter without a unit, with a unit twice, or with a unit far away is refused by name") {
+TEST_CASE(
+    "a parameter without a unit, with a unit twice, or with a unit far away is refused by name") {
     auto model = test::model_of_sizes({1, 2});
     model[1].units = {};
-    CHECK(message(model) == "zero: parameter 'p1' lists no unit; name the units that use it, in order of use.");
+    CHECK(message(model)
+          == "zero: parameter 'p1' lists no unit; name the units that use it, in order of use.");
     model[1].units = {3, 1, 3};
     CHECK(message(model) == "zero: parameter 'p1' lists unit 3 twice; list it once.");
     model[1].units = {4129}; // 2 * 16 + 4096 is the last
-    CHECK(message(model) == "zero: parameter 'p1' lists unit 4129; units are numbered from 0 in order of use, without large gaps.");
+    CHECK(message(model)
+          == "zero: parameter 'p1' lists unit 4129; units are numbered from 0 in order of use, "
+             "without large gaps.");
     model[1].units = {static_cast<std::size_t>(-1)};
     CHECK(message(model)
-          == "zero: parameter 'p1' lists unit 18446744073709551615; units are numbered from 0 in order of use, without large gaps.");
+          == "zero: parameter 'p1' lists unit 18446744073709551615; units are numbered from 0 in "
+             "order of use, without large gaps.");
     model[1].units = {4128};
     CHECK(message(model) == "nothing was thrown");
 }
@@ -65,16 +73,22 @@ TEST_CASE("a parameter without a unit, with a unit twice, or with a unit far awa
 TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it too large") {
     std::size_t const half = std::size_t{1} << 55U;
     CHECK(message(test::model_of_sizes({half, half - 1})) == "nothing was thrown");
-    CHECK(message(test::model_of_sizes({half, half})) == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
+    CHECK(message(test::model_of_sizes({half, half}))
+          == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
     CHECK(message(test::model_of_sizes({1, static_cast<std::size_t>(-1)}))
           == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
 }
 
 TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
     auto const model = test::model_of_sizes({1});
-    std::string const expected = "zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start.";
-    CHECK_THROWS_WITH((make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {0})), expected);
-    CHECK_THROWS_WITH(make_adopted_layout<SizeCappedBucketer>(model, std::vector<std::size_t>{0}, {2, 4, false}, {0}), expected);
+    std::string const expected =
+        "zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start.";
+    CHECK_THROWS_WITH(
+        (make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {0})),
+        expected);
+    CHECK_THROWS_WITH(make_adopted_layout<SizeCappedBucketer>(model, std::vector<std::size_t>{0},
+                                                              {2, 4, false}, {0}),
+                      expected);
     CHECK_THROWS_AS(SizeCappedBucketer::validate({0}), InvalidArgument);
     CHECK_NOTHROW(SizeCappedBucketer::validate({1}));
 }
@@ -82,30 +96,37 @@ TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
 TEST_CASE("parameters that overlap in an adopted block are refused by both names") {
     auto const model = test::model_of_sizes({100, 100, 100});
     std::string const remedy = "; for a tied parameter register it once and list all its units.";
-    CHECK(adopted_message(model, {0, 99, 300}) == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
-    CHECK(adopted_message(model, {0, 200, 150}) == "zero: parameters 'p2' and 'p1' overlap in the adopted block" + remedy);
+    CHECK(adopted_message(model, {0, 99, 300})
+          == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
+    CHECK(adopted_message(model, {0, 200, 150})
+          == "zero: parameters 'p2' and 'p1' overlap in the adopted block" + remedy);
     CHECK(adopted_message(model, {0, 100, 200}) == "nothing was thrown");
-    CHECK(adopted_message(test::model_of_sizes({100, 0}), {0, 50}) == "nothing was thrown"); // no elements: nothing to overlap
+    CHECK(adopted_message(test::model_of_sizes({100, 0}), {0, 50})
+          == "nothing was thrown"); // no elements: nothing to overlap
     // The same memory under two names, and one parameter inside another.
-    CHECK_THAT(adopted_message(test::model_of_sizes({8, 8}), {16, 16}), test::contains_text("overlap in the adopted block"));
+    CHECK_THAT(adopted_message(test::model_of_sizes({8, 8}), {16, 16}),
+               test::contains_text("overlap in the adopted block"));
     CHECK(adopted_message(test::model_of_sizes({100, 5}), {0, 50})
           == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
     // A frozen parameter is memory, too.
     auto frozen = test::model_of_sizes({100, 5});
     frozen[0].trainable = false;
-    CHECK(adopted_message(frozen, {0, 50}) == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
+    CHECK(adopted_message(frozen, {0, 50})
+          == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
 }
 
 TEST_CASE("offsets of an adopted block have to be one for each parameter") {
     CHECK(adopted_message(test::model_of_sizes({1, 2}), {0})
           == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
-    CHECK(adopted_message({}, {0}) == "zero: 1 offsets are given for 0 parameters of an adopted block; give one each.");
+    CHECK(adopted_message({}, {0})
+          == "zero: 1 offsets are given for 0 parameters of an adopted block; give one each.");
 }
 
 TEST_CASE("an adopted block is checked like any other model") {
     auto model = test::model_of_sizes({1, 2});
     model[1].name = "p0";
-    CHECK_THAT(adopted_message(model, {0, 1}), test::contains_text("two parameters are named 'p0'"));
+    CHECK_THAT(adopted_message(model, {0, 1}),
+               test::contains_text("two parameters are named 'p0'"));
 }
 
 } // namespace zero::test::bad_input_test

@@ -13,7 +13,9 @@ using test::List;
 
 namespace {
 
-std::vector<std::uint64_t> owners(List const& sizes, std::size_t world) { return BalancedPartitioner::begin(sizes, world).owners; }
+std::vector<std::uint64_t> owners(List const& sizes, std::size_t world) {
+    return BalancedPartitioner::begin(sizes, world).owners;
+}
 
 using Owners = std::vector<std::uint64_t>;
 
@@ -42,9 +44,11 @@ std::size_t best(List const& sizes, std::size_t world) {
 } // namespace
 
 TEST_CASE("the balanced partitioner deals the largest first, each to the rank that holds least") {
-    // As multiples of 64: 1, 5, 1, 4, 3, 0. 5 to rank 0; 4 and 3 to rank 1 (7); 1 and 1 to rank 0 (7); nothing to the lower of equals.
+    // As multiples of 64: 1, 5, 1, 4, 3, 0. 5 to rank 0; 4 and 3 to rank 1 (7); 1 and 1 to rank 0
+    // (7); nothing to the lower of equals.
     CHECK(owners({10, 300, 64, 200, 130, 0}, 2) == Owners{0, 0, 0, 1, 1, 0});
-    auto const buckets = test::partition_group<BalancedPartitioner>({{10, 300, 64}, {200, 130, 0}}, 2);
+    auto const buckets =
+        test::partition_group<BalancedPartitioner>({{10, 300, 64}, {200, 130, 0}}, 2);
     CHECK(buckets[0].order == List{0, 1, 2});
     CHECK(buckets[0].offsets == List{0, 64, 384});
     CHECK(buckets[0].cuts == List{0, 448, 448});
@@ -53,14 +57,16 @@ TEST_CASE("the balanced partitioner deals the largest first, each to the rank th
     CHECK(buckets[1].cuts == List{0, 0, 448});
 }
 
-TEST_CASE("of equal parameters the lower number is dealt first, and of equal ranks the lower one takes it") {
+TEST_CASE("of equal parameters the lower number is dealt first, and of equal ranks the lower one "
+          "takes it") {
     CHECK(owners({64, 64, 64, 64, 64}, 3) == Owners{0, 1, 2, 0, 1});
     CHECK(owners({1, 64, 33}, 2) == Owners{0, 1, 0}); // all of them are 64 with padding
     CHECK(owners({65, 64}, 2) == Owners{0, 1});
     CHECK(owners({64, 65}, 2) == Owners{1, 0});
 }
 
-TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters, and parameters without elements") {
+TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters, and parameters "
+          "without elements") {
     CHECK(owners({7, 700, 0}, 1) == Owners{0, 0, 0});
     CHECK(owners({7, 700}, 5) == Owners{1, 0});
     CHECK(owners({0, 0, 0}, 4) == Owners{0, 0, 0});
@@ -75,7 +81,8 @@ TEST_CASE("the balanced partitioner has Graham's worst case: 11 where 9 is possi
     CHECK(best(sizes, 3) == 9 * 64);
 }
 
-TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of what the best deal gives it") {
+TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of what the best deal "
+          "gives it") {
     std::mt19937_64 random(42);
     std::size_t worse = 0;
     for (int round = 0; round < 500; ++round) {

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <span>
 
-
 namespace zero::test::bucketer_concept_test {
 
 using test::Archetype;

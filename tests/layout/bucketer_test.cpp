@@ -4,14 +4,14 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
 
 namespace zero::test::bucketer_test {
 
@@ -21,8 +21,8 @@ namespace {
 
 /// Cap in elements of four bytes.
 Members capped(std::vector<std::size_t> const& sizes, std::size_t cap_elements) {
-    return test::bucket_members(
-        make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::model_of_sizes(sizes), {1, 4, false}, {cap_elements * 4}));
+    return test::bucket_members(make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+        test::model_of_sizes(sizes), {1, 4, false}, {cap_elements * 4}));
 }
 
 } // namespace
@@ -50,14 +50,17 @@ TEST_CASE("a parameter that is larger than the cap has a bucket of its own") {
 }
 
 TEST_CASE("a cap below one element puts each parameter into a bucket of its own") {
-    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::model_of_sizes({1, 2, 3}), {2, 4, false}, {1});
+    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+        test::model_of_sizes({1, 2, 3}), {2, 4, false}, {1});
     CHECK(test::bucket_members(layout) == Members{{2}, {1}, {0}});
 }
 
 TEST_CASE("the cap counts bytes of the parameter type") {
     auto const model = test::model_of_sizes({64, 64, 64, 64});
     auto const count = [&](std::size_t element_bytes) {
-        return make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {1, element_bytes, false}, {512}).buckets();
+        return make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+                   model, {1, element_bytes, false}, {512})
+            .buckets();
     };
     CHECK(count(4) == 2);
     CHECK(count(2) == 1);
@@ -67,13 +70,16 @@ TEST_CASE("the cap is 25 MiB unless another is given") {
     STATIC_REQUIRE(SizeCappedBucketerOptions{}.bucket_bytes == 26'214'400);
     // 6,553,600 elements of four bytes: exactly the cap.
     auto const model = test::model_of_sizes({64, 64, 6'553'536});
-    CHECK(test::bucket_members(make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {1, 4, false})) == Members{{1, 2}, {0}});
+    CHECK(test::bucket_members(
+              make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {1, 4, false}))
+          == Members{{1, 2}, {0}});
 }
 
 TEST_CASE("the size-capped bucketer spans units unless buckets have to lie inside units") {
     auto const model = test::model_of_sizes({64, 64, 64, 64, 64}, 2); // units 0, 0, 1, 1, 2
     auto const members = [&](bool is_inside) {
-        return test::bucket_members(make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {1, 4, is_inside}, {3 * 64 * 4}));
+        return test::bucket_members(make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+            model, {1, 4, is_inside}, {3 * 64 * 4}));
     };
     CHECK(members(false) == Members{{2, 3, 4}, {0, 1}});
     CHECK(members(true) == Members{{4}, {2, 3}, {0, 1}});
@@ -81,13 +87,20 @@ TEST_CASE("the size-capped bucketer spans units unless buckets have to lie insid
 
 TEST_CASE("the unit bucketer makes one bucket for each unit, whatever its size") {
     auto const model = test::model_of_sizes({64, 6400, 1, 0, 10'000'000}, 2);
-    CHECK(test::bucket_members(make_layout<RoundRobinPartitioner, UnitBucketer>(model, {4, 4, false})) == Members{{4}, {2, 3}, {0, 1}});
+    CHECK(
+        test::bucket_members(make_layout<RoundRobinPartitioner, UnitBucketer>(model, {4, 4, false}))
+        == Members{{4}, {2, 3}, {0, 1}});
 }
 
-TEST_CASE("the single bucketer makes one bucket, or one for each unit where buckets have to lie inside units") {
+TEST_CASE("the single bucketer makes one bucket, or one for each unit where buckets have to lie "
+          "inside units") {
     auto const model = test::model_of_sizes({64, 6400, 1, 0, 10'000'000}, 2);
-    CHECK(test::bucket_members(make_layout<ContiguousPartitioner, SingleBucketer>(model, {4, 4, false})) == Members{{0, 1, 2, 3, 4}});
-    CHECK(test::bucket_members(make_layout<ContiguousPartitioner, SingleBucketer>(model, {4, 4, true})) == Members{{4}, {2, 3}, {0, 1}});
+    CHECK(test::bucket_members(
+              make_layout<ContiguousPartitioner, SingleBucketer>(model, {4, 4, false}))
+          == Members{{0, 1, 2, 3, 4}});
+    CHECK(test::bucket_members(
+              make_layout<ContiguousPartitioner, SingleBucketer>(model, {4, 4, true}))
+          == Members{{4}, {2, 3}, {0, 1}});
 }
 
 TEST_CASE("bucketers answer with the number of parameters to take") {

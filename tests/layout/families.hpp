@@ -4,18 +4,18 @@
 
 #include "layout_checks.hpp"
 
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
-#include <zero/layout/balanced_partitioner.hpp>
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/layout/dealt_group_partitioner.hpp>
 
 #include <cstddef>
 #include <string>
@@ -39,7 +39,8 @@ struct Family {
     char const* name;
     typename B::Options bucketing{};
 
-    [[nodiscard]] FlatLayout make(std::vector<ParameterSpec> const& model, LayoutOptions const& options) const {
+    [[nodiscard]] FlatLayout make(std::vector<ParameterSpec> const& model,
+                                  LayoutOptions const& options) const {
         return make_layout<P, B>(model, options, bucketing);
     }
 
@@ -70,15 +71,20 @@ void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
     visit(Family<PerTensorPartitioner, ParameterBucketer>{"per tensor"});
 }
 
-/// @brief The first problem of any family with and without buckets inside units, with the family's name and W; empty when all are well.
-inline std::string problem_in_any_family(std::vector<ParameterSpec> const& model, std::size_t world, std::size_t bucket_bytes = 1024) {
+/// @brief The first problem of any family with and without buckets inside units, with the family's
+/// name and W; empty when all are well.
+inline std::string problem_in_any_family(std::vector<ParameterSpec> const& model, std::size_t world,
+                                         std::size_t bucket_bytes = 1024) {
     std::string first;
     for_each_family(bucket_bytes, [&](auto const& family) {
         for (bool const is_inside : {false, true}) {
             LayoutOptions const options{world, 4, is_inside};
-            std::string const problem = problem_in(family.make(model, options), family.rules(options));
+            std::string const problem =
+                problem_in(family.make(model, options), family.rules(options));
             if (first.empty() && !problem.empty()) {
-                first = std::string(family.name) + ", " + family.bucketer_name() + (is_inside ? ", inside units" : "") + ", W = " + std::to_string(world) + ": " + problem;
+                first = std::string(family.name) + ", " + family.bucketer_name()
+                        + (is_inside ? ", inside units" : "") + ", W = " + std::to_string(world)
+                        + ": " + problem;
             }
         }
     });

@@ -11,13 +11,15 @@ namespace {
 
 template <class Bucketer = SizeCappedBucketer>
 std::size_t padding(std::size_t world, std::size_t element_bytes, bool is_inside_units = false) {
-    auto const layout = make_layout<ContiguousPartitioner, Bucketer>(test::gpt2_124m(), {world, element_bytes, is_inside_units});
+    auto const layout = make_layout<ContiguousPartitioner, Bucketer>(
+        test::gpt2_124m(), {world, element_bytes, is_inside_units});
     return layout.padded_elements() - test::gpt2_elements;
 }
 
 } // namespace
 
-TEST_CASE("the model GPT-2 124M has 148 tensors and 124439808 elements, with a head of its own 163037184") {
+TEST_CASE("the model GPT-2 124M has 148 tensors and 124439808 elements, with a head of its own "
+          "163037184") {
     auto const tied = test::gpt2_124m();
     CHECK(tied.size() == test::gpt2_tensors);
     CHECK(test::elements_of(tied) == test::gpt2_elements);
@@ -27,16 +29,20 @@ TEST_CASE("the model GPT-2 124M has 148 tensors and 124439808 elements, with a h
 }
 
 TEST_CASE("GPT-2 124M is cut into the buckets that the 25 MiB cap gives by hand") {
-    // float: 6,553,600 elements a bucket; two of them hold one block (7,087,872) and a third of the next.
-    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {1, 4, false});
+    // float: 6,553,600 elements a bucket; two of them hold one block (7,087,872) and a third of the
+    // next.
+    auto const layout =
+        make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {1, 4, false});
     std::vector<std::size_t> elements;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         elements.push_back(layout.elements(bucket));
     }
     CHECK(elements
-          == std::vector<std::size_t>{5318400, 6495744, 4726272, 4725504, 5316096, 6495744, 4726272, 4725504, 5316096, 6495744, 4726272,
-                                      4725504, 5316096, 6495744, 4726272, 5511168, 38597376});
-    // lnf (1,536), and of the last block proj2 (2,360,064), fc (2,362,368), ln2 (1,536), proj (590,592), qkv.b (2,304).
+          == std::vector<std::size_t>{5318400, 6495744, 4726272, 4725504, 5316096, 6495744, 4726272,
+                                      4725504, 5316096, 6495744, 4726272, 4725504, 5316096, 6495744,
+                                      4726272, 5511168, 38597376});
+    // lnf (1,536), and of the last block proj2 (2,360,064), fc (2,362,368), ln2 (1,536), proj
+    // (590,592), qkv.b (2,304).
     CHECK(elements[0] == 1'536 + 2'360'064 + 2'362'368 + 1'536 + 590'592 + 2'304);
     CHECK(elements.back() == test::gpt2_embedding_elements); // tied: alone
 }
@@ -84,7 +90,9 @@ TEST_CASE("the padding of GPT-2 124M stays below one in a thousand on 1 to 64 ra
 TEST_CASE("the layouts of GPT-2 124M have every element in one place and one owner") {
     for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 7, 8, 64}) {
         CHECK(test::problem_in_any_family(test::gpt2_124m(), world, std::size_t{25} << 20U) == "");
-        CHECK(test::problem_in_any_family(test::gpt2_124m(test::Head::separate), world, std::size_t{1} << 20U) == "");
+        CHECK(test::problem_in_any_family(test::gpt2_124m(test::Head::separate), world,
+                                          std::size_t{1} << 20U)
+              == "");
     }
 }
 

@@ -3,8 +3,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 
 #include <functional>
 #include <set>
@@ -19,8 +19,11 @@ std::vector<ParameterSpec> model() {
     return specs;
 }
 
-std::uint64_t hash_of(std::vector<ParameterSpec> const& specs, std::size_t world = 4, std::size_t bucket_bytes = 2048) {
-    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(specs, {world, 4, false}, {bucket_bytes}).hash();
+std::uint64_t hash_of(std::vector<ParameterSpec> const& specs, std::size_t world = 4,
+                      std::size_t bucket_bytes = 2048) {
+    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(specs, {world, 4, false},
+                                                                  {bucket_bytes})
+        .hash();
 }
 
 } // namespace
@@ -58,7 +61,9 @@ TEST_CASE("each single change gives another hash") {
     }
     hashes.insert(hash_of(model(), 5));
     hashes.insert(hash_of(model(), 4, 4096));
-    hashes.insert(make_layout<RoundRobinPartitioner, SizeCappedBucketer>(model(), {4, 4, false}, {2048}).hash());
+    hashes.insert(
+        make_layout<RoundRobinPartitioner, SizeCappedBucketer>(model(), {4, 4, false}, {2048})
+            .hash());
     CHECK(hashes.size() == changes.size() + 4);
 }
 
@@ -66,7 +71,8 @@ TEST_CASE("the end of a name is not taken for a unit") {
     ParameterSpec const shorter{"a", 10, {98, 0}, 0, true};
     ParameterSpec const longer{"ab", 10, {0}, 0, true}; // 'b' is 98
     CHECK(hash_of({shorter}) != hash_of({longer}));
-    CHECK(FlatLayout({shorter}, 1, {}).parameter_hash(0) != FlatLayout({longer}, 1, {}).parameter_hash(0));
+    CHECK(FlatLayout({shorter}, 1, {}).parameter_hash(0)
+          != FlatLayout({longer}, 1, {}).parameter_hash(0));
 }
 
 TEST_CASE("the world size is part of the hash even without parameters") {
@@ -84,7 +90,9 @@ TEST_CASE("the hash of one parameter depends on that parameter alone") {
 }
 
 TEST_CASE("where a piece lies in its parameter and in its bucket is part of the hash") {
-    auto const hash = [](Piece piece) { return FlatLayout(test::model_of_sizes({300}), 1, {{{piece}, {0, 256}}}).hash(); };
+    auto const hash = [](Piece piece) {
+        return FlatLayout(test::model_of_sizes({300}), 1, {{{piece}, {0, 256}}}).hash();
+    };
     Piece const piece{0, 64, 64, 128};
     CHECK(hash(piece) == hash(piece));
     CHECK(hash(piece) != hash({0, 0, 64, 128}));
@@ -99,7 +107,8 @@ TEST_CASE("other offsets in an adopted block give another hash") {
     CHECK(hash({0, 300}) == hash({0, 300}));
     CHECK(hash({0, 300}) != hash({0, 301}));
     CHECK(hash({0, 300}) != hash({300, 0}));
-    CHECK(hash({0, 300}) != make_layout<ContiguousPartitioner, SingleBucketer>(specs, {2, 4, false}).hash());
+    CHECK(hash({0, 300})
+          != make_layout<ContiguousPartitioner, SingleBucketer>(specs, {2, 4, false}).hash());
 }
 
 } // namespace zero::test::hash_test

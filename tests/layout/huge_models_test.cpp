@@ -12,21 +12,28 @@ constexpr std::size_t two_to_33 = std::size_t{1} << 33U;
 
 } // namespace
 
-TEST_CASE("parameters of more than 2^31 and 2^33 elements have every element in one place and one owner") {
+TEST_CASE("parameters of more than 2^31 and 2^33 elements have every element in one place and one "
+          "owner") {
     for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 7, 8, 64, 1000}) {
-        for (std::size_t const size : {two_to_31 - 1, two_to_31, two_to_31 + 1, two_to_33 - 1, two_to_33, two_to_33 + 1}) {
-            CHECK(test::problem_in_any_family(test::model_of_sizes({size, 5, size}), world, std::size_t{25} << 20U) == "");
+        for (std::size_t const size :
+             {two_to_31 - 1, two_to_31, two_to_31 + 1, two_to_33 - 1, two_to_33, two_to_33 + 1}) {
+            CHECK(test::problem_in_any_family(test::model_of_sizes({size, 5, size}), world,
+                                              std::size_t{25} << 20U)
+                  == "");
         }
     }
 }
 
 TEST_CASE("the numbers of a model of 2^33 + 1 elements are those worked out by hand") {
-    // On 8 ranks: (2^33 + 1) -> 2^33 + 64 with alignment; / 8 = 2^30 + 8, up to a multiple of 64: 2^30 + 64 a rank.
-    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::model_of_sizes({two_to_33 + 1}), {8, 2, false});
+    // On 8 ranks: (2^33 + 1) -> 2^33 + 64 with alignment; / 8 = 2^30 + 8, up to a multiple of 64:
+    // 2^30 + 64 a rank.
+    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+        test::model_of_sizes({two_to_33 + 1}), {8, 2, false});
     CHECK(layout.padded_elements() == 8'589'935'104); // 2^33 + 512
     CHECK(layout.extent(0, 3) == Range{3'221'225'664, 4'294'967'552});
     CHECK(layout.content(0, layout.extent(0, 6)) == 1'073'741'888);
-    CHECK(layout.content(0, layout.extent(0, 7)) == 1'073'741'377); // the rest: 2^33 + 1 - 7 * (2^30 + 64)
+    CHECK(layout.content(0, layout.extent(0, 7))
+          == 1'073'741'377); // the rest: 2^33 + 1 - 7 * (2^30 + 64)
 }
 
 TEST_CASE("a model of many parameters passes 2^33 elements in sum") {
@@ -41,7 +48,8 @@ TEST_CASE("a model of many parameters passes 2^33 elements in sum") {
 
 TEST_CASE("a cap above 2^32 bytes is not cut off") {
     auto const model = test::model_of_sizes({two_to_31, two_to_31, two_to_31});
-    auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 2, false}, {two_to_33});
+    auto const layout =
+        make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 2, false}, {two_to_33});
     REQUIRE(layout.buckets() == 2);
     CHECK(layout.elements(0) == 2 * two_to_31);
     CHECK(layout.elements(1) == two_to_31);

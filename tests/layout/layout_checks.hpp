@@ -2,9 +2,9 @@
 
 // What must hold for every layout, as one function that names the first thing that does not.
 
+#include <zero/layout/bucket_plan.hpp>
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/piece.hpp>
-#include <zero/layout/bucket_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,16 +14,19 @@
 namespace zero::test {
 
 struct LayoutRules {
-    bool has_whole_parameters = true; ///< every parameter lies in one bucket, starting at a multiple of 64
-    bool is_even = true;              ///< all extents of a bucket are equally long
-    bool may_cut = true;              ///< a parameter may lie on several ranks
-    bool is_inside_units = false;     ///< all parameters of a bucket have the same units
-    bool is_cut_as_group = false;     ///< the ranks' shares of all trainable, and of all frozen, buckets are equal, one after the other
+    bool has_whole_parameters =
+        true;            ///< every parameter lies in one bucket, starting at a multiple of 64
+    bool is_even = true; ///< all extents of a bucket are equally long
+    bool may_cut = true; ///< a parameter may lie on several ranks
+    bool is_inside_units = false; ///< all parameters of a bucket have the same units
+    bool is_cut_as_group = false; ///< the ranks' shares of all trainable, and of all frozen,
+                                  ///< buckets are equal, one after the other
 };
 
 namespace detail {
 
-inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket, LayoutRules const& rules) {
+inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket,
+                                LayoutRules const& rules) {
     auto const cuts = layout.cuts(bucket);
     if (cuts.size() != layout.world() + 1 || cuts.front() != 0) {
         return "there are not W + 1 cuts from 0";
@@ -39,25 +42,32 @@ inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket, La
     return "";
 }
 
-/// Pieces are in order, without overlap, inside the bucket; the padding is as small as the rules allow.
-inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, LayoutRules const& rules) {
+/// Pieces are in order, without overlap, inside the bucket; the padding is as small as the rules
+/// allow.
+inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket,
+                                  LayoutRules const& rules) {
     std::size_t end = 0;
     std::size_t aligned_sum = 0;
     for (Piece const& piece : layout.pieces(bucket)) {
         ParameterSpec const& spec = layout.parameter(piece.parameter);
-        if (piece.bucket_begin < end || piece.bucket_begin + piece.elements > layout.elements(bucket)) {
+        if (piece.bucket_begin < end
+            || piece.bucket_begin + piece.elements > layout.elements(bucket)) {
             return "'" + spec.name + "' overlaps its predecessor or the end";
         }
-        if (rules.has_whole_parameters && (piece.bucket_begin % 64 != 0 || piece.parameter_begin != 0 || piece.elements != spec.elements)) {
+        if (rules.has_whole_parameters
+            && (piece.bucket_begin % 64 != 0 || piece.parameter_begin != 0
+                || piece.elements != spec.elements)) {
             return "'" + spec.name + "' is not whole or does not start at a multiple of 64";
         }
         if (spec.trainable != layout.bucket(bucket).trainable) {
             return "'" + spec.name + "' shares a bucket with parameters of the other trainability";
         }
-        if (rules.has_whole_parameters && spec.units.size() > 1 && layout.pieces(bucket).size() != 1) {
+        if (rules.has_whole_parameters && spec.units.size() > 1
+            && layout.pieces(bucket).size() != 1) {
             return "tied '" + spec.name + "' has no bucket of its own";
         }
-        if (rules.is_inside_units && spec.units != layout.parameter(layout.pieces(bucket)[0].parameter).units) {
+        if (rules.is_inside_units
+            && spec.units != layout.parameter(layout.pieces(bucket)[0].parameter).units) {
             return "'" + spec.name + "' belongs to other units";
         }
         end = piece.bucket_begin + piece.elements;
@@ -65,23 +75,30 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket, 
     }
     std::size_t const edge = rules.is_even ? 64 * layout.world() : 64;
     std::size_t const expected = (aligned_sum + edge - 1) / edge * edge;
-    bool const has_group_padding = rules.is_cut_as_group && (bucket + 1 == layout.trainable_buckets() || bucket + 1 == layout.buckets());
+    bool const has_group_padding =
+        rules.is_cut_as_group
+        && (bucket + 1 == layout.trainable_buckets() || bucket + 1 == layout.buckets());
     if (rules.has_whole_parameters && !has_group_padding && layout.elements(bucket) != expected) {
-        return "has " + std::to_string(layout.elements(bucket)) + " elements with padding, not " + std::to_string(expected);
+        return "has " + std::to_string(layout.elements(bucket)) + " elements with padding, not "
+               + std::to_string(expected);
     }
     std::size_t padding = 0;
     bool touches_a_piece = false;
     layout.for_padding(bucket, [&](Range const& gap) {
         padding += gap.size();
-        touches_a_piece = touches_a_piece || gap.is_empty() || gap.end > layout.elements(bucket) || layout.content(bucket, gap) != 0;
+        touches_a_piece = touches_a_piece || gap.is_empty() || gap.end > layout.elements(bucket)
+                          || layout.content(bucket, gap) != 0;
     });
-    if (touches_a_piece || padding + layout.content(bucket, {0, layout.elements(bucket)}) != layout.elements(bucket)) {
+    if (touches_a_piece
+        || padding + layout.content(bucket, {0, layout.elements(bucket)})
+               != layout.elements(bucket)) {
         return "has padding that is not the complement of its parameters";
     }
     return layout.pieces(bucket).empty() ? "is empty" : "";
 }
 
-/// The buckets [begin, end) laid one after the other are cut once, into equal parts in rank order, and padded no more than that takes.
+/// The buckets [begin, end) laid one after the other are cut once, into equal parts in rank order,
+/// and padded no more than that takes.
 inline std::string group_problem(FlatLayout const& layout, std::size_t begin, std::size_t end) {
     std::size_t aligned_sum = 0;
     for (std::size_t bucket = begin; bucket < end; ++bucket) {
@@ -92,29 +109,36 @@ inline std::string group_problem(FlatLayout const& layout, std::size_t begin, st
     std::size_t const edge = 64 * layout.world();
     std::size_t const shard = (aligned_sum + edge - 1) / edge * 64;
     for (std::size_t bucket = begin; bucket < end; ++bucket) {
-        Range const part{layout.bucket_begin(bucket) - layout.bucket_begin(begin), layout.bucket_begin(bucket) - layout.bucket_begin(begin) + layout.elements(bucket)};
+        Range const part{layout.bucket_begin(bucket) - layout.bucket_begin(begin),
+                         layout.bucket_begin(bucket) - layout.bucket_begin(begin)
+                             + layout.elements(bucket)};
         for (std::size_t rank = 0; rank < layout.world(); ++rank) {
             Range const own = intersection({rank * shard, (rank + 1) * shard}, part);
             Range const extent = layout.extent(bucket, rank);
-            if (extent.size() != own.size() || (!own.is_empty() && extent.begin + part.begin != own.begin)) {
-                return "bucket " + std::to_string(bucket) + ": the extent of rank " + std::to_string(rank) + " is not its part of the group";
+            if (extent.size() != own.size()
+                || (!own.is_empty() && extent.begin + part.begin != own.begin)) {
+                return "bucket " + std::to_string(bucket) + ": the extent of rank "
+                       + std::to_string(rank) + " is not its part of the group";
             }
         }
         if (bucket + 1 == end && part.end != shard * layout.world()) {
-            return "bucket " + std::to_string(bucket) + ": the group ends at " + std::to_string(part.end);
+            return "bucket " + std::to_string(bucket) + ": the group ends at "
+                   + std::to_string(part.end);
         }
     }
     return "";
 }
 
 /// Every element of every parameter lies in exactly one extent of exactly one bucket.
-inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules, bool has_frozen_buckets) {
+inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules,
+                                     bool has_frozen_buckets) {
     std::vector<std::vector<Piece>> slices(layout.parameters().size());
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         std::vector<std::size_t> by_rank;
         std::vector<std::size_t> at_once;
         auto const note = [](std::vector<std::size_t>& list, Piece const& slice) {
-            list.insert(list.end(), {slice.parameter, slice.parameter_begin, slice.bucket_begin, slice.elements});
+            list.insert(list.end(), {slice.parameter, slice.parameter_begin, slice.bucket_begin,
+                                     slice.elements});
         };
         for (std::size_t rank = 0; rank < layout.world(); ++rank) {
             layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) {
@@ -124,24 +148,28 @@ inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const
         }
         layout.for_slices_of_all_ranks(bucket, [&](Piece const& slice) { note(at_once, slice); });
         if (by_rank != at_once) {
-            return "bucket " + std::to_string(bucket) + " has other slices of all ranks together than rank by rank";
+            return "bucket " + std::to_string(bucket)
+                   + " has other slices of all ranks together than rank by rank";
         }
     }
     for (std::size_t index = 0; index < slices.size(); ++index) {
         ParameterSpec const& spec = layout.parameter(index);
-        std::sort(slices[index].begin(), slices[index].end(),
-                  [](Piece const& a, Piece const& b) { return a.parameter_begin < b.parameter_begin; });
+        std::sort(slices[index].begin(), slices[index].end(), [](Piece const& a, Piece const& b) {
+            return a.parameter_begin < b.parameter_begin;
+        });
         std::size_t end = 0;
         for (Piece const& slice : slices[index]) {
             if (slice.parameter_begin != end || slice.elements == 0) {
-                return "'" + spec.name + "' has a gap or an overlap at element " + std::to_string(end);
+                return "'" + spec.name + "' has a gap or an overlap at element "
+                       + std::to_string(end);
             }
             end += slice.elements;
         }
         bool const is_placed = spec.trainable || has_frozen_buckets;
-        if (end != (is_placed ? spec.elements : 0) || (!rules.may_cut && slices[index].size() > 1)) {
-            return "'" + spec.name + "' has " + std::to_string(end) + " owned elements in " + std::to_string(slices[index].size())
-                   + " slices";
+        if (end != (is_placed ? spec.elements : 0)
+            || (!rules.may_cut && slices[index].size() > 1)) {
+            return "'" + spec.name + "' has " + std::to_string(end) + " owned elements in "
+                   + std::to_string(slices[index].size()) + " slices";
         }
     }
     return "";
@@ -153,7 +181,8 @@ inline std::string index_problem(FlatLayout const& layout) {
     std::vector<std::vector<std::size_t>> of_unit(layout.units());
     std::size_t end = 0;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-        if (layout.bucket_begin(bucket) != end || layout.bucket(bucket).trainable != (bucket < layout.trainable_buckets())) {
+        if (layout.bucket_begin(bucket) != end
+            || layout.bucket(bucket).trainable != (bucket < layout.trainable_buckets())) {
             return "bucket " + std::to_string(bucket) + " starts elsewhere or is not in order";
         }
         end += layout.elements(bucket);
@@ -171,7 +200,8 @@ inline std::string index_problem(FlatLayout const& layout) {
     };
     std::size_t first = 0;
     for (std::size_t index = 0; index < of_parameter.size(); ++index) {
-        if (layout.first_element(index) != first || differs(of_parameter[index], layout.parameter_buckets(index))) {
+        if (layout.first_element(index) != first
+            || differs(of_parameter[index], layout.parameter_buckets(index))) {
             return "the buckets or the number of '" + layout.parameter(index).name + "' are wrong";
         }
         first += layout.parameter(index).elements;
@@ -186,18 +216,24 @@ inline std::string index_problem(FlatLayout const& layout) {
 
 } // namespace detail
 
-/// @brief The first rule that `layout` breaks, or an empty text. O(pieces * W), for any size of parameters.
-inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules, bool has_frozen_buckets = true) {
+/// @brief The first rule that `layout` breaks, or an empty text. O(pieces * W), for any size of
+/// parameters.
+inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules,
+                              bool has_frozen_buckets = true) {
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         std::string const problem = detail::cuts_problem(layout, bucket, rules);
-        std::string const second = problem.empty() ? detail::pieces_problem(layout, bucket, rules) : problem;
+        std::string const second =
+            problem.empty() ? detail::pieces_problem(layout, bucket, rules) : problem;
         if (!second.empty()) {
             return "bucket " + std::to_string(bucket) + ": " + second;
         }
     }
     if (rules.is_cut_as_group) {
         std::string const trainable = detail::group_problem(layout, 0, layout.trainable_buckets());
-        std::string const group = trainable.empty() ? detail::group_problem(layout, layout.trainable_buckets(), layout.buckets()) : trainable;
+        std::string const group =
+            trainable.empty()
+                ? detail::group_problem(layout, layout.trainable_buckets(), layout.buckets())
+                : trainable;
         if (!group.empty()) {
             return group;
         }

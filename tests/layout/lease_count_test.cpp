@@ -13,7 +13,8 @@ namespace zero::test::lease_count_test {
 
 namespace {
 
-/// The definition, played through: units report in the order of the layout; a bucket is open from its first unit until it may be reduced.
+/// The definition, played through: units report in the order of the layout; a bucket is open from
+/// its first unit until it may be reduced.
 std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order) {
     std::set<std::size_t> open;
     std::set<std::size_t> reported;
@@ -33,7 +34,8 @@ std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             for (Piece const& piece : layout.pieces(bucket)) {
                 auto const& units = layout.parameter(piece.parameter).units;
-                if (layout.bucket(bucket).trainable && std::find(units.begin(), units.end(), unit) != units.end()) {
+                if (layout.bucket(bucket).trainable
+                    && std::find(units.begin(), units.end(), unit) != units.end()) {
                     open.insert(bucket);
                 }
             }
@@ -51,30 +53,35 @@ std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order
     return most;
 }
 
-FlatLayout gpt2(std::size_t mebibytes, std::size_t element_bytes, test::Head head, bool is_inside_units = false) {
-    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(head), {2, element_bytes, is_inside_units},
-                                                                  {mebibytes << 20U});
+FlatLayout gpt2(std::size_t mebibytes, std::size_t element_bytes, test::Head head,
+                bool is_inside_units = false) {
+    return make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+        test::gpt2_124m(head), {2, element_bytes, is_inside_units}, {mebibytes << 20U});
 }
 
 } // namespace
 
-TEST_CASE("GPT-2 124M with a tied head has 3, 4 and 10 float buckets open at once at caps of 100, 25 and 1 MiB") {
+TEST_CASE("GPT-2 124M with a tied head has 3, 4 and 10 float buckets open at once at caps of 100, "
+          "25 and 1 MiB") {
     CHECK(most_open_buckets(gpt2(100, 4, test::Head::tied), true) == 3);
     CHECK(most_open_buckets(gpt2(25, 4, test::Head::tied), true) == 4);
     CHECK(most_open_buckets(gpt2(1, 4, test::Head::tied), true) == 10);
     CHECK(most_open_buckets(gpt2(25, 2, test::Head::tied), true) == 3);
-    // The tied embedding is open from the first to the last unit; a head of its own is reduced at once.
+    // The tied embedding is open from the first to the last unit; a head of its own is reduced at
+    // once.
     CHECK(most_open_buckets(gpt2(100, 4, test::Head::separate), true) == 2);
     CHECK(most_open_buckets(gpt2(25, 4, test::Head::separate), true) == 3);
     CHECK(most_open_buckets(gpt2(1, 4, test::Head::separate), true) == 9);
 }
 
-TEST_CASE("GPT-2 124M with buckets inside units has 2, 3 and 10 float buckets open at once at caps of 100, 25 and 1 MiB") {
+TEST_CASE("GPT-2 124M with buckets inside units has 2, 3 and 10 float buckets open at once at caps "
+          "of 100, 25 and 1 MiB") {
     CHECK(most_open_buckets(gpt2(100, 4, test::Head::tied, true), false) == 2);
     CHECK(most_open_buckets(gpt2(25, 4, test::Head::tied, true), false) == 3);
     CHECK(most_open_buckets(gpt2(1, 4, test::Head::tied, true), false) == 10);
-    CHECK(most_buckets_of_a_unit(gpt2(100, 4, test::Head::tied, true)) == 2); // embeddings: wte is tied, wpe is not
-    CHECK(most_buckets_of_a_unit(gpt2(1, 4, test::Head::tied, true)) == 9);   // one block
+    CHECK(most_buckets_of_a_unit(gpt2(100, 4, test::Head::tied, true))
+          == 2); // embeddings: wte is tied, wpe is not
+    CHECK(most_buckets_of_a_unit(gpt2(1, 4, test::Head::tied, true)) == 9); // one block
 }
 
 TEST_CASE("a bucket waits for all before it where reductions keep the index order") {
@@ -104,8 +111,10 @@ TEST_CASE("the count of open buckets equals a simulation for random models and o
             spec.trainable = random() % 5 != 0;
         }
         std::vector<std::size_t> order;
-        for (std::size_t unit = 0; round % 2 == 0 && unit < FlatLayout(model, 1, {}).units(); ++unit) {
-            order.insert(order.begin() + static_cast<std::ptrdiff_t>(random() % (order.size() + 1)), unit);
+        for (std::size_t unit = 0; round % 2 == 0 && unit < FlatLayout(model, 1, {}).units();
+             ++unit) {
+            order.insert(order.begin() + static_cast<std::ptrdiff_t>(random() % (order.size() + 1)),
+                         unit);
         }
         test::for_each_family(2048, [&](auto const& family) {
             for (bool const is_inside : {false, true}) {

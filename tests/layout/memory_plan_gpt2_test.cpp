@@ -4,19 +4,20 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
 
-// GPT-2 124M, P = 124,439,808, bfloat16 with fp32 AdamW: 2P = 248,879,616; 4P = 497,759,232; 8P = 995,518,464.
-// Stages 0 to 2: 9 buckets (25 MiB); no padding on 1 and 4 ranks, 21,248 elements on 64, where a rank owns 124,461,056 / 64 = 1,944,704.
-// Stage 3: 15 buckets (units); 33,536 elements of padding on 64 ranks, where a rank owns 124,473,344 / 64 = 1,944,896.
-// Leases: the largest bucket is the embedding, 38,597,376 elements (38,600,704 on 64 ranks). Open at once: 3 in stages 0 to 2, 2 in
-// stage 3, each plus one; stage 3 gathers twice the two buckets of the first unit.
+// GPT-2 124M, P = 124,439,808, bfloat16 with fp32 AdamW: 2P = 248,879,616; 4P = 497,759,232; 8P =
+// 995,518,464. Stages 0 to 2: 9 buckets (25 MiB); no padding on 1 and 4 ranks, 21,248 elements on
+// 64, where a rank owns 124,461,056 / 64 = 1,944,704. Stage 3: 15 buckets (units); 33,536 elements
+// of padding on 64 ranks, where a rank owns 124,473,344 / 64 = 1,944,896. Leases: the largest
+// bucket is the embedding, 38,597,376 elements (38,600,704 on 64 ranks). Open at once: 3 in stages
+// 0 to 2, 2 in stage 3, each plus one; stage 3 gathers twice the two buckets of the first unit.
 
 namespace zero::test::memory_plan_gpt2_test {
 
@@ -26,8 +27,10 @@ constexpr ElementSizes mixed_precision{2, 2, 2, 2, 4, 8};
 
 std::string text(std::size_t world, std::size_t rank, int stage) {
     auto const model = test::gpt2_124m();
-    auto const layout = stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, {world, 2, true})
-                                   : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {world, 2, false});
+    auto const layout =
+        stage == 3
+            ? make_layout<ContiguousPartitioner, UnitBucketer>(model, {world, 2, true})
+            : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {world, 2, false});
     return test::text_of(test::default_plan(layout, rank, stage, mixed_precision));
 }
 
@@ -35,7 +38,8 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 
 TEST_CASE("the plan of GPT-2 124M on one rank is 16P in every stage") {
     // 4 * 38,597,376 * 2 = 308,779,008; 3 of them 231,584,256.
-    std::string const states = "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, optimizer state 995518464+0";
+    std::string const states = "parameters 248879616+0, gradients 248879616+0, master weights "
+                               "497759232+0, optimizer state 995518464+0";
     for (int const stage : {0, 1, 2}) {
         CHECK(text(1, 0, stage) == states + ", gradient leases 308779008+0");
     }
@@ -47,43 +51,66 @@ TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     std::string const leases = ", gradient leases 308779008+0";
     for (std::size_t rank = 0; rank < 4; ++rank) {
         CHECK(text(4, rank, 0)
-              == "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, optimizer state 995518464+0" + leases);
+              == "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, "
+                 "optimizer state 995518464+0"
+                     + leases);
         CHECK(text(4, rank, 1)
-              == "parameters 248879616+0, gradients 248879616+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
+              == "parameters 248879616+0, gradients 248879616+0, master weights 124439808+0, "
+                 "optimizer state 248879616+0"
+                     + leases);
         CHECK(text(4, rank, 2)
-              == "parameters 248879616+0, gradients 62219904+0, master weights 124439808+0, optimizer state 248879616+0" + leases);
+              == "parameters 248879616+0, gradients 62219904+0, master weights 124439808+0, "
+                 "optimizer state 248879616+0"
+                     + leases);
         CHECK(text(4, rank, 3)
-              == "parameters 62219904+0, gradients 62219904+0, master weights 124439808+0, optimizer state 248879616+0, "
+              == "parameters 62219904+0, gradients 62219904+0, master weights 124439808+0, "
+                 "optimizer state 248879616+0, "
                  "gradient leases 231584256+0, parameter leases 308779008+0");
     }
 }
 
 TEST_CASE("the plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
-    // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight. Leases 4 * 38,600,704 * 2 = 308,805,632.
+    // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight. Leases 4 * 38,600,704
+    // * 2 = 308,805,632.
     std::string const full = "parameters 248879616+42496, gradients 248879616+42496, ";
     std::string const leases = ", gradient leases 308805632+0";
-    CHECK(text(64, 5, 0) == full + "master weights 497759232+84992, optimizer state 995518464+169984" + leases);
+    CHECK(text(64, 5, 0)
+          == full + "master weights 497759232+84992, optimizer state 995518464+169984" + leases);
     // Rank 0: 1,944,704 elements; rank 63: 1,944,704 - 21,248 = 1,923,456.
     CHECK(text(64, 0, 1) == full + "master weights 7778816+0, optimizer state 15557632+0" + leases);
-    CHECK(text(64, 63, 1) == full + "master weights 7693824+84992, optimizer state 15387648+169984" + leases);
+    CHECK(text(64, 63, 1)
+          == full + "master weights 7693824+84992, optimizer state 15387648+169984" + leases);
     CHECK(text(64, 0, 2)
-          == "parameters 248879616+42496, gradients 3889408+0, master weights 7778816+0, optimizer state 15557632+0" + leases);
+          == "parameters 248879616+42496, gradients 3889408+0, master weights 7778816+0, optimizer "
+             "state 15557632+0"
+                 + leases);
     CHECK(text(64, 63, 2)
-          == "parameters 248879616+42496, gradients 3846912+42496, master weights 7693824+84992, optimizer state 15387648+169984" + leases);
+          == "parameters 248879616+42496, gradients 3846912+42496, master weights 7693824+84992, "
+             "optimizer state 15387648+169984"
+                 + leases);
 }
 
-TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the last ranks") {
-    // Rank 0: 1,944,896 elements. Leases 3 * 38,600,704 * 2 = 231,604,224 and 4 * 38,600,704 * 2 = 308,805,632.
+TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
+          "last ranks") {
+    // Rank 0: 1,944,896 elements. Leases 3 * 38,600,704 * 2 = 231,604,224 and 4 * 38,600,704 * 2 =
+    // 308,805,632.
     std::string const leases = ", gradient leases 231604224+0, parameter leases 308805632+0";
-    CHECK(text(64, 0, 3) == "parameters 3889792+0, gradients 3889792+0, master weights 7779584+0, optimizer state 15559168+0" + leases);
-    // Rank 63: of lnf (1,536 = 24 * 64) nothing, 64 lost; a block is 7,087,872 = 64 * 110,784 - 2,304, 2,304 lost twelve times; wpe 0;
-    // the embedding 38,597,376 = 64 * 603,136 - 3,328. 64 + 27,648 + 3,328 = 31,040 lost, 1,913,856 left.
+    CHECK(text(64, 0, 3)
+          == "parameters 3889792+0, gradients 3889792+0, master weights 7779584+0, optimizer state "
+             "15559168+0"
+                 + leases);
+    // Rank 63: of lnf (1,536 = 24 * 64) nothing, 64 lost; a block is 7,087,872 = 64 * 110,784 -
+    // 2,304, 2,304 lost twelve times; wpe 0; the embedding 38,597,376 = 64 * 603,136 - 3,328. 64 +
+    // 27,648 + 3,328 = 31,040 lost, 1,913,856 left.
     CHECK(text(64, 63, 3)
-          == "parameters 3827712+62080, gradients 3827712+62080, master weights 7655424+124160, optimizer state 15310848+248320" + leases);
+          == "parameters 3827712+62080, gradients 3827712+62080, master weights 7655424+124160, "
+             "optimizer state 15310848+248320"
+                 + leases);
 }
 
 TEST_CASE("the model states of all ranks together are 16P in stage 3") {
-    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, true});
+    auto const layout =
+        make_layout<ContiguousPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, true});
     std::size_t sum = 0;
     for (std::size_t rank = 0; rank < 64; ++rank) {
         sum += test::default_plan(layout, rank, 3, mixed_precision).model_state_bytes();
@@ -91,11 +118,14 @@ TEST_CASE("the model states of all ranks together are 16P in stage 3") {
     CHECK(sum == 1'991'036'928);
 }
 
-TEST_CASE("the plan of GPT-2 124M dealt round-robin to eight ranks is largest on the rank of the embedding") {
-    auto const layout = make_layout<RoundRobinPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {8, 2, false});
+TEST_CASE("the plan of GPT-2 124M dealt round-robin to eight ranks is largest on the rank of the "
+          "embedding") {
+    auto const layout =
+        make_layout<RoundRobinPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {8, 2, false});
     // Rank 3 owns 63,374,592 elements.
     CHECK(test::text_of(test::default_plan(layout, 3, 1, mixed_precision))
-          == "parameters 248879616+0, gradients 248879616+0, master weights 253498368+0, optimizer state 506996736+0, "
+          == "parameters 248879616+0, gradients 248879616+0, master weights 253498368+0, optimizer "
+             "state 506996736+0, "
              "gradient leases 308779008+0");
 }
 

@@ -9,7 +9,9 @@ TEST_CASE("A memory plan is printed with a line for every buffer that there is")
     plan[BufferKind::parameters] = {100, 28, true};
     plan[BufferKind::master_weights] = {400, 0, false};
     CHECK(to_string(plan)
-          == std::string(name_of(BufferKind::parameters)) + ": 128 bytes (28 of padding; the caller's)\n" + name_of(BufferKind::master_weights)
+          == std::string(name_of(BufferKind::parameters))
+                 + ": 128 bytes (28 of padding; the caller's)\n"
+                 + name_of(BufferKind::master_weights)
                  + ": 400 bytes (0 of padding)\nallocated by the engine: 400 bytes\n");
 }
 

@@ -1,19 +1,33 @@
 #include "support/catch.hpp"
 
-#include <zero/layout/detail/place_in_bucket.hpp>
-#include <zero/layout/single_bucketer.hpp>
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/place_in_bucket.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/single_bucketer.hpp>
 
-// A partitioner of the user's own that breaks its contract is refused when the layout is made, instead of training to other numbers.
+// A partitioner of the user's own that breaks its contract is refused when the layout is made,
+// instead of training to other numbers.
 
 namespace zero::test::partition_check_test {
 
 namespace {
 
-enum class Mistake { none, late_start, descending, unaligned_cut, short_end, overlap, unaligned_piece, lost_piece, twice, resized, uneven, cut_parameter };
+enum class Mistake {
+    none,
+    late_start,
+    descending,
+    unaligned_cut,
+    short_end,
+    overlap,
+    unaligned_piece,
+    lost_piece,
+    twice,
+    resized,
+    uneven,
+    cut_parameter
+};
 
 /// Gives all to rank 0, but for one mistake.
 template <Mistake M>
@@ -25,8 +39,11 @@ struct Mistaken {
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = M == Mistake::uneven;
 
-    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
-    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
+    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept {
+        return {};
+    }
+    static void partition(std::span<PartitionItem> items, State& /*state*/,
+                          std::span<std::size_t> cuts) {
         std::size_t const end = zero::detail::place_in_order(items);
         for (std::size_t& cut : cuts) {
             cut = end;
@@ -52,7 +69,8 @@ static_assert(Partitioner<Mistaken<Mistake::none>>);
 template <Mistake M>
 std::string message() {
     try {
-        (void)make_layout<Mistaken<M>, SingleBucketer>({{"second", 50, {0}}, {"first", 100, {0}}}, {.world = 2});
+        (void)make_layout<Mistaken<M>, SingleBucketer>({{"second", 50, {0}}, {"first", 100, {0}}},
+                                                       {.world = 2});
     } catch (InvalidArgument const& error) {
         return error.what();
     }
@@ -61,24 +79,41 @@ std::string message() {
 
 } // namespace
 
-TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its contract, each rule by itself") {
+TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its contract, each rule "
+          "by itself") {
     CHECK(message<Mistake::none>() == "accepted");
     std::string const cuts = "; cuts begin with 0, do not descend, and are multiples of 64.";
-    CHECK(message<Mistake::late_start>() == "zero: the partitioner's cut number 0 of a bucket is 64" + cuts);
-    CHECK(message<Mistake::descending>() == "zero: the partitioner's cut number 2 of a bucket is 192" + cuts);
-    CHECK(message<Mistake::unaligned_cut>() == "zero: the partitioner's cut number 1 of a bucket is 65" + cuts);
-    std::string const pieces = "; pieces start at multiples of 64, lie inside the bucket, and do not overlap.";
-    CHECK(message<Mistake::short_end>() == "zero: the partitioner placed 'second' (50 elements) at 128 of a bucket of 128" + pieces);
-    CHECK(message<Mistake::overlap>() == "zero: the partitioner placed 'second' (50 elements) at 0 of a bucket of 192" + pieces);
-    CHECK(message<Mistake::unaligned_piece>() == "zero: the partitioner placed 'first' (100 elements) at 1 of a bucket of 192" + pieces);
-    std::string const kept = " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements.";
-    CHECK(message<Mistake::lost_piece>() == "zero: the partitioner gave back piece number 7 of 2 with 50" + kept);
-    CHECK(message<Mistake::twice>() == "zero: the partitioner gave back piece number 0 of 2 with 50" + kept);
-    CHECK(message<Mistake::resized>() == "zero: the partitioner gave back piece number 1 of 2 with 0" + kept);
+    CHECK(message<Mistake::late_start>()
+          == "zero: the partitioner's cut number 0 of a bucket is 64" + cuts);
+    CHECK(message<Mistake::descending>()
+          == "zero: the partitioner's cut number 2 of a bucket is 192" + cuts);
+    CHECK(message<Mistake::unaligned_cut>()
+          == "zero: the partitioner's cut number 1 of a bucket is 65" + cuts);
+    std::string const pieces =
+        "; pieces start at multiples of 64, lie inside the bucket, and do not overlap.";
+    CHECK(message<Mistake::short_end>()
+          == "zero: the partitioner placed 'second' (50 elements) at 128 of a bucket of 128"
+                 + pieces);
+    CHECK(message<Mistake::overlap>()
+          == "zero: the partitioner placed 'second' (50 elements) at 0 of a bucket of 192"
+                 + pieces);
+    CHECK(message<Mistake::unaligned_piece>()
+          == "zero: the partitioner placed 'first' (100 elements) at 1 of a bucket of 192"
+                 + pieces);
+    std::string const kept =
+        " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements.";
+    CHECK(message<Mistake::lost_piece>()
+          == "zero: the partitioner gave back piece number 7 of 2 with 50" + kept);
+    CHECK(message<Mistake::twice>()
+          == "zero: the partitioner gave back piece number 0 of 2 with 50" + kept);
+    CHECK(message<Mistake::resized>()
+          == "zero: the partitioner gave back piece number 1 of 2 with 0" + kept);
     CHECK(message<Mistake::uneven>()
-          == "zero: the partitioner says is_even, but gives 192 elements of a bucket to rank 0 and 0 to rank 1; make all extents equally long, or is_even false.");
+          == "zero: the partitioner says is_even, but gives 192 elements of a bucket to rank 0 and "
+             "0 to rank 1; make all extents equally long, or is_even false.");
     CHECK(message<Mistake::cut_parameter>()
-          == "zero: the partitioner says that it cuts no parameter, but cuts 'first' at 64; cut between pieces, or make cuts_parameters true.");
+          == "zero: the partitioner says that it cuts no parameter, but cuts 'first' at 64; cut "
+             "between pieces, or make cuts_parameters true.");
 }
 
 } // namespace zero::test::partition_check_test

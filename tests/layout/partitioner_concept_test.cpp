@@ -1,11 +1,11 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
-#include <zero/layout/per_tensor_partitioner.hpp>
-#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 
 namespace zero::test::partitioner_concept_test {
 
@@ -108,42 +108,76 @@ TEST_CASE("the shipped partitioners model their concept, and nothing is left to 
 }
 
 TEST_CASE("a partitioner is its category, options, a state, three constants and two functions") {
-    STATIC_REQUIRE(is_complete<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>());
+    STATIC_REQUIRE(
+        is_complete<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>());
 }
 
 TEST_CASE("a partitioner that lacks one part is none") {
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Types, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin>>);
     STATIC_REQUIRE_FALSE(Partitioner<int>);
 }
 
 TEST_CASE("a partitioner with one wrong part is none") {
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<OtherCategory, Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<OtherCategory, Types, Carries, Cuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, CarriesUnique, Cuts, Group, Even>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, IntegerCuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, VariableCuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, IntegerGroup, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, IntegerEven, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, OtherBegin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, WorldlessBegin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, WritingBegin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, NumberFunction>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, StatelessFunction>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, OtherStateFunction>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, IntegerCuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, VariableCuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, IntegerGroup, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, IntegerEven, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, OtherBegin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, Even, WorldlessBegin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, Even, WritingBegin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, NumberFunction>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, StatelessFunction>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, OtherStateFunction>>);
+    STATIC_REQUIRE_FALSE(
+        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
 }
 
 TEST_CASE("a partitioner that orders the group says so with one more function") {
-    STATIC_REQUIRE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, Order>>);
-    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, SpanOrder>>);
-    STATIC_REQUIRE_FALSE(OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Order>>);
+    STATIC_REQUIRE(OrderingPartitioner<
+                   Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, Order>>);
+    STATIC_REQUIRE_FALSE(OrderingPartitioner<
+                         Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(
+        OrderingPartitioner<
+            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, SpanOrder>>);
+    STATIC_REQUIRE_FALSE(
+        OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Order>>);
     STATIC_REQUIRE(OrderingPartitioner<DealtGroupPartitioner>);
     STATIC_REQUIRE_FALSE(OrderingPartitioner<WholeGroupPartitioner>);
 }

@@ -14,9 +14,11 @@ TEST_CASE("the contiguous partitioner keeps the order and cuts into equal multip
     CHECK(four.order == List{0, 1, 2, 3});
     CHECK(four.offsets == List{0, 64, 192, 192});
     CHECK(four.cuts == List{0, 64, 128, 192, 256});
-    CHECK(partition<ContiguousPartitioner>({1, 65, 0, 64}, 3, state).cuts == List{0, 128, 256, 384});
+    CHECK(partition<ContiguousPartitioner>({1, 65, 0, 64}, 3, state).cuts
+          == List{0, 128, 256, 384});
     CHECK(partition<ContiguousPartitioner>({1, 65, 0, 64}, 1, state).cuts == List{0, 256});
-    CHECK(partition<ContiguousPartitioner>({1, 65, 0, 64}, 5, state).cuts == List{0, 64, 128, 192, 256, 320});
+    CHECK(partition<ContiguousPartitioner>({1, 65, 0, 64}, 5, state).cuts
+          == List{0, 64, 128, 192, 256, 320});
     CHECK(partition<ContiguousPartitioner>({0}, 3, state).cuts == List{0, 0, 0, 0});
 }
 

@@ -2,9 +2,9 @@
 
 // What a partitioner makes of a bucket, as plain lists.
 
-#include <zero/layout/partitioner.hpp>
-#include <zero/layout/detail/place_in_bucket.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/detail/place_in_bucket.hpp>
+#include <zero/layout/partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 
 #include <vector>

@@ -3,10 +3,10 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
+#include <zero/layout/make_layout.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 
 namespace zero::test::per_tensor_partitioner_test {
@@ -16,7 +16,8 @@ using test::List;
 namespace {
 
 std::vector<List> cuts(List const& sizes, std::size_t world) {
-    auto const layout = make_layout<PerTensorPartitioner, ParameterBucketer>(test::model_of_sizes(sizes, 4), {world, 4, false});
+    auto const layout = make_layout<PerTensorPartitioner, ParameterBucketer>(
+        test::model_of_sizes(sizes, 4), {world, 4, false});
     std::vector<List> result;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         CHECK(layout.pieces(bucket).size() == 1);
@@ -29,18 +30,24 @@ std::vector<List> cuts(List const& sizes, std::size_t world) {
 } // namespace
 
 TEST_CASE("per tensor, every parameter is a bucket that is cut into equal multiples of 64") {
-    CHECK(cuts({100, 1, 0, 65, 997}, 2) == std::vector<List>{{0, 512, 1024}, {0, 64, 128}, {0, 0, 0}, {0, 64, 128}, {0, 64, 128}});
-    CHECK(cuts({997, 64}, 3) == std::vector<List>{{0, 64, 128, 192}, {0, 384, 768, 1152}}); // 1024 / 3 = 342
+    CHECK(
+        cuts({100, 1, 0, 65, 997}, 2)
+        == std::vector<List>{{0, 512, 1024}, {0, 64, 128}, {0, 0, 0}, {0, 64, 128}, {0, 64, 128}});
+    CHECK(cuts({997, 64}, 3)
+          == std::vector<List>{{0, 64, 128, 192}, {0, 384, 768, 1152}}); // 1024 / 3 = 342
     CHECK(cuts({997, 64}, 1) == std::vector<List>{{0, 64}, {0, 1024}});
     CHECK(cuts({}, 4).empty());
 }
 
-TEST_CASE("per tensor, each rank holds the same number of elements of every parameter, padding included") {
-    auto const layout = make_layout<PerTensorPartitioner, ParameterBucketer>(test::gpt2_124m(), {8, 4, false});
+TEST_CASE("per tensor, each rank holds the same number of elements of every parameter, padding "
+          "included") {
+    auto const layout =
+        make_layout<PerTensorPartitioner, ParameterBucketer>(test::gpt2_124m(), {8, 4, false});
     CHECK(layout.buckets() == test::gpt2_tensors);
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         for (std::size_t rank = 0; rank < 8; ++rank) {
-            CHECK(layout.extent(bucket, rank).size() == round_up(layout.pieces(bucket)[0].elements, 512) / 8);
+            CHECK(layout.extent(bucket, rank).size()
+                  == round_up(layout.pieces(bucket)[0].elements, 512) / 8);
         }
     }
 }

@@ -9,9 +9,10 @@ namespace {
 constexpr auto replicated = Placement::replicated;
 constexpr auto sharded = Placement::sharded;
 
-constexpr bool is_row(StageRow row, Placement parameters, Placement reduced, Placement accumulation, Placement state) {
-    return row.parameters == parameters && row.reduced_gradients == reduced && row.accumulation_buffer == accumulation
-           && row.optimizer_state == state;
+constexpr bool is_row(StageRow row, Placement parameters, Placement reduced, Placement accumulation,
+                      Placement state) {
+    return row.parameters == parameters && row.reduced_gradients == reduced
+           && row.accumulation_buffer == accumulation && row.optimizer_state == state;
 }
 
 } // namespace
@@ -24,7 +25,8 @@ TEST_CASE("each stage shards one state more than the stage before it") {
     STATIC_REQUIRE(is_row(stage_row(3, every), sharded, sharded, sharded, sharded));
 }
 
-TEST_CASE("a boundary schedule keeps a full accumulation buffer in every stage and changes nothing else") {
+TEST_CASE("a boundary schedule keeps a full accumulation buffer in every stage and changes nothing "
+          "else") {
     constexpr auto boundary = ReductionSchedule::boundary;
     STATIC_REQUIRE(is_row(stage_row(0, boundary), replicated, replicated, replicated, replicated));
     STATIC_REQUIRE(is_row(stage_row(1, boundary), replicated, sharded, replicated, sharded));

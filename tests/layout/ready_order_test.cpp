@@ -3,11 +3,12 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/detail/adopted_block.hpp>
 #include <zero/layout/lease_count.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 
-// The order in which units finish their backward pass, where it is not the reverse registration order.
+// The order in which units finish their backward pass, where it is not the reverse registration
+// order.
 
 namespace zero::test::ready_order_test {
 
@@ -27,8 +28,11 @@ std::vector<ParameterSpec> model() {
 
 /// The names in the order in which buckets hold them.
 template <class Bucketer>
-std::vector<std::string> names(Order const& units, typename Bucketer::Options options = typename Bucketer::Options(), bool is_inside = false) {
-    FlatLayout const layout = make_layout<ContiguousPartitioner, Bucketer>(model(), {2, 4, is_inside, {}, units}, options);
+std::vector<std::string> names(Order const& units,
+                               typename Bucketer::Options options = typename Bucketer::Options(),
+                               bool is_inside = false) {
+    FlatLayout const layout = make_layout<ContiguousPartitioner, Bucketer>(
+        model(), {2, 4, is_inside, {}, units}, options);
     std::vector<std::string> names;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         for (Piece const& piece : layout.pieces(bucket)) {
@@ -50,37 +54,54 @@ std::string message(Order const& units) {
 
 } // namespace
 
-TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse registration order") {
+TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse "
+          "registration order") {
     auto const specs = model();
     CHECK(zero::detail::parameters_in_ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3}) == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0})
+          == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3})
+          == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
+    CHECK(zero::detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1})
+          == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
 }
 
-TEST_CASE("buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
-    CHECK(names<UnitBucketer>({0, 1, 2, 3}) == std::vector<std::string>{"b0", "w0", "|", "w1", "|", "b2", "w2", "|", "tied", "|", "b3", "w3", "|", "b1", "|"});
-    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4}) == std::vector<std::string>{"b0", "w0", "w1", "|", "b2", "w2", "|", "tied", "|", "b3", "w3", "|", "b1", "|"});
-    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4}, true) == names<UnitBucketer>({0, 1, 2, 3}));
+TEST_CASE(
+    "buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
+    CHECK(names<UnitBucketer>({0, 1, 2, 3})
+          == std::vector<std::string>{"b0", "w0", "|", "w1", "|", "b2", "w2", "|", "tied", "|",
+                                      "b3", "w3", "|", "b1", "|"});
+    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4})
+          == std::vector<std::string>{"b0", "w0", "w1", "|", "b2", "w2", "|", "tied", "|", "b3",
+                                      "w3", "|", "b1", "|"});
+    CHECK(names<SizeCappedBucketer>({0, 1, 2, 3}, {3 * 64 * 4}, true)
+          == names<UnitBucketer>({0, 1, 2, 3}));
 }
 
 TEST_CASE("no order is the reverse order of use, and says so") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false});
-    auto const same = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 1, 0}});
-    auto const other = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 0, 1}});
+    auto const same =
+        make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 1, 0}});
+    auto const other =
+        make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 0, 1}});
     CHECK(Order(layout.unit_order().begin(), layout.unit_order().end()) == Order{3, 2, 1, 0});
     CHECK(layout.hash() == same.hash());
     CHECK(layout.hash() != other.hash());
 }
 
 TEST_CASE("leases are counted for the order of the layout") {
-    // Forwards, buckets made for backwards all stay open until the last unit; made for forwards, one at a time, and the tied one.
+    // Forwards, buckets made for backwards all stay open until the last unit; made for forwards,
+    // one at a time, and the tied one.
     std::vector<ParameterSpec> specs = model();
     specs.erase(specs.begin());
     for (Order const& units : {Order{3, 2, 1, 0}, Order{0, 1, 2, 3}, Order{2, 0, 3, 1}}) {
-        CHECK(most_open_buckets(make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {}, units}), true) == 1);
+        CHECK(most_open_buckets(
+                  make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {}, units}),
+                  true)
+              == 1);
     }
-    FlatLayout const backwards = make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false});
+    FlatLayout const backwards =
+        make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false});
     std::vector<BucketPlan> buckets;
     for (std::size_t bucket = 0; bucket < backwards.buckets(); ++bucket) {
         buckets.push_back(backwards.bucket(bucket));
@@ -93,7 +114,8 @@ TEST_CASE("buckets of several types are merged in the order in which they are co
     for (std::size_t index = 0; index < specs.size(); ++index) {
         specs[index].type = index % 2;
     }
-    FlatLayout const layout = make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {4}, {1, 3, 0, 2}});
+    FlatLayout const layout =
+        make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {4}, {1, 3, 0, 2}});
     std::vector<std::string> found;
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         found.push_back(layout.parameter(layout.pieces(bucket).front().parameter).name);
@@ -102,8 +124,10 @@ TEST_CASE("buckets of several types are merged in the order in which they are co
 }
 
 TEST_CASE("an order that does not list every unit once is refused") {
-    CHECK(message({0, 1, 2}) == "zero: unit_order lists 3 numbers, 3 of them valid and for the first time; it has to list each of the 4 units once, or nothing for "
-                                "the reverse order of use.");
+    CHECK(message({0, 1, 2})
+          == "zero: unit_order lists 3 numbers, 3 of them valid and for the first time; it has to "
+             "list each of the 4 units once, or nothing for "
+             "the reverse order of use.");
     CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
     CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
     CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, 4 of them valid") != std::string::npos);
@@ -114,11 +138,14 @@ TEST_CASE("an order for an adopted block is refused, which is cut by address") {
     std::vector<std::size_t> const offsets{0, 64, 128, 192, 256, 320, 384, 448, 512};
     std::string text;
     try {
-        (void)make_adopted_layout<SingleBucketer>(model(), offsets, {2, 4, false, {}, {0, 1, 2, 3}});
+        (void)make_adopted_layout<SingleBucketer>(model(), offsets,
+                                                  {2, 4, false, {}, {0, 1, 2, 3}});
     } catch (InvalidArgument const& error) {
         text = error.what();
     }
-    CHECK(text == "zero: unit_order would be ignored, because an adopted block is cut in the order of its addresses; leave it out.");
+    CHECK(text
+          == "zero: unit_order would be ignored, because an adopted block is cut in the order of "
+             "its addresses; leave it out.");
 }
 
 } // namespace zero::test::ready_order_test

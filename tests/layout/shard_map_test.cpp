@@ -3,8 +3,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/shard_map.hpp>
 
 #include <random>
@@ -13,7 +13,8 @@ namespace zero::test::shard_map_test {
 
 namespace {
 
-/// Both maps against the pieces, for every element of every parameter and every padding; empty when they agree.
+/// Both maps against the pieces, for every element of every parameter and every padding; empty when
+/// they agree.
 std::string problem_in_map(FlatLayout const& layout) {
     ShardMap const map(layout);
     std::size_t elements = 0;
@@ -24,18 +25,21 @@ std::string problem_in_map(FlatLayout const& layout) {
             std::vector<std::optional<ModelElement>> expected(extent.size());
             layout.for_slices(bucket, extent, [&](Piece const& slice) {
                 for (std::size_t i = 0; i < slice.elements; ++i) {
-                    expected[slice.bucket_begin - extent.begin + i] = ModelElement{slice.parameter, slice.parameter_begin + i};
+                    expected[slice.bucket_begin - extent.begin + i] =
+                        ModelElement{slice.parameter, slice.parameter_begin + i};
                 }
             });
             for (std::size_t i = 0; i < expected.size(); ++i) {
                 ShardElement const here{rank, begin + i};
                 if (map.element(here) != expected[i]) {
-                    return "offset " + std::to_string(begin + i) + " of rank " + std::to_string(rank) + " is another element";
+                    return "offset " + std::to_string(begin + i) + " of rank "
+                           + std::to_string(rank) + " is another element";
                 }
                 if (expected[i]) {
                     ++elements;
                     if (map.owner(*expected[i]) != here) {
-                        return "element " + std::to_string(expected[i]->element) + " of parameter " + std::to_string(expected[i]->parameter) + " lies elsewhere";
+                        return "element " + std::to_string(expected[i]->element) + " of parameter "
+                               + std::to_string(expected[i]->parameter) + " lies elsewhere";
                     }
                 }
             }
@@ -57,7 +61,8 @@ std::string problem_in_any_map(std::vector<ParameterSpec> const& model, std::siz
     test::for_each_family(1024, [&](auto const& family) {
         std::string const problem = problem_in_map(family.make(model, {world, 4, false}));
         if (first.empty() && !problem.empty()) {
-            first = std::string(family.name) + ", " + family.bucketer_name() + ", W = " + std::to_string(world) + ": " + problem;
+            first = std::string(family.name) + ", " + family.bucketer_name()
+                    + ", W = " + std::to_string(world) + ": " + problem;
         }
     });
     return first;
@@ -66,8 +71,10 @@ std::string problem_in_any_map(std::vector<ParameterSpec> const& model, std::siz
 } // namespace
 
 TEST_CASE("the shard map of a small model is the one worked out by hand") {
-    // Ready order: p1 (100 -> 128) and p0 (10 -> 64) in one bucket of 192 -> 256, two shards of 128; p1 is rank 0's, p0 rank 1's.
-    auto const one = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({10, 100}), {2, 4, false});
+    // Ready order: p1 (100 -> 128) and p0 (10 -> 64) in one bucket of 192 -> 256, two shards of
+    // 128; p1 is rank 0's, p0 rank 1's.
+    auto const one = make_layout<ContiguousPartitioner, SingleBucketer>(
+        test::model_of_sizes({10, 100}), {2, 4, false});
     ShardMap const map(one);
     CHECK(map.owner({1, 0}) == ShardElement{0, 0});
     CHECK(map.owner({1, 99}) == ShardElement{0, 99});
@@ -77,7 +84,8 @@ TEST_CASE("the shard map of a small model is the one worked out by hand") {
     CHECK(map.element({1, 10}) == std::nullopt);
     CHECK(map.element({1, 127}) == std::nullopt);
     // A bucket each: rank 1 has the second half of p1, then nothing but padding of p0.
-    auto const two = make_layout<ContiguousPartitioner, ParameterBucketer>(test::model_of_sizes({10, 100}), {2, 4, false});
+    auto const two = make_layout<ContiguousPartitioner, ParameterBucketer>(
+        test::model_of_sizes({10, 100}), {2, 4, false});
     ShardMap const halves(two);
     CHECK(halves.owner({1, 64}) == ShardElement{1, 0});
     CHECK(halves.owner({0, 9}) == ShardElement{0, 73});
@@ -89,7 +97,8 @@ TEST_CASE("the shard map of a small model is the one worked out by hand") {
     CHECK(shard_begins(two, 1) == std::vector<std::size_t>{0, 64, 128});
 }
 
-TEST_CASE("the shard map goes there and back for every element of random models with every partitioner on 1 to 8 ranks") {
+TEST_CASE("the shard map goes there and back for every element of random models with every "
+          "partitioner on 1 to 8 ranks") {
     std::mt19937_64 random(5);
     for (int round = 0; round < 40; ++round) {
         std::vector<std::size_t> sizes;
@@ -106,7 +115,8 @@ TEST_CASE("the shard map goes there and back for every element of random models 
     }
 }
 
-TEST_CASE("the shard map serves primes, single elements, empty parameters and more ranks than elements") {
+TEST_CASE(
+    "the shard map serves primes, single elements, empty parameters and more ranks than elements") {
     for (std::size_t world = 1; world <= 8; ++world) {
         CHECK(problem_in_any_map(test::model_of_sizes({997, 2, 3, 61, 67, 4099}), world) == "");
         CHECK(problem_in_any_map(test::model_of_sizes({1}), world) == "");
@@ -116,10 +126,13 @@ TEST_CASE("the shard map serves primes, single elements, empty parameters and mo
     }
 }
 
-TEST_CASE("the shard map of an adopted block has its parameters in pieces, and no owner of frozen ones") {
-    std::vector<ParameterSpec> const model{{"a", 300, {0}, 0, true}, {"frozen", 50, {0}, 0, false}, {"b", 777, {1}, 0, true}};
+TEST_CASE(
+    "the shard map of an adopted block has its parameters in pieces, and no owner of frozen ones") {
+    std::vector<ParameterSpec> const model{
+        {"a", 300, {0}, 0, true}, {"frozen", 50, {0}, 0, false}, {"b", 777, {1}, 0, true}};
     for (std::size_t world = 1; world <= 4; ++world) {
-        auto const layout = make_adopted_layout<SizeCappedBucketer>(model, std::vector<std::size_t>{0, 300, 350}, {world, 4, false}, {512});
+        auto const layout = make_adopted_layout<SizeCappedBucketer>(
+            model, std::vector<std::size_t>{0, 300, 350}, {world, 4, false}, {512});
         CHECK(problem_in_map(layout) == "");
         CHECK(ShardMap(layout).owner({1, 0}) == std::nullopt);
         CHECK(ShardMap(layout).owner({0, 0}) != std::nullopt);
@@ -127,14 +140,22 @@ TEST_CASE("the shard map of an adopted block has its parameters in pieces, and n
 }
 
 TEST_CASE("the shard map refuses elements, ranks and offsets that do not exist") {
-    auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({0, 100}), {2, 4, false});
+    auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(
+        test::model_of_sizes({0, 100}), {2, 4, false});
     ShardMap const map(layout);
     CHECK_THROWS_AS(map.owner({2, 0}), InvalidArgument);
-    CHECK_THROWS_WITH(map.owner({2, 0}), test::contains_text("zero: there is no parameter number 2; the layout has 2."));
-    CHECK_THROWS_WITH(map.owner({0, 0}), test::contains_text("zero: parameter 'p0' has no element 0; it has 0."));
-    CHECK_THROWS_WITH(map.owner({1, 100}), test::contains_text("zero: parameter 'p1' has no element 100; it has 100."));
-    CHECK_THROWS_WITH(map.element({2, 0}), test::contains_text("zero: there is no rank 2 with parameters of type number 0; the layout is for 2 ranks and 1 types."));
-    CHECK_THROWS_WITH(map.element({1, 64}), test::contains_text("zero: rank 1 has no offset 64; it owns 64 elements."));
+    CHECK_THROWS_WITH(
+        map.owner({2, 0}),
+        test::contains_text("zero: there is no parameter number 2; the layout has 2."));
+    CHECK_THROWS_WITH(map.owner({0, 0}),
+                      test::contains_text("zero: parameter 'p0' has no element 0; it has 0."));
+    CHECK_THROWS_WITH(map.owner({1, 100}),
+                      test::contains_text("zero: parameter 'p1' has no element 100; it has 100."));
+    CHECK_THROWS_WITH(map.element({2, 0}),
+                      test::contains_text("zero: there is no rank 2 with parameters of type number "
+                                          "0; the layout is for 2 ranks and 1 types."));
+    CHECK_THROWS_WITH(map.element({1, 64}),
+                      test::contains_text("zero: rank 1 has no offset 64; it owns 64 elements."));
     CHECK_THROWS_AS(map.elements(2), InvalidArgument);
 }
 

@@ -24,16 +24,20 @@ TEST_CASE("every element has one place and one owner for sizes 0 to 3W+1 on 1 to
     }
 }
 
-TEST_CASE("every element has one place and one owner for a single parameter of any size around 64") {
+TEST_CASE(
+    "every element has one place and one owner for a single parameter of any size around 64") {
     for (std::size_t world = 1; world <= 17; ++world) {
-        for (std::size_t const size : std::vector<std::size_t>{0, 1, 2, 3, 5, 31, 61, 63, 64, 65, 67, 127, 128, 129, 1021, 4093}) {
+        for (std::size_t const size : std::vector<std::size_t>{0, 1, 2, 3, 5, 31, 61, 63, 64, 65,
+                                                               67, 127, 128, 129, 1021, 4093}) {
             CHECK(test::problem_in_any_family(test::model_of_sizes({size}), world) == "");
         }
     }
 }
 
-TEST_CASE("every element has one place and one owner for prime sizes, in units of one and of four parameters") {
-    std::vector<std::size_t> const primes{2, 61, 67, 127, 131, 191, 193, 251, 257, 509, 521, 1021, 1031, 2039, 4099, 8191};
+TEST_CASE("every element has one place and one owner for prime sizes, in units of one and of four "
+          "parameters") {
+    std::vector<std::size_t> const primes{2,   61,  67,  127,  131,  191,  193,  251,
+                                          257, 509, 521, 1021, 1031, 2039, 4099, 8191};
     for (std::size_t world = 1; world <= 17; ++world) {
         CHECK(test::problem_in_any_family(test::model_of_sizes(primes, 1), world) == "");
         CHECK(test::problem_in_any_family(test::model_of_sizes(primes, 4), world) == "");
@@ -41,12 +45,14 @@ TEST_CASE("every element has one place and one owner for prime sizes, in units o
 }
 
 TEST_CASE("one bucket has the extents that the sizes 1, 63, 64, 65 give by hand") {
-    // Reverse registration order: 65 -> 128 elements, 64 -> 64, 63 -> 64, 1 -> 64: starts 0, 128, 192, 256; 320 together.
+    // Reverse registration order: 65 -> 128 elements, 64 -> 64, 63 -> 64, 1 -> 64: starts 0, 128,
+    // 192, 256; 320 together.
     auto const model = test::model_of_sizes({1, 63, 64, 65});
     auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(model, {3, 4, false});
     REQUIRE(layout.buckets() == 1);
     // 320 / 3 = 106.7, rounded up to 128 a rank: 384 elements.
-    CHECK(std::vector<std::size_t>(layout.cuts(0).begin(), layout.cuts(0).end()) == std::vector<std::size_t>{0, 128, 256, 384});
+    CHECK(std::vector<std::size_t>(layout.cuts(0).begin(), layout.cuts(0).end())
+          == std::vector<std::size_t>{0, 128, 256, 384});
     std::vector<std::size_t> parameters;
     std::vector<std::size_t> starts;
     for (Piece const& piece : layout.pieces(0)) {
@@ -63,21 +69,24 @@ TEST_CASE("one bucket has the extents that the sizes 1, 63, 64, 65 give by hand"
 
 TEST_CASE("ranks without elements have empty content when there are fewer elements than ranks") {
     // One shard is 64 elements: three elements lie on rank 0, the other seven ranks hold padding.
-    auto const even = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({3}), {8, 4, false});
+    auto const even = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({3}),
+                                                                         {8, 4, false});
     CHECK(even.padded_elements() == 512);
     CHECK(even.content(0, even.extent(0, 0)) == 3);
     for (std::size_t rank = 1; rank < 8; ++rank) {
         CHECK(even.extent(0, rank).size() == 64);
         CHECK(even.content(0, even.extent(0, rank)) == 0);
     }
-    auto const uneven = make_layout<RoundRobinPartitioner, SingleBucketer>(test::model_of_sizes({3}), {8, 4, false});
+    auto const uneven = make_layout<RoundRobinPartitioner, SingleBucketer>(
+        test::model_of_sizes({3}), {8, 4, false});
     CHECK(uneven.padded_elements() == 64);
     CHECK(uneven.extent(0, 0).size() == 64);
     CHECK(uneven.extent(0, 7).is_empty());
 }
 
 TEST_CASE("parameters without elements own nothing but keep a bucket") {
-    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(test::model_of_sizes({0, 7, 0}), {4, 4, false});
+    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
+        test::model_of_sizes({0, 7, 0}), {4, 4, false});
     REQUIRE(layout.buckets() == 3);
     CHECK(layout.elements(0) == 0);
     CHECK(layout.elements(1) == 256);
@@ -89,16 +98,19 @@ TEST_CASE("parameters without elements own nothing but keep a bucket") {
 TEST_CASE("every single element is counted once when owners are counted element by element") {
     std::vector<std::size_t> const sizes{5, 0, 130, 64, 1, 200};
     for (std::size_t world = 1; world <= 9; ++world) {
-        auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::model_of_sizes(sizes), {world, 4, false}, {1000});
+        auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+            test::model_of_sizes(sizes), {world, 4, false}, {1000});
         std::vector<int> owners(400, 0);
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             for (std::size_t element = 0; element < layout.elements(bucket); ++element) {
                 for (std::size_t rank = 0; rank < world; ++rank) {
                     auto const extent = layout.extent(bucket, rank);
                     for (Piece const& piece : layout.pieces(bucket)) {
-                        bool const is_in_piece = element >= piece.bucket_begin && element < piece.bucket_begin + piece.elements;
+                        bool const is_in_piece = element >= piece.bucket_begin
+                                                 && element < piece.bucket_begin + piece.elements;
                         if (is_in_piece && element >= extent.begin && element < extent.end) {
-                            ++owners[layout.first_element(piece.parameter) + element - piece.bucket_begin];
+                            ++owners[layout.first_element(piece.parameter) + element
+                                     - piece.bucket_begin];
                         }
                     }
                 }

@@ -48,12 +48,17 @@ TEST_CASE("a tied parameter is alone in its bucket and listed by each of its uni
     auto model = test::model_of_sizes({100, 100, 100, 100});
     model[1].units = {1, 3};
     for (bool const is_inside : {false, true}) {
-        auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(model, {2, 4, is_inside});
-        CHECK(test::bucket_members(layout) == (is_inside ? Members{{3}, {2}, {1}, {0}} : Members{{2, 3}, {1}, {0}}));
+        auto const layout =
+            make_layout<ContiguousPartitioner, SingleBucketer>(model, {2, 4, is_inside});
+        CHECK(test::bucket_members(layout)
+              == (is_inside ? Members{{3}, {2}, {1}, {0}} : Members{{2, 3}, {1}, {0}}));
         std::size_t const tied = is_inside ? 2 : 1;
-        CHECK(std::vector<std::size_t>(layout.unit_buckets(1).begin(), layout.unit_buckets(1).end()) == std::vector<std::size_t>{tied});
-        CHECK(std::vector<std::size_t>(layout.unit_buckets(3).begin(), layout.unit_buckets(3).end()) == std::vector<std::size_t>{0, tied});
-        CHECK(std::vector<std::size_t>(layout.unit_parameters(3).begin(), layout.unit_parameters(3).end())
+        CHECK(std::vector<std::size_t>(layout.unit_buckets(1).begin(), layout.unit_buckets(1).end())
+              == std::vector<std::size_t>{tied});
+        CHECK(std::vector<std::size_t>(layout.unit_buckets(3).begin(), layout.unit_buckets(3).end())
+              == std::vector<std::size_t>{0, tied});
+        CHECK(std::vector<std::size_t>(layout.unit_parameters(3).begin(),
+                                       layout.unit_parameters(3).end())
               == std::vector<std::size_t>{1, 3});
         CHECK(layout.parameter_buckets(1).size() == 1);
         CHECK(layout.padded_elements() == 512);
@@ -62,7 +67,8 @@ TEST_CASE("a tied parameter is alone in its bucket and listed by each of its uni
 
 TEST_CASE("a parameter group does not change where a parameter lies") {
     auto model = test::model_of_sizes({100, 200, 300});
-    auto const before = make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {3, 4, false});
+    auto const before =
+        make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {3, 4, false});
     model[1].group = 1;
     auto const after = make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {3, 4, false});
     REQUIRE(before.buckets() == 1);
@@ -73,14 +79,16 @@ TEST_CASE("a parameter group does not change where a parameter lies") {
     }
 }
 
-TEST_CASE("a unit that is registered in two pieces has a bucket for each when buckets lie inside units") {
+TEST_CASE(
+    "a unit that is registered in two pieces has a bucket for each when buckets lie inside units") {
     auto model = test::model_of_sizes({10, 10, 10});
     model[0].units = {0};
     model[1].units = {1};
     model[2].units = {0};
     auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 4, true});
     CHECK(test::bucket_members(layout) == Members{{2}, {1}, {0}});
-    CHECK(std::vector<std::size_t>(layout.unit_buckets(0).begin(), layout.unit_buckets(0).end()) == std::vector<std::size_t>{0, 2});
+    CHECK(std::vector<std::size_t>(layout.unit_buckets(0).begin(), layout.unit_buckets(0).end())
+          == std::vector<std::size_t>{0, 2});
 }
 
 TEST_CASE("units may be left out, and then have no buckets") {

@@ -3,19 +3,20 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/make_layout.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 
 namespace zero::test::whole_group_partitioner_test {
 
 using test::List;
 using test::partition_group;
 
-TEST_CASE("the whole-group partitioner cuts the flat group into equal shards, whatever the buckets") {
+TEST_CASE(
+    "the whole-group partitioner cuts the flat group into equal shards, whatever the buckets") {
     // 128 + 64 + 128 + 0 = 320 elements; two shards of 192.
     auto const three = partition_group<WholeGroupPartitioner>({{100, 1}, {65}, {0}}, 2);
     CHECK(three[0].offsets == List{0, 128});
@@ -36,9 +37,11 @@ TEST_CASE("a shard of the whole group that spans buckets has a part in each") {
     CHECK(buckets[1].cuts == List{0, 0, 64, 192});
 }
 
-TEST_CASE("the whole-group partitioner serves one rank, more ranks than elements, and groups of nothing") {
+TEST_CASE("the whole-group partitioner serves one rank, more ranks than elements, and groups of "
+          "nothing") {
     CHECK(partition_group<WholeGroupPartitioner>({{100, 1, 65, 0}}, 1)[0].cuts == List{0, 320});
-    CHECK(partition_group<WholeGroupPartitioner>({{100, 1, 65, 0}}, 8)[0].cuts == List{0, 64, 128, 192, 256, 320, 384, 448, 512});
+    CHECK(partition_group<WholeGroupPartitioner>({{100, 1, 65, 0}}, 8)[0].cuts
+          == List{0, 64, 128, 192, 256, 320, 384, 448, 512});
     auto const few = partition_group<WholeGroupPartitioner>({{1}, {1}}, 5);
     CHECK(few[0].cuts == List{0, 64, 64, 64, 64, 64});
     CHECK(few[1].cuts == List{0, 0, 64, 128, 192, 256});
@@ -47,7 +50,8 @@ TEST_CASE("the whole-group partitioner serves one rank, more ranks than elements
     CHECK(empty[1].cuts == List{0, 0, 0, 0});
 }
 
-TEST_CASE("dealing lays the tensors of turn 0, W, 2 W, ... first, then those of turn 1, W + 1, ...") {
+TEST_CASE(
+    "dealing lays the tensors of turn 0, W, 2 W, ... first, then those of turn 1, W + 1, ...") {
     List const five{7, 7, 7, 7, 7};
     CHECK(DealtGroupPartitioner::order(five, 1) == List{0, 1, 2, 3, 4});
     CHECK(DealtGroupPartitioner::order(five, 2) == List{0, 2, 4, 1, 3});
@@ -57,9 +61,11 @@ TEST_CASE("dealing lays the tensors of turn 0, W, 2 W, ... first, then those of 
 }
 
 TEST_CASE("the dealt group fills its buckets in dealt order and cuts it like the whole group") {
-    // Ready order: p4, p3, p2, p1, p0; dealt to two: p4, p2, p0 | p3, p1. 5 * 64 elements, two shards of 192.
+    // Ready order: p4, p3, p2, p1, p0; dealt to two: p4, p2, p0 | p3, p1. 5 * 64 elements, two
+    // shards of 192.
     auto const model = test::model_of_sizes({1, 2, 3, 4, 5});
-    auto const layout = make_layout<DealtGroupPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {2 * 64 * 4});
+    auto const layout =
+        make_layout<DealtGroupPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {2 * 64 * 4});
     REQUIRE(layout.buckets() == 3);
     List parameters;
     for (std::size_t bucket = 0; bucket < 3; ++bucket) {
@@ -74,8 +80,10 @@ TEST_CASE("the dealt group fills its buckets in dealt order and cuts it like the
 }
 
 TEST_CASE("trainable and frozen parameters are two groups, each cut by itself") {
-    std::vector<ParameterSpec> const model{{"frozen", 100, {0}, 0, false}, {"weight", 200, {0}, 0, true}};
-    auto const layout = make_layout<WholeGroupPartitioner, SizeCappedBucketer>(model, {2, 4, false});
+    std::vector<ParameterSpec> const model{{"frozen", 100, {0}, 0, false},
+                                           {"weight", 200, {0}, 0, true}};
+    auto const layout =
+        make_layout<WholeGroupPartitioner, SizeCappedBucketer>(model, {2, 4, false});
     REQUIRE(layout.buckets() == 2);
     CHECK(layout.bucket(0).cuts == List{0, 128, 256});
     CHECK(layout.bucket(1).cuts == List{0, 64, 128});
@@ -83,18 +91,25 @@ TEST_CASE("trainable and frozen parameters are two groups, each cut by itself") 
 
 TEST_CASE("an order that is no permutation of the group is refused") {
     struct Forgetful : WholeGroupPartitioner {
-        static std::vector<std::size_t> order(std::span<std::size_t const>, std::size_t) { return {0, 2, 2}; }
+        static std::vector<std::size_t> order(std::span<std::size_t const>, std::size_t) {
+            return {0, 2, 2};
+        }
     };
     auto const make = [](std::vector<std::size_t> const& sizes) {
-        return make_layout<Forgetful, SizeCappedBucketer>(test::model_of_sizes(sizes), {2, 4, false});
+        return make_layout<Forgetful, SizeCappedBucketer>(test::model_of_sizes(sizes),
+                                                          {2, 4, false});
     };
     CHECK_THROWS_AS(make({1, 2, 3}), InvalidArgument);
-    CHECK_THROWS_WITH(make({1, 2, 3}), test::contains_text("zero: the partitioner's order of 3 parameters lists 3 numbers, 2 of them valid and for "
-                                                           "the first time; it has to list each number below 3 once."));
+    CHECK_THROWS_WITH(
+        make({1, 2, 3}),
+        test::contains_text("zero: the partitioner's order of 3 parameters lists 3 numbers, 2 of "
+                            "them valid and for "
+                            "the first time; it has to list each number below 3 once."));
     CHECK_THROWS_AS(make({1, 2}), InvalidArgument);
 }
 
-TEST_CASE("the group partitioners say that they cut parameters and the group, unevenly in a bucket") {
+TEST_CASE(
+    "the group partitioners say that they cut parameters and the group, unevenly in a bucket") {
     STATIC_REQUIRE(WholeGroupPartitioner::cuts_parameters);
     STATIC_REQUIRE(WholeGroupPartitioner::cuts_group);
     STATIC_REQUIRE_FALSE(WholeGroupPartitioner::is_even);

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-// The random numbers are what they were, and look like independent fair bits along counters, steps and seeds. The bounds are five standard deviations.
+// The random numbers are what they were, and look like independent fair bits along counters, steps
+// and seeds. The bounds are five standard deviations.
 
 namespace zero::test::counter_random_test {
 
@@ -32,7 +33,8 @@ int worst_bit(Draw const& draw) {
     return worst;
 }
 
-/// Chi-square of the upper four bits of two draws over 256 cells: 255 expected, with a standard deviation of 22.6.
+/// Chi-square of the upper four bits of two draws over 256 cells: 255 expected, with a standard
+/// deviation of 22.6.
 template <class Draw>
 double chi_square(Draw const& draw) {
     std::array<int, 256> cells{};
@@ -59,31 +61,61 @@ bool looks_random(double chi) {
 TEST_CASE("Random bits are a fixed function of seed, step and counter") {
     STATIC_REQUIRE(ops::mix32(1) == 1753845952U); // the published function
     STATIC_REQUIRE(ops::mix64(1) == 0x5692161d100b05e5U);
-    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0) != ops::random_bits(ops::random_key(0, 1), 1));
-    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0) != ops::random_bits(ops::random_key(0, 2), 0));
-    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0) != ops::random_bits(ops::random_key(1, 1), 0));
-    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0) != ops::random_bits(ops::random_key(0, 1), std::uint64_t{1} << 32U));
+    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0)
+                   != ops::random_bits(ops::random_key(0, 1), 1));
+    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0)
+                   != ops::random_bits(ops::random_key(0, 2), 0));
+    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0)
+                   != ops::random_bits(ops::random_key(1, 1), 0));
+    STATIC_REQUIRE(ops::random_bits(ops::random_key(0, 1), 0)
+                   != ops::random_bits(ops::random_key(0, 1), std::uint64_t{1} << 32U));
 }
 
-TEST_CASE("Each bit is one in half of the draws along counters, steps and seeds, also beyond 2^32 elements") {
+TEST_CASE("Each bit is one in half of the draws along counters, steps and seeds, also beyond 2^32 "
+          "elements") {
     constexpr int bound = 5 * 256; // sqrt(2^18 / 4)
-    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, 1), i); }) < bound);
-    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(3, 7), (std::uint64_t{5} << 32U) - draws / 2 + i); }) < bound);
-    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, i), 12); }) < bound);
-    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(i, 1), 12); }) < bound);
-    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, 1), i << 32U); }) < bound);
+    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, 1), i); })
+          < bound);
+    CHECK(worst_bit([](std::uint64_t i) {
+              return ops::random_bits(ops::random_key(3, 7),
+                                      (std::uint64_t{5} << 32U) - draws / 2 + i);
+          })
+          < bound);
+    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, i), 12); })
+          < bound);
+    CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(i, 1), 12); })
+          < bound);
+    CHECK(
+        worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, 1), i << 32U); })
+        < bound);
     CHECK_FALSE(worst_bit([](std::uint64_t i) { return static_cast<std::uint32_t>(i); }) < bound);
 }
 
 TEST_CASE("Neighbouring elements, following steps and neighbouring seeds are independent") {
-    auto const bits = [](std::uint64_t seed, std::uint64_t step, std::uint64_t i) { return ops::random_bits(ops::random_key(seed, step), i); };
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i + 1)}; })));
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i + 768)}; })));
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 2, i)}; })));
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, i, 40), bits(0, i + 1, 40)}; })));
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(1, 1, i)}; })));
-    CHECK(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i + (std::uint64_t{1} << 32U))}; })));
-    CHECK_FALSE(looks_random(chi_square([&](std::uint64_t i) { return Pair{bits(0, 1, i), bits(0, 1, i)}; })));
+    auto const bits = [](std::uint64_t seed, std::uint64_t step, std::uint64_t i) {
+        return ops::random_bits(ops::random_key(seed, step), i);
+    };
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(0, 1, i + 1)};
+    })));
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(0, 1, i + 768)};
+    })));
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(0, 2, i)};
+    })));
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, i, 40), bits(0, i + 1, 40)};
+    })));
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(1, 1, i)};
+    })));
+    CHECK(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(0, 1, i + (std::uint64_t{1} << 32U))};
+    })));
+    CHECK_FALSE(looks_random(chi_square([&](std::uint64_t i) {
+        return Pair{bits(0, 1, i), bits(0, 1, i)};
+    })));
 }
 
 } // namespace zero::test::counter_random_test

@@ -25,7 +25,9 @@ std::vector<double> leaves(std::size_t count, int lowest, int highest) {
         double const significand = 1.0 + static_cast<double>(engine() >> 12U) * 0x1p-52;
         int const e = exponent(engine);
         // cut the bits below the grid
-        result.push_back(e < 52 - 298 ? std::ldexp(std::floor(std::ldexp(significand, e + 298)), -298) : std::ldexp(significand, e));
+        result.push_back(e < 52 - 298
+                             ? std::ldexp(std::floor(std::ldexp(significand, e + 298)), -298)
+                             : std::ldexp(significand, e));
     }
     return result;
 }
@@ -69,8 +71,9 @@ TEST_CASE("The value depends on the exact sum only, not on how it came about", "
 }
 
 TEST_CASE("The value of one leaf is that leaf, from the smallest to the largest", "[ops][norm]") {
-    for (double const leaf : {0.0, 0x1p-298, 3 * 0x1p-298, 0x1p-297, 0x1.fffffffffffffp-246, 0x1p-246, 1.0, 0x1.fffffffffffffp0,
-                              0x1.123456789abcdp100, 64 * 0x1.fffffcp255, 0x1.fffffffffffffp261}) {
+    for (double const leaf :
+         {0.0, 0x1p-298, 3 * 0x1p-298, 0x1p-297, 0x1.fffffffffffffp-246, 0x1p-246, 1.0,
+          0x1.fffffffffffffp0, 0x1.123456789abcdp100, 64 * 0x1.fffffcp255, 0x1.fffffffffffffp261}) {
         Inspection sum;
         sum.add_leaf(leaf);
         CAPTURE(leaf);
@@ -92,7 +95,9 @@ TEST_CASE("The value is within 1e-15 of the sum of leaves", "[ops][norm]") {
             sum.add_leaf(value);
             expected += static_cast<long double>(value);
         }
-        CHECK(std::fabs(static_cast<double>(static_cast<long double>(sum.sum_of_squares()) / expected - 1.0L)) < 1e-15);
+        CHECK(std::fabs(static_cast<double>(
+                  static_cast<long double>(sum.sum_of_squares()) / expected - 1.0L))
+              < 1e-15);
     }
 }
 
@@ -109,7 +114,8 @@ TEST_CASE("A small leaf is not lost beside a large one", "[ops][norm]") {
 }
 
 TEST_CASE("Digits hold as many leaves as 2^40 elements can have", "[ops][norm]") {
-    // Every leaf adds at most 2^28 - 1 to a digit: 2^35 of the widest leaves at once, as the ranks' sums would be after the reduction.
+    // Every leaf adds at most 2^28 - 1 to a digit: 2^35 of the widest leaves at once, as the ranks'
+    // sums would be after the reduction.
     Inspection sum;
     for (std::size_t i = 0; i < 20; ++i) {
         sum.sums[i] = ((std::int64_t{1} << 28U) - 1) * (std::int64_t{1} << 34U) * 2;

@@ -8,7 +8,8 @@
 
 #include <numeric>
 
-// The blocked product against three plain loops: bit for bit, since the order of each sum is a promise.
+// The blocked product against three plain loops: bit for bit, since the order of each sum is a
+// promise.
 
 namespace zero::test::matrix_product_test {
 
@@ -18,8 +19,10 @@ struct Sizes {
     std::size_t rows, depth, columns;
 };
 
-/// Edges of tiles (6 rows, two packs) and of panels (256 deep) by one element, and what lies far from any.
-constexpr Sizes all_sizes[] = {{1, 1, 1}, {1, 5, 2}, {6, 8, 16}, {5, 255, 15}, {7, 256, 17}, {6, 257, 8}, {13, 600, 33}, {40, 3, 100}, {3, 0, 4}};
+/// Edges of tiles (6 rows, two packs) and of panels (256 deep) by one element, and what lies far
+/// from any.
+constexpr Sizes all_sizes[] = {{1, 1, 1},   {1, 5, 2},     {6, 8, 16},   {5, 255, 15}, {7, 256, 17},
+                               {6, 257, 8}, {13, 600, 33}, {40, 3, 100}, {3, 0, 4}};
 
 std::vector<float> multiplied(zero::detail::MatrixProduct product) {
     std::vector<float> out(product.rows * product.columns, std::numeric_limits<float>::quiet_NaN());
@@ -42,16 +45,29 @@ void with_each_set(Body const& body) {
 
 } // namespace
 
-TEST_CASE("A product of matrices is that of plain loops with ascending sums, bit for bit", "[ops][tensor]") {
+TEST_CASE("A product of matrices is that of plain loops with ascending sums, bit for bit",
+          "[ops][tensor]") {
     with_each_set([] {
         for (auto const& [rows, depth, columns] : all_sizes) {
             CAPTURE(rows, depth, columns);
             auto const left = random_numbers(rows * depth, 1, 1.0F);
             auto const right = random_numbers(depth * columns, 2, 1.0F);
             auto const expected = MuonFixture::product(left, right, rows, depth, columns);
-            CHECK(same_bits(multiplied({.out = nullptr, .left = left.data(), .right = right.data(), .rows = rows, .columns = columns, .depth = depth}), expected));
+            CHECK(same_bits(multiplied({.out = nullptr,
+                                        .left = left.data(),
+                                        .right = right.data(),
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .depth = depth}),
+                            expected));
             auto const turned = MuonFixture::transposed(right, {depth, columns});
-            CHECK(same_bits(multiplied({.out = nullptr, .left = left.data(), .right = turned.data(), .rows = rows, .columns = columns, .depth = depth, .is_right_transposed = true}),
+            CHECK(same_bits(multiplied({.out = nullptr,
+                                        .left = left.data(),
+                                        .right = turned.data(),
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .depth = depth,
+                                        .is_right_transposed = true}),
                             expected));
         }
     });
@@ -60,10 +76,20 @@ TEST_CASE("A product of matrices is that of plain loops with ascending sums, bit
 TEST_CASE("The order of a sum shows in its bits", "[ops][tensor]") {
     auto left = random_numbers(600, 1, 1.0F);
     auto right = random_numbers(600, 2, 1.0F);
-    auto const ascending = multiplied({.out = nullptr, .left = left.data(), .right = right.data(), .rows = 1, .columns = 1, .depth = 600});
+    auto const ascending = multiplied({.out = nullptr,
+                                       .left = left.data(),
+                                       .right = right.data(),
+                                       .rows = 1,
+                                       .columns = 1,
+                                       .depth = 600});
     std::reverse(left.begin(), left.end());
     std::reverse(right.begin(), right.end());
-    auto const descending = multiplied({.out = nullptr, .left = left.data(), .right = right.data(), .rows = 1, .columns = 1, .depth = 600});
+    auto const descending = multiplied({.out = nullptr,
+                                        .left = left.data(),
+                                        .right = right.data(),
+                                        .rows = 1,
+                                        .columns = 1,
+                                        .depth = 600});
     CHECK_FALSE(same_bits(ascending, descending));
 }
 
@@ -72,14 +98,23 @@ TEST_CASE("Half of a symmetric product is enough", "[ops][tensor]") {
         for (std::size_t const n : {1U, 5U, 6U, 7U, 16U, 17U, 33U, 50U}) {
             CAPTURE(n);
             auto const x = random_numbers(n * 300, 3, 1.0F);
-            auto const expected = MuonFixture::product(x, MuonFixture::transposed(x, {n, 300}), n, 300, n);
-            CHECK(same_bits(multiplied({.out = nullptr, .left = x.data(), .right = x.data(), .rows = n, .columns = n, .depth = 300, .is_right_transposed = true, .is_symmetric = true}),
+            auto const expected =
+                MuonFixture::product(x, MuonFixture::transposed(x, {n, 300}), n, 300, n);
+            CHECK(same_bits(multiplied({.out = nullptr,
+                                        .left = x.data(),
+                                        .right = x.data(),
+                                        .rows = n,
+                                        .columns = n,
+                                        .depth = 300,
+                                        .is_right_transposed = true,
+                                        .is_symmetric = true}),
                             expected));
         }
     });
 }
 
-TEST_CASE("A product is scaled and added to another matrix, each element with two roundings", "[ops][tensor]") {
+TEST_CASE("A product is scaled and added to another matrix, each element with two roundings",
+          "[ops][tensor]") {
     with_each_set([] {
         auto const left = random_numbers(7 * 20, 1, 1.0F);
         auto const right = random_numbers(20 * 11, 2, 1.0F);
@@ -88,13 +123,22 @@ TEST_CASE("A product is scaled and added to another matrix, each element with tw
         for (std::size_t i = 0; i < expected.size(); ++i) {
             expected[i] = std::fma(0.3F, expected[i], rounded_product(-0.7F, addend[i]));
         }
-        CHECK(same_bits(multiplied({.out = nullptr, .left = left.data(), .right = right.data(), .rows = 7, .columns = 11, .depth = 20, .scale = 0.3F, .addend = addend.data(), .addend_scale = -0.7F}),
+        CHECK(same_bits(multiplied({.out = nullptr,
+                                    .left = left.data(),
+                                    .right = right.data(),
+                                    .rows = 7,
+                                    .columns = 11,
+                                    .depth = 20,
+                                    .scale = 0.3F,
+                                    .addend = addend.data(),
+                                    .addend_scale = -0.7F}),
                         expected));
     });
 }
 
 TEST_CASE("A transposed matrix has each element at its place", "[ops][tensor]") {
-    for (Shape const& shape : {Shape{1, 1}, Shape{1, 40}, Shape{16, 16}, Shape{17, 33}, Shape{50, 3}}) {
+    for (Shape const& shape :
+         {Shape{1, 1}, Shape{1, 40}, Shape{16, 16}, Shape{17, 33}, Shape{50, 3}}) {
         std::vector<float> numbers(shape.elements());
         std::iota(numbers.begin(), numbers.end(), 0.0F);
         std::vector<float> turned(shape.elements());

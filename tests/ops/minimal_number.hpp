@@ -1,11 +1,12 @@
 #pragma once
 
-#include <zero/ops/number.hpp>
 #include <zero/ops/arithmetic.hpp>
+#include <zero/ops/number.hpp>
 
 namespace zero::test {
 
-/// The least that a number type may be: a functor that compiles with it uses nothing but the functions of `ops`.
+/// The least that a number type may be: a functor that compiles with it uses nothing but the
+/// functions of `ops`.
 class Minimal {
 public:
     struct Mask {
@@ -15,7 +16,9 @@ public:
 
     Minimal(float value) : _value(value) {} // implicit, like the packs
 
-    static Minimal fma(Minimal const& a, Minimal const& b, Minimal const& c) { return ops::fma(a._value, b._value, c._value); }
+    static Minimal fma(Minimal const& a, Minimal const& b, Minimal const& c) {
+        return ops::fma(a._value, b._value, c._value);
+    }
     static Minimal mul(Minimal const& a, Minimal const& b) { return ops::mul(a._value, b._value); }
     static Minimal add(Minimal const& a, Minimal const& b) { return ops::add(a._value, b._value); }
     static Minimal sub(Minimal const& a, Minimal const& b) { return ops::sub(a._value, b._value); }
@@ -23,7 +26,9 @@ public:
     static Minimal root(Minimal const& a) { return ops::root(a._value); }
     static Mask less(Minimal const& a, Minimal const& b) { return {a._value < b._value}; }
     static Mask less_equal(Minimal const& a, Minimal const& b) { return {a._value <= b._value}; }
-    static Minimal select(Mask const& mask, Minimal const& a, Minimal const& b) { return mask.holds ? a : b; }
+    static Minimal select(Mask const& mask, Minimal const& a, Minimal const& b) {
+        return mask.holds ? a : b;
+    }
 
     [[nodiscard]] float value() const { return _value; }
 

@@ -28,7 +28,8 @@ TEST_CASE("A norm of nothing is zero, of every kind", "[ops][norm]") {
     }
 }
 
-TEST_CASE("The l1 norm is the sum of leaves and the l2 norm its root, times the factor", "[ops][norm]") {
+TEST_CASE("The l1 norm is the sum of leaves and the l2 norm its root, times the factor",
+          "[ops][norm]") {
     NormSum sum;
     sum.leaves.add_leaf(20.0);
     sum.leaves.add_leaf(16.0);
@@ -46,7 +47,8 @@ TEST_CASE("The largest magnitude does not depend on sign or order", "[ops][norm]
     CHECK(largest(-2.0F, 0.5F, 1.0F) == 2.0);
     CHECK(largest(0x1p-149F) == 0x1p-149);
     CHECK(largest(-0x1p-149F, 0x1p-148F) == 0x1p-148);
-    CHECK(largest(-0x1p-126F, 0x1.fffffcp-127F) == 0x1p-126); // the largest subnormal beside the smallest normal number
+    CHECK(largest(-0x1p-126F, 0x1.fffffcp-127F)
+          == 0x1p-126); // the largest subnormal beside the smallest normal number
     CHECK(largest(1.0F, -0x1.fffffep127F) == 0x1.fffffep127);
 }
 
@@ -59,12 +61,15 @@ TEST_CASE("A magnitude that is infinite or NaN gives an infinite norm", "[ops][n
     CHECK(largest(1.0F, -not_a_number) == infinite);
 }
 
-TEST_CASE("The minimum over ranks of what is exchanged is the largest magnitude of all", "[ops][norm]") {
+TEST_CASE("The minimum over ranks of what is exchanged is the largest magnitude of all",
+          "[ops][norm]") {
     NormSum first;
     NormSum second;
     first.add_magnitude(-7.0F);
     second.add_magnitude(3.0F);
-    first.negative_largest = second.negative_largest < first.negative_largest ? second.negative_largest : first.negative_largest;
+    first.negative_largest = second.negative_largest < first.negative_largest
+                                 ? second.negative_largest
+                                 : first.negative_largest;
     CHECK(first.value(NormKind::infinity, 2.0) == 14.0);
     CHECK(second.value(NormKind::infinity, 2.0) == 6.0);
 }

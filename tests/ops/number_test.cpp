@@ -1,6 +1,6 @@
-#include <zero/ops/number.hpp>
-#include <zero/ops/detail/common_number.hpp>
 #include <zero/ops/arithmetic.hpp>
+#include <zero/ops/detail/common_number.hpp>
+#include <zero/ops/number.hpp>
 
 #include <zero/ops/integer_power.hpp>
 
@@ -25,14 +25,15 @@ static_assert(!ops::Number<double>, "a functor that computes in double would rou
 static_assert(!ops::Number<int>);
 
 template <class A, class B>
-concept Multiplies = requires(A a, B b) {
-    ops::mul(a, b);
-};
-static_assert(Multiplies<float, Minimal> && Multiplies<Minimal, float> && Multiplies<float, float> && Multiplies<double, double>);
-static_assert(!Multiplies<double, float> && !Multiplies<double, Minimal>, "a double constant would be rounded in a hidden place");
+concept Multiplies = requires(A a, B b) { ops::mul(a, b); };
+static_assert(Multiplies<float, Minimal> && Multiplies<Minimal, float> && Multiplies<float, float>
+              && Multiplies<double, double>);
+static_assert(!Multiplies<double, float> && !Multiplies<double, Minimal>,
+              "a double constant would be rounded in a hidden place");
 
 bool same(float a, float b) {
-    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b)
+           || (std::isnan(a) && std::isnan(b));
 }
 
 TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the instruction", "[ops]") {
@@ -50,11 +51,15 @@ TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the inst
         check(a, b, std::bit_cast<float>(any(engine)));
         float const product = a * b;
         check(a, b, -product); // the rounding error of the product
-        check(a, b, std::bit_cast<float>(std::bit_cast<std::uint32_t>(product) ^ (any(engine) & 0x8000000fU))); // near cancellation
-        float const tie = std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U);                        // 1 <= tie < 2
+        check(a, b,
+              std::bit_cast<float>(std::bit_cast<std::uint32_t>(product)
+                                   ^ (any(engine) & 0x8000000fU))); // near cancellation
+        float const tie =
+            std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U); // 1 <= tie < 2
         float const tiny = std::bit_cast<float>((any(engine) % 60U) << 23U);
-        check(tie, tiny, std::bit_cast<float>(any(engine) & 0x81ffffffU));                   // subnormal results
-        check(tie, 0x1p-24F, std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U)); // ties and near ties
+        check(tie, tiny, std::bit_cast<float>(any(engine) & 0x81ffffffU)); // subnormal results
+        check(tie, 0x1p-24F,
+              std::bit_cast<float>((any(engine) & 0x7fffffU) | 0x3f800000U)); // ties and near ties
         check(0x1p-12F, 0x1p-12F + (i % 2 == 0 ? 0x1p-36F : -0x1p-36F), tie);
     }
     CHECK(differences == 0);
@@ -82,7 +87,8 @@ TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the inst
 }
 
 TEST_CASE("A product is never fused with a later sum", "[ops]") {
-    // In one rounding the difference is not zero; GCC would make it one rounding where the hardware can, were mul() not opaque.
+    // In one rounding the difference is not zero; GCC would make it one rounding where the hardware
+    // can, were mul() not opaque.
     float const volatile x = 1.0F + 0x1p-12F;
     float const a = x;
     CHECK(ops::sub(ops::mul(a, a), 1.0F + 0x1p-11F) == 0.0F);
@@ -115,7 +121,8 @@ TEST_CASE("An integer power is exact for powers of two and within its bound othe
         for (std::uint64_t i = 0; i < exponent; ++i) {
             expected *= static_cast<long double>(0.999);
         }
-        auto const difference = std::fabs(static_cast<long double>(ops::integer_power(0.999, exponent)) / expected - 1.0L);
+        auto const difference = std::fabs(
+            static_cast<long double>(ops::integer_power(0.999, exponent)) / expected - 1.0L);
         CHECK(difference <= 2.0L * static_cast<long double>(exponent) * 0x1p-53L);
     }
 }

@@ -29,7 +29,8 @@ struct Element {
     using Options = typename Fixture::Options;
 
     void step(Options const& options, float gradient, double learning_rate, int t) {
-        Optimizer{}(gradient, parameter, state, Optimizer::hyper(options, learning_rate, static_cast<std::uint64_t>(t)));
+        Optimizer{}(gradient, parameter, state,
+                    Optimizer::hyper(options, learning_rate, static_cast<std::uint64_t>(t)));
     }
 
     float parameter = 0.5F;
@@ -64,7 +65,8 @@ double trajectory_error(double learning_rate) {
     for (int t = 1; t <= 4; ++t) {
         auto const index = static_cast<std::size_t>(t - 1);
         element.step(Fixture::odd(), trajectory_gradients[index], learning_rate, t);
-        worst = std::max(worst, std::fabs(static_cast<double>(element.parameter) - Fixture::trajectory[index]));
+        worst = std::max(
+            worst, std::fabs(static_cast<double>(element.parameter) - Fixture::trajectory[index]));
     }
     return worst;
 }
@@ -75,18 +77,21 @@ void check_trajectory() {
     CHECK(trajectory_error<Fixture>(0.05 * 1.001) > 1e-5);
 }
 
-// With the large learning rate the updates outweigh the parameters. With a small one, the rounding of a large parameter in each of the 20 steps
-// may alone exceed 4 * 2^-24 of it, in any implementation that keeps parameters in float.
+// With the large learning rate the updates outweigh the parameters. With a small one, the rounding
+// of a large parameter in each of the 20 steps may alone exceed 4 * 2^-24 of it, in any
+// implementation that keeps parameters in float.
 inline constexpr double large_learning_rate = 0.3;
 inline constexpr double promised_error = 4.0;
 
 template <class Fixture>
 void check_double_precision() {
     auto const truth = Fixture::with_decay(0.1);
-    CHECK(worst_error<Fixture>(truth, large_learning_rate, {.options = truth}).relative <= promised_error);
+    CHECK(worst_error<Fixture>(truth, large_learning_rate, {.options = truth}).relative
+          <= promised_error);
     for (double const learning_rate : {1e-4, 1e-3, 1e-2}) {
         CAPTURE(learning_rate);
-        CHECK(worst_error<Fixture>(truth, learning_rate, {.options = truth}).update <= promised_error);
+        CHECK(worst_error<Fixture>(truth, learning_rate, {.options = truth}).update
+              <= promised_error);
     }
 }
 
@@ -102,7 +107,8 @@ void check_mistakes_are_found() {
     }
 }
 
-/// Steps over ordinary and special gradients through `host::update` and element by element: the number of values whose bits differ.
+/// Steps over ordinary and special gradients through `host::update` and element by element: the
+/// number of values whose bits differ.
 template <class Fixture, class G, class P, class M = float>
 int wrong_bits(std::size_t n) {
     using Optimizer = typename Fixture::Optimizer;
@@ -119,7 +125,8 @@ int wrong_bits(std::size_t n) {
     for (int t = 1; t <= 3; ++t) {
         auto const gradient = kernel_inputs<G>(n, static_cast<std::uint32_t>(t));
         auto const hyper = Optimizer::hyper(Fixture::odd(), 0.01, static_cast<std::uint64_t>(t));
-        host::update<Optimizer>(gradient.data(), master.data(), parameter.data(), pointers, n, 0.125F, hyper);
+        host::update<Optimizer>(gradient.data(), master.data(), parameter.data(), pointers, n,
+                                0.125F, hyper);
         auto expected_master = master;
         auto expected_parameter = parameter;
         auto expected_states = states;
@@ -132,7 +139,8 @@ int wrong_bits(std::size_t n) {
                 expected_states[s][i] = canonical(elements[i].state[s]);
             }
         }
-        wrong += same_bits(master, expected_master) && same_bits(parameter, expected_parameter) ? 0 : 1;
+        wrong +=
+            same_bits(master, expected_master) && same_bits(parameter, expected_parameter) ? 0 : 1;
         for (std::size_t s = 0; s < states.size(); ++s) {
             wrong += same_bits(states[s], expected_states[s]) ? 0 : 1;
         }
@@ -166,7 +174,8 @@ void check_functor_needs_only_ops() {
         for (int t = 1; t <= 3; ++t) {
             float const gradient = trajectory_gradients[static_cast<std::size_t>(t)];
             element.step(Fixture::odd(), gradient, 0.1, t);
-            Optimizer{}(Minimal(gradient), parameter, state, Optimizer::hyper(Fixture::odd(), 0.1, static_cast<std::uint64_t>(t)));
+            Optimizer{}(Minimal(gradient), parameter, state,
+                        Optimizer::hyper(Fixture::odd(), 0.1, static_cast<std::uint64_t>(t)));
             CHECK(parameter.value() == element.parameter);
             CHECK(((state[S].value() == element.state[S]) && ...));
         }
@@ -199,7 +208,8 @@ void check_zero_learning_rate() {
     moving.step(Fixture::odd(), 0.25F, 0.1, 1);
     CHECK(still.parameter == 0.5F);
     CHECK(moving.parameter < 0.5F);
-    for (std::size_t s = 0; s < std::size(still.state); ++s) { // all the same, the states follow the gradient
+    for (std::size_t s = 0; s < std::size(still.state);
+         ++s) { // all the same, the states follow the gradient
         CHECK(still.state[s] != 0.0F);
         CHECK(still.state[s] == moving.state[s]);
     }
@@ -218,7 +228,8 @@ void check_nan_gradient() {
         if (!scope.is_supported()) {
             continue;
         }
-        for (std::size_t const place : {0U, 5U, 18U}) { // the last one is in the rest behind the packs
+        for (std::size_t const place :
+             {0U, 5U, 18U}) { // the last one is in the rest behind the packs
             CAPTURE(host::name_of(set), place);
             std::vector<float> gradient(n, 0.25F);
             gradient[place] = std::numeric_limits<float>::quiet_NaN();
@@ -229,10 +240,13 @@ void check_nan_gradient() {
                 states[s].resize(n);
                 pointers[s] = states[s].data();
             }
-            host::update<Optimizer>(gradient.data(), parameter.data(), static_cast<float*>(nullptr), pointers, n, 1.0F, hyper);
+            host::update<Optimizer>(gradient.data(), parameter.data(), static_cast<float*>(nullptr),
+                                    pointers, n, 1.0F, hyper);
             int wrong = 0;
             for (std::size_t i = 0; i < n; ++i) {
-                auto const is_as = [&](float found, float expected) { return i == place ? std::isnan(found) : found == expected; };
+                auto const is_as = [&](float found, float expected) {
+                    return i == place ? std::isnan(found) : found == expected;
+                };
                 wrong += is_as(parameter[i], other.parameter) ? 0 : 1;
                 for (std::size_t s = 0; s < states.size(); ++s) {
                     wrong += is_as(states[s][i], other.state[s]) ? 0 : 1;
@@ -252,17 +266,21 @@ void check_validation() {
         options.*field.member = value;
         return options;
     };
-    auto const message = [](Field<Options> const& field) { return std::string("zero::") + Fixture::name + ": " + field.name + " is "; };
+    auto const message = [](Field<Options> const& field) {
+        return std::string("zero::") + Fixture::name + ": " + field.name + " is ";
+    };
     double const nan = std::numeric_limits<double>::quiet_NaN();
     double const infinity = std::numeric_limits<double>::infinity();
     CHECK_NOTHROW(Optimizer::validate(Options{}));
     for (Field<Options> const& field : Fixture::rates) {
         CHECK_NOTHROW(Optimizer::validate(with(field, 0.0)));
-        for (double const bad : {-0.1, 1.0, 1.5, nan, infinity, 1.0 - 1e-12}) { // the last one is 1 in float
+        for (double const bad :
+             {-0.1, 1.0, 1.5, nan, infinity, 1.0 - 1e-12}) { // the last one is 1 in float
             CHECK_THROWS_AS(Optimizer::validate(with(field, bad)), InvalidArgument);
             CHECK_THROWS_WITH(Optimizer::validate(with(field, bad)), contains_text(message(field)));
         }
-        CHECK_THROWS_WITH(Optimizer::validate(with(field, 1.5)), message(field) + "1.5; it must be at least 0 and less than 1.");
+        CHECK_THROWS_WITH(Optimizer::validate(with(field, 1.5)),
+                          message(field) + "1.5; it must be at least 0 and less than 1.");
     }
     for (Field<Options> const& field : Fixture::factors) {
         CHECK_NOTHROW(Optimizer::validate(with(field, 0.0)));
@@ -270,9 +288,13 @@ void check_validation() {
             CHECK_THROWS_AS(Optimizer::validate(with(field, bad)), InvalidArgument);
             CHECK_THROWS_WITH(Optimizer::validate(with(field, bad)), contains_text(message(field)));
         }
-        CHECK_THROWS_WITH(Optimizer::validate(with(field, -2.0)), message(field) + "-2; it must be a finite float of at least 0.");
+        CHECK_THROWS_WITH(Optimizer::validate(with(field, -2.0)),
+                          message(field) + "-2; it must be a finite float of at least 0.");
         if (field.name == std::string("epsilon")) { // what is divided by may not become 0 unasked
-            CHECK_THROWS_WITH(Optimizer::validate(with(field, 1e-46)), message(field) + "1e-46; it must be 0, or above 0 also when it is rounded to float.");
+            CHECK_THROWS_WITH(
+                Optimizer::validate(with(field, 1e-46)),
+                message(field)
+                    + "1e-46; it must be 0, or above 0 also when it is rounded to float.");
             CHECK_NOTHROW(Optimizer::validate(with(field, 1e-45)));
         } else {
             CHECK_NOTHROW(Optimizer::validate(with(field, 1e-46)));

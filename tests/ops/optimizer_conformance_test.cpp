@@ -10,46 +10,58 @@
 
 namespace zero::test::optimizer_conformance_test {
 
-using AllOptimizers = std::tuple<AdagradFixture, AdamFixture, AdamWFixture, LionFixture, HeavyBallFixture, NesterovFixture>;
+using AllOptimizers = std::tuple<AdagradFixture, AdamFixture, AdamWFixture, LionFixture,
+                                 HeavyBallFixture, NesterovFixture>;
 
-TEMPLATE_LIST_TEST_CASE("An optimizer computes exactly the documented operations in the documented order", "[ops][optimizer]",
-                        AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE(
+    "An optimizer computes exactly the documented operations in the documented order",
+    "[ops][optimizer]", AllOptimizers) {
     check_exact_operations<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer goes the way that was worked out by hand", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer goes the way that was worked out by hand", "[ops][optimizer]",
+                        AllOptimizers) {
     check_trajectory<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer follows double precision for 20 steps", "[ops][parity]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer follows double precision for 20 steps", "[ops][parity]",
+                        AllOptimizers) {
     check_double_precision<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("The comparison with double precision finds every small mistake", "[ops][parity]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("The comparison with double precision finds every small mistake",
+                        "[ops][parity]", AllOptimizers) {
     check_mistakes_are_found<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer gives the same bits in packs and one by one", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer gives the same bits in packs and one by one",
+                        "[ops][optimizer]", AllOptimizers) {
     check_packs<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer computes with nothing but the functions of ops", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer computes with nothing but the functions of ops",
+                        "[ops][optimizer]", AllOptimizers) {
     check_functor_needs_only_ops<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A zero gradient moves nothing but what weight decay moves", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("A zero gradient moves nothing but what weight decay moves",
+                        "[ops][optimizer]", AllOptimizers) {
     check_zero_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("With a learning rate of zero only the states change", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("With a learning rate of zero only the states change", "[ops][optimizer]",
+                        AllOptimizers) {
     check_zero_learning_rate<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches its own element and no other", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches its own element and no other", "[ops][optimizer]",
+                        AllOptimizers) {
     check_nan_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Hyper-parameters out of their range are refused with the name of the field", "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE(
+    "Hyper-parameters out of their range are refused with the name of the field",
+    "[ops][optimizer]", AllOptimizers) {
     check_validation<TestType>();
 }
 

@@ -24,11 +24,13 @@ TEST_CASE("Each optimizer says how many numbers it keeps per element", "[ops]") 
     STATIC_REQUIRE(Lion::states == 1);
     STATIC_REQUIRE(Adagrad::states == 1);
     STATIC_REQUIRE(Sgd::states == 1);
-    STATIC_REQUIRE_FALSE(Adam::whole_tensor || AdamW::whole_tensor || Lion::whole_tensor || Adagrad::whole_tensor || Sgd::whole_tensor);
+    STATIC_REQUIRE_FALSE(Adam::whole_tensor || AdamW::whole_tensor || Lion::whole_tensor
+                         || Adagrad::whole_tensor || Sgd::whole_tensor);
 }
 
-TEMPLATE_TEST_CASE("The first step has the length of the learning rate, whatever the size of the gradient", "[ops]", Adam, AdamW, Lion,
-                   Adagrad) {
+TEMPLATE_TEST_CASE(
+    "The first step has the length of the learning rate, whatever the size of the gradient",
+    "[ops]", Adam, AdamW, Lion, Adagrad) {
     for (float const gradient : {1e-3F, -1.0F, 1e6F}) {
         typename TestType::Options options;
         options.weight_decay = 0.0;
@@ -39,7 +41,9 @@ TEMPLATE_TEST_CASE("The first step has the length of the learning rate, whatever
     }
 }
 
-TEST_CASE("Adam and AdamW are the same without weight decay but for one rounding, and differ with it", "[ops]") {
+TEST_CASE(
+    "Adam and AdamW are the same without weight decay but for one rounding, and differ with it",
+    "[ops]") {
     auto const both = [](double weight_decay) {
         float coupled = 0.5F;
         float decoupled = 0.5F;
@@ -47,8 +51,10 @@ TEST_CASE("Adam and AdamW are the same without weight decay but for one rounding
         float decoupled_state[2] = {};
         for (std::uint64_t step = 1; step <= 5; ++step) {
             float const gradient = 0.125F * static_cast<float>(step) - 0.5F;
-            Adam{}(gradient, coupled, state, Adam::hyper({.weight_decay = weight_decay}, 0.1, step));
-            AdamW{}(gradient, decoupled, decoupled_state, AdamW::hyper({.weight_decay = weight_decay}, 0.1, step));
+            Adam{}(gradient, coupled, state,
+                   Adam::hyper({.weight_decay = weight_decay}, 0.1, step));
+            AdamW{}(gradient, decoupled, decoupled_state,
+                    AdamW::hyper({.weight_decay = weight_decay}, 0.1, step));
         }
         return std::fabs(coupled - decoupled);
     };
@@ -64,7 +70,8 @@ TEST_CASE("AdamW's moments decay without a gradient", "[ops]") {
     CHECK(state[1] == 0.24975F);
 }
 
-TEMPLATE_TEST_CASE("A square beyond float freezes the element instead of destroying it", "[ops]", Adam, AdamW, Adagrad) {
+TEMPLATE_TEST_CASE("A square beyond float freezes the element instead of destroying it", "[ops]",
+                   Adam, AdamW, Adagrad) {
     typename TestType::Options options;
     options.weight_decay = 0.0;
     float parameter = 1.0F;
@@ -84,7 +91,8 @@ TEST_CASE("Sgd's momentum is the gradient after the first step, without dampenin
     CHECK(parameter == 0.96875F);
 }
 
-TEST_CASE("Lion follows the momentum against a small gradient, and rests where both cancel", "[ops]") {
+TEST_CASE("Lion follows the momentum against a small gradient, and rests where both cancel",
+          "[ops]") {
     LionOptions const options{.beta1 = 0.5, .beta2 = 0.5};
     float parameter = 1.0F;
     float state[1] = {1.0F};

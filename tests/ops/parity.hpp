@@ -1,8 +1,8 @@
 #pragma once
 
-#include <zero/ops/number.hpp>
-#include <zero/ops/detail/common_number.hpp>
 #include <zero/ops/arithmetic.hpp>
+#include <zero/ops/detail/common_number.hpp>
+#include <zero/ops/number.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,8 @@
 #include <random>
 #include <vector>
 
-/// The comparison of an optimizer in float with the same rule in double, over recorded float gradients.
+/// The comparison of an optimizer in float with the same rule in double, over recorded float
+/// gradients.
 namespace zero::test {
 
 struct Recorded {
@@ -26,14 +27,19 @@ struct Recorded {
             parameters.push_back(0.02F * normal(engine));
         }
         for (int step = 0; step < steps; ++step) {
-            float const size = 0.03F / static_cast<float>(1 + step % 4); // gradients change their size, or no decay rate would matter
+            float const size =
+                0.03F
+                / static_cast<float>(
+                    1 + step % 4); // gradients change their size, or no decay rate would matter
             for (std::size_t i = 0; i < elements; ++i) {
                 gradients.push_back(size * (normal(engine) + 0.5F));
             }
         }
     }
 
-    [[nodiscard]] float gradient(int step, std::size_t i) const { return gradients[static_cast<std::size_t>(step) * elements + i]; }
+    [[nodiscard]] float gradient(int step, std::size_t i) const {
+        return gradients[static_cast<std::size_t>(step) * elements + i];
+    }
 
     std::vector<float> parameters;
     std::vector<float> gradients;
@@ -51,8 +57,10 @@ struct Run {
 };
 
 struct Error {
-    double relative = 0.0; ///< the largest |p - reference| / (2^-24 * (|reference| + sum of |reference update|)): the promise is at most 4
-    double update = 0.0;   ///< the largest (|p - reference| - one rounding of p per step) / (2^-24 * sum of |reference update|)
+    double relative = 0.0; ///< the largest |p - reference| / (2^-24 * (|reference| + sum of
+                           ///< |reference update|)): the promise is at most 4
+    double update = 0.0; ///< the largest (|p - reference| - one rounding of p per step) / (2^-24 *
+                         ///< sum of |reference update|)
 };
 
 /// The worst element after 20 steps. The reference computes with the options that are true.
@@ -72,16 +80,20 @@ Error worst_error(typename Fixture::Optimizer::Options const& truth, double lear
         for (int step = 0; step < Recorded::steps; ++step) {
             double const before = expected;
             double const gradient = static_cast<double>(data.gradient(step, i)) / Recorded::world;
-            expected = Fixture::reference(truth, gradient, before, reference_state, learning_rate, step + 1);
+            expected = Fixture::reference(truth, gradient, before, reference_state, learning_rate,
+                                          step + 1);
             moved += std::fabs(expected - before);
             roundings += 0x1p-24 * std::fabs(expected);
             auto const hyper =
-                Optimizer::hyper(run.options, learning_rate * run.learning_rate_factor, run.first_step + static_cast<std::uint64_t>(step));
+                Optimizer::hyper(run.options, learning_rate * run.learning_rate_factor,
+                                 run.first_step + static_cast<std::uint64_t>(step));
             float const recorded = data.gradient(step, (i + run.shift) % Recorded::elements);
-            Optimizer{}(ops::mul(recorded, static_cast<float>(run.factor)), parameter, state, hyper);
+            Optimizer{}(ops::mul(recorded, static_cast<float>(run.factor)), parameter, state,
+                        hyper);
         }
         double const error = std::fabs(static_cast<double>(parameter) - expected);
-        worst.relative = std::max(worst.relative, error / (0x1p-24 * (std::fabs(expected) + moved)));
+        worst.relative =
+            std::max(worst.relative, error / (0x1p-24 * (std::fabs(expected) + moved)));
         worst.update = std::max(worst.update, (error - roundings) / (0x1p-24 * moved));
     }
     return worst;

@@ -22,7 +22,8 @@ template <class T>
 struct Counts {
     Counts(float value, float lower, float upper) {
         for (std::uint64_t i = 0; i < draws; ++i) {
-            float const rounded = to_float(ops::round_stochastically<T>(value, ops::random_bits(ops::random_key(9, 4), i)));
+            float const rounded = to_float(
+                ops::round_stochastically<T>(value, ops::random_bits(ops::random_key(9, 4), i)));
             if (rounded == upper) {
                 ++up;
             } else if (rounded != lower) {
@@ -33,21 +34,25 @@ struct Counts {
     int up = 0, wrong = 0;
 };
 
-/// Is the value rounded up in this part of all draws, within five standard deviations of at most 128?
+/// Is the value rounded up in this part of all draws, within five standard deviations of at most
+/// 128?
 template <class T>
 bool is_up_in(double part, float value, float lower, float upper) {
     Counts<T> const counts(value, lower, upper);
     Counts<T> const negative(-value, -lower, -upper);
     double const expected = part * draws;
-    return counts.wrong == 0 && negative.wrong == 0 && std::fabs(counts.up - expected) < 640.0 && std::fabs(negative.up - expected) < 640.0;
+    return counts.wrong == 0 && negative.wrong == 0 && std::fabs(counts.up - expected) < 640.0
+           && std::fabs(negative.up - expected) < 640.0;
 }
 
-/// Infinities, NaN, and what lies beyond the largest number: as plain rounding does it, whatever the random bits.
+/// Infinities, NaN, and what lies beyond the largest number: as plain rounding does it, whatever
+/// the random bits.
 template <class T>
 bool is_plain(float value) {
     T const plain = from_float<T>(value);
-    return ops::round_stochastically<T>(value, 0U) == plain && ops::round_stochastically<T>(value, ~0U) == plain
-        && ops::round_stochastically<T>(value, 0x80000000U) == plain;
+    return ops::round_stochastically<T>(value, 0U) == plain
+           && ops::round_stochastically<T>(value, ~0U) == plain
+           && ops::round_stochastically<T>(value, 0x80000000U) == plain;
 }
 
 } // namespace
@@ -65,7 +70,8 @@ TEST_CASE("A value is rounded up as often as it is near to the upper neighbour")
     CHECK_FALSE(is_up_in<bfloat16>(0.25, 1.0F + 0x1p-8F, 1.0F, 1.0F + 0x1p-7F));
 }
 
-TEMPLATE_TEST_CASE("A number of the type stays what it is, with all random bits", "", bfloat16, float16) {
+TEMPLATE_TEST_CASE("A number of the type stays what it is, with all random bits", "", bfloat16,
+                   float16) {
     int wrong = 0;
     for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
         TestType const value{static_cast<std::uint16_t>(bits)};
@@ -77,14 +83,19 @@ TEMPLATE_TEST_CASE("A number of the type stays what it is, with all random bits"
     CHECK(wrong == 0);
 }
 
-TEST_CASE("A finite value becomes infinite exactly where plain rounding makes it so, and a NaN stays one") {
-    for (float const value : {0x1.fep127F, 0x1.fe0002p127F, 0x1.fefffep127F, 0x1.ffp127F, 0x1.fffffep127F, std::numeric_limits<float>::infinity(),
-                              std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0x7f800001U)}) {
+TEST_CASE("A finite value becomes infinite exactly where plain rounding makes it so, and a NaN "
+          "stays one") {
+    for (float const value :
+         {0x1.fep127F, 0x1.fe0002p127F, 0x1.fefffep127F, 0x1.ffp127F, 0x1.fffffep127F,
+          std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+          std::bit_cast<float>(0x7f800001U)}) {
         CHECK(is_plain<bfloat16>(value));
         CHECK(is_plain<bfloat16>(-value));
     }
     CHECK_FALSE(is_plain<bfloat16>(0x1.fdp127F)); // between two numbers
-    for (float const value : {65504.0F, 65504.004F, 65519.996F, 65520.0F, 1e6F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (float const value :
+         {65504.0F, 65504.004F, 65519.996F, 65520.0F, 1e6F, std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
         CHECK(is_plain<float16>(value));
         CHECK(is_plain<float16>(-value));
     }

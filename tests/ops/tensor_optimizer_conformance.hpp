@@ -1,6 +1,7 @@
 #pragma once
 
-// What every optimizer of whole parameters promises, as checks over a fixture (tensor_optimizer_fixture.hpp).
+// What every optimizer of whole parameters promises, as checks over a fixture
+// (tensor_optimizer_fixture.hpp).
 
 #include "ops/tensor_optimizer_fixture.hpp"
 #include "support/catch.hpp"
@@ -15,7 +16,8 @@
 
 namespace zero::test {
 
-/// The largest |p - reference| over the longest way that an element of the reference went, after 20 steps.
+/// The largest |p - reference| over the longest way that an element of the reference went, after 20
+/// steps.
 template <class Fixture>
 double tensor_error(Shape const& shape, typename Fixture::Rule const& rule) {
     using Optimizer = typename Fixture::Optimizer;
@@ -27,7 +29,8 @@ double tensor_error(Shape const& shape, typename Fixture::Rule const& rule) {
     std::vector<double> state[2] = {std::vector<double>(n), std::vector<double>(n)};
     std::vector<double> moved(n);
     for (int t = 1; t <= 20; ++t) {
-        auto gradient = random_numbers(n, 100 + static_cast<std::uint32_t>(t), 1.0F / static_cast<float>(1 + t % 4));
+        auto gradient = random_numbers(n, 100 + static_cast<std::uint32_t>(t),
+                                       1.0F / static_cast<float>(1 + t % 4));
         found.step(Fixture::truth().options, gradient, learning_rate, t, 0.5F);
         std::vector<double> halved;
         for (float const value : gradient) {
@@ -86,18 +89,21 @@ void check_tensor_exact_operations() {
     }
 }
 
-/// The arithmetic is that of floats, whatever the weights are stored as: they are rounded once, at the end.
+/// The arithmetic is that of floats, whatever the weights are stored as: they are rounded once, at
+/// the end.
 template <class Fixture, class M, class P>
 void check_form(Shape const& shape) {
     using Optimizer = typename Fixture::Optimizer;
     auto const options = Fixture::truth().options;
     HeldTensor<Optimizer, M, P> found(shape, random_numbers(shape.elements(), 1, 0.5F));
-    std::vector<float> state[2] = {std::vector<float>(shape.elements()), std::vector<float>(shape.elements())};
+    std::vector<float> state[2] = {std::vector<float>(shape.elements()),
+                                   std::vector<float>(shape.elements())};
     int wrong = 0;
     for (int t = 1; t <= 3; ++t) {
         std::vector<bfloat16> gradient;
         std::vector<float> scaled;
-        for (float const value : random_numbers(shape.elements(), 100 + static_cast<std::uint32_t>(t), 1.0F)) {
+        for (float const value :
+             random_numbers(shape.elements(), 100 + static_cast<std::uint32_t>(t), 1.0F)) {
             gradient.push_back(from_float<bfloat16>(value));
             scaled.push_back(ops::mul(to_float(gradient.back()), 0.3F));
         }
@@ -148,10 +154,14 @@ void check_tensor_split() {
             for (int t = 1; t <= 3 && scope.is_supported(); ++t) {
                 auto const gradient = random_numbers(n, 100 + static_cast<std::uint32_t>(t), 1.0F);
                 expected.step(Fixture::truth().options, gradient, 0.05, t);
-                Held::step_of(SplitPointers{half.data(), remainder.data(), rounded_up.data()}, shape, states, Fixture::truth().options, gradient, 0.05, t, 1.0F);
+                Held::step_of(SplitPointers{half.data(), remainder.data(), rounded_up.data()},
+                              shape, states, Fixture::truth().options, gradient, 0.05, t, 1.0F);
                 int wrong = 0;
                 for (std::size_t i = 0; i < n; ++i) {
-                    wrong += join({half[i], remainder[i], (rounded_up[i / 8] >> i % 8 & 1U) != 0}) == expected.master[i] ? 0 : 1;
+                    wrong += join({half[i], remainder[i], (rounded_up[i / 8] >> i % 8 & 1U) != 0})
+                                     == expected.master[i]
+                                 ? 0
+                                 : 1;
                 }
                 CHECK(wrong == 0);
                 CHECK(states == expected.states);
@@ -180,7 +190,8 @@ void check_tensor_zero_gradient() {
     }
 }
 
-/// From weights of zero an optimizer starts like from any others: it follows double precision, which is finite.
+/// From weights of zero an optimizer starts like from any others: it follows double precision,
+/// which is finite.
 template <class Fixture>
 void check_tensor_zero_weights() {
     using Optimizer = typename Fixture::Optimizer;
@@ -192,7 +203,9 @@ void check_tensor_zero_weights() {
         found.step(Fixture::truth().options, gradient, 0.05, 1);
         std::vector<double> expected(n);
         std::vector<double> state[2] = {std::vector<double>(n), std::vector<double>(n)};
-        Fixture::reference(Fixture::truth(), shape, std::vector<double>(gradient.begin(), gradient.end()), expected, state, 0.05, 1);
+        Fixture::reference(Fixture::truth(), shape,
+                           std::vector<double>(gradient.begin(), gradient.end()), expected, state,
+                           0.05, 1);
         double worst = 0.0;
         for (std::size_t i = 0; i < n; ++i) {
             worst = std::max(worst, std::fabs(static_cast<double>(found.master[i]) - expected[i]));
@@ -216,7 +229,8 @@ void check_tensor_zero_learning_rate() {
     CHECK(long_norm(still.states[0]) > 0.0);
 }
 
-/// What is made of a parameter as a whole has no element that a NaN leaves alone, and each is the canonical NaN.
+/// What is made of a parameter as a whole has no element that a NaN leaves alone, and each is the
+/// canonical NaN.
 template <class Fixture>
 void check_tensor_nan_gradient() {
     using Optimizer = typename Fixture::Optimizer;
@@ -238,16 +252,19 @@ void check_tensor_validation() {
         Options options;
         options.*field.member = value;
         auto const message = std::string("zero::") + Fixture::name + ": " + field.name + " is ";
-        CHECK_THROWS_WITH(Optimizer::validate(options), contains_text(message) && contains_text(range));
+        CHECK_THROWS_WITH(Optimizer::validate(options),
+                          contains_text(message) && contains_text(range));
     };
     CHECK_NOTHROW(Optimizer::validate(Options{}));
     CHECK_NOTHROW(Optimizer::validate(Fixture::truth().options));
-    for (double const bad : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN(), 1.0 - 1e-12}) { // the last one is 1 in float
+    for (double const bad : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN(),
+                             1.0 - 1e-12}) { // the last one is 1 in float
         for (Field<Options> const& field : Fixture::rates) {
             refuses(field, bad, "at least 0 and less than 1");
         }
     }
-    for (double const bad : {-1e-9, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e39}) {
+    for (double const bad : {-1e-9, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN(), 1e39}) {
         for (Field<Options> const& field : Fixture::factors) {
             refuses(field, bad, "a finite float of at least 0");
         }

@@ -9,43 +9,57 @@ namespace zero::test::tensor_optimizer_conformance_test {
 
 using AllTensorOptimizers = std::tuple<LambFixture, MuonFixture>;
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters computes exactly the documented operations in the documented order", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters computes exactly the documented "
+                        "operations in the documented order",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_exact_operations<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters follows double precision for 20 steps", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters follows double precision for 20 steps",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_double_precision<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("The comparison of whole parameters with double precision finds every mistake", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE(
+    "The comparison of whole parameters with double precision finds every mistake", "[ops][tensor]",
+    AllTensorOptimizers) {
     check_tensor_mistakes_are_found<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters rounds weights of 16 bits once", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters rounds weights of 16 bits once",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_forms<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters updates weights in parts like floats", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters updates weights in parts like floats",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_split<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A zero gradient of a whole parameter moves nothing but what weight decay moves", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE(
+    "A zero gradient of a whole parameter moves nothing but what weight decay moves",
+    "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_zero_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A whole parameter of zeros is moved", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("A whole parameter of zeros is moved", "[ops][tensor]",
+                        AllTensorOptimizers) {
     check_tensor_zero_weights<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("With a learning rate of zero only the states of a whole parameter change", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("With a learning rate of zero only the states of a whole parameter change",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_zero_learning_rate<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches every element of a matrix", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches every element of a matrix", "[ops][tensor]",
+                        AllTensorOptimizers) {
     check_tensor_nan_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Hyper-parameters of optimizers of whole parameters are refused with the name of the field", "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE(
+    "Hyper-parameters of optimizers of whole parameters are refused with the name of the field",
+    "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_validation<TestType>();
 }
 

@@ -1,20 +1,24 @@
 #pragma once
 
-// What the conformance suite knows about one optimizer of whole parameters. A new one needs a fixture like those in
-// tests/ops/tensor_optimizers/, written after the published algorithm and the header's comment, not after its code:
+// What the conformance suite knows about one optimizer of whole parameters. A new one needs a
+// fixture like those in tests/ops/tensor_optimizers/, written after the published algorithm and the
+// header's comment, not after its code:
 //
 //     struct Fixture {
 //         using Optimizer = ...;
 //         static constexpr char const* name;                       // as errors print it
 //         static constexpr std::array<Field<Options>, n> rates;    // options in [0, 1)
-//         static constexpr std::array<Field<Options>, n> factors;  // options that are finite and not negative
-//         static constexpr double tolerance;                       // of 20 steps in float, relative to the longest way of an element
-//         struct Rule { char const* mistake; Options options; ... };   // what the reference does
-//         static Options without_decay();                          // a zero gradient changes nothing
-//         static Rule truth();                                     // far from the defaults
-//         static std::vector<Rule> mistakes();                     // each must be found, in a matrix of 5 x 3
-//         static void reference(Rule, Shape, std::vector<double> const& g, std::vector<double>& p, std::vector<double> (&state)[states], double learning_rate, int t);
-//         static void exact(Options, Shape, std::vector<float> const& g, std::vector<float>& p, std::vector<float> (&state)[states], double learning_rate, int t);
+//         static constexpr std::array<Field<Options>, n> factors;  // options that are finite and
+//         not negative static constexpr double tolerance;                       // of 20 steps in
+//         float, relative to the longest way of an element struct Rule { char const* mistake;
+//         Options options; ... };   // what the reference does static Options without_decay(); // a
+//         zero gradient changes nothing static Rule truth();                                     //
+//         far from the defaults static std::vector<Rule> mistakes();                     // each
+//         must be found, in a matrix of 5 x 3 static void reference(Rule, Shape,
+//         std::vector<double> const& g, std::vector<double>& p, std::vector<double>
+//         (&state)[states], double learning_rate, int t); static void exact(Options, Shape,
+//         std::vector<float> const& g, std::vector<float>& p, std::vector<float> (&state)[states],
+//         double learning_rate, int t);
 //     };
 
 #include "host/kernel_inputs.hpp"
@@ -40,8 +44,10 @@ struct Shape {
     [[nodiscard]] std::size_t elements() const { return rows == 0 ? columns : rows * columns; }
 };
 
-/// No matrix, one element, one row, one column, wide, tall and square ones; sizes that no pack, tile or panel divides.
-inline constexpr std::array<Shape, 9> shapes{{{0, 1}, {0, 300}, {1, 1}, {1, 9}, {9, 1}, {3, 5}, {5, 3}, {7, 40}, {13, 13}}};
+/// No matrix, one element, one row, one column, wide, tall and square ones; sizes that no pack,
+/// tile or panel divides.
+inline constexpr std::array<Shape, 9> shapes{
+    {{0, 1}, {0, 300}, {1, 1}, {1, 9}, {9, 1}, {3, 5}, {5, 3}, {7, 40}, {13, 13}}};
 
 inline std::vector<float> random_numbers(std::size_t n, std::uint32_t seed, float size) {
     std::mt19937 engine(seed);
@@ -63,12 +69,15 @@ double long_norm(std::vector<T> const& values) {
     return std::sqrt(static_cast<double>(sum));
 }
 
-/// One parameter in memory, updated by the host backend. Its scratch memory is poisoned before each step and guarded behind its end.
+/// One parameter in memory, updated by the host backend. Its scratch memory is poisoned before each
+/// step and guarded behind its end.
 template <class Optimizer, class M = float, class P = M>
 struct HeldTensor {
     static constexpr float guard = 12345.0F;
 
-    HeldTensor(Shape const& size, std::vector<float> const& values) : shape(size), parameter(values.size()), states(Optimizer::states, std::vector<float>(values.size())) {
+    HeldTensor(Shape const& size, std::vector<float> const& values)
+        : shape(size), parameter(values.size()),
+          states(Optimizer::states, std::vector<float>(values.size())) {
         for (float const value : values) {
             master.push_back(from_float<M>(value));
         }
@@ -76,15 +85,19 @@ struct HeldTensor {
 
     /// @return whether the update stayed inside its scratch memory
     template <class G>
-    bool step(typename Optimizer::Options const& options, std::vector<G> const& gradient, double learning_rate, int t, float factor = 1.0F) {
+    bool step(typename Optimizer::Options const& options, std::vector<G> const& gradient,
+              double learning_rate, int t, float factor = 1.0F) {
         MasterPointers<M, P> const weights{master.data(), parameter.data()};
         return step_of(weights, shape, states, options, gradient, learning_rate, t, factor);
     }
 
     template <class Weights, class G>
-    static bool step_of(Weights const& weights, Shape const& size, std::vector<std::vector<float>>& kept, typename Optimizer::Options const& options,
-                        std::vector<G> const& gradient, double learning_rate, int t, float factor) {
-        std::vector<float> scratch(Optimizer::scratch_floats(size.rows, size.columns) + 64, std::numeric_limits<float>::quiet_NaN());
+    static bool step_of(Weights const& weights, Shape const& size,
+                        std::vector<std::vector<float>>& kept,
+                        typename Optimizer::Options const& options, std::vector<G> const& gradient,
+                        double learning_rate, int t, float factor) {
+        std::vector<float> scratch(Optimizer::scratch_floats(size.rows, size.columns) + 64,
+                                   std::numeric_limits<float>::quiet_NaN());
         std::fill(scratch.end() - 64, scratch.end(), guard);
         UpdateSlice<G, Weights, StatePointers<Optimizer::states, float>> slice;
         static_cast<Weights&>(slice) = weights;
@@ -95,7 +108,9 @@ struct HeldTensor {
         slice.elements = size.elements();
         slice.rows = size.rows;
         slice.scratch = scratch.data();
-        Optimizer::update_tensor(host::Tensor(slice, factor), Optimizer::hyper(options, learning_rate, static_cast<std::uint64_t>(t)));
+        Optimizer::update_tensor(
+            host::Tensor(slice, factor),
+            Optimizer::hyper(options, learning_rate, static_cast<std::uint64_t>(t)));
         return std::count(scratch.end() - 64, scratch.end(), guard) == 64;
     }
 

@@ -1,4 +1,5 @@
-// What is particular to one optimizer of whole parameters; what all promise is in tensor_optimizer_conformance_test.cpp.
+// What is particular to one optimizer of whole parameters; what all promise is in
+// tensor_optimizer_conformance_test.cpp.
 
 #include "ops/tensor_optimizers/lamb.hpp"
 #include "ops/tensor_optimizers/muon.hpp"
@@ -15,17 +16,20 @@ double distance_from_orthogonal(std::vector<float> const& x, Shape const& shape)
     bool const is_tall = shape.rows > shape.columns;
     auto const turned = MuonFixture::transposed(x, shape);
     std::size_t const k = std::min(shape.rows, shape.columns);
-    auto const gram = MuonFixture::product(is_tall ? turned : x, is_tall ? x : turned, k, std::max(shape.rows, shape.columns), k);
+    auto const gram = MuonFixture::product(is_tall ? turned : x, is_tall ? x : turned, k,
+                                           std::max(shape.rows, shape.columns), k);
     double worst = 0.0;
     for (std::size_t i = 0; i < gram.size(); ++i) {
-        worst = std::max(worst, std::fabs(static_cast<double>(gram[i]) - (i / k == i % k ? 1.0 : 0.0)));
+        worst =
+            std::max(worst, std::fabs(static_cast<double>(gram[i]) - (i / k == i % k ? 1.0 : 0.0)));
     }
     return worst;
 }
 
 } // namespace
 
-TEST_CASE("LAMB's first step has the length of the learning rate times that of the weights", "[ops][tensor]") {
+TEST_CASE("LAMB's first step has the length of the learning rate times that of the weights",
+          "[ops][tensor]") {
     LambOptions const options{.epsilon = 0.0, .weight_decay = 0.0};
     for (float const size : {1e-3F, 1.0F, 1e3F}) {
         auto const initial = random_numbers(60, 1, size);
@@ -33,7 +37,8 @@ TEST_CASE("LAMB's first step has the length of the learning rate times that of t
         tensor.step(options, random_numbers(60, 2, 1.0F), 0.125, 1);
         std::vector<double> moved;
         for (std::size_t i = 0; i < initial.size(); ++i) {
-            moved.push_back(static_cast<double>(tensor.master[i]) - static_cast<double>(initial[i]));
+            moved.push_back(static_cast<double>(tensor.master[i])
+                            - static_cast<double>(initial[i]));
         }
         CHECK(std::fabs(long_norm(moved) / long_norm(initial) - 0.125) < 1e-6);
     }
@@ -61,9 +66,11 @@ TEST_CASE("Muon's step is nearly orthogonal, whatever the size of the gradient",
             CAPTURE(shape.rows, shape.columns, size);
             HeldTensor<Muon> tensor(shape, std::vector<float>(shape.elements()));
             auto const gradient = random_numbers(shape.elements(), 2, size);
-            double const scale = std::sqrt(std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)));
+            double const scale = std::sqrt(std::max(1.0, static_cast<double>(shape.rows)
+                                                             / static_cast<double>(shape.columns)));
             tensor.step({}, gradient, 1.0 / scale, 1);
-            CHECK(distance_from_orthogonal(tensor.master, shape) < 0.6); // singular values end between about 0.7 and 1.2
+            CHECK(distance_from_orthogonal(tensor.master, shape)
+                  < 0.6); // singular values end between about 0.7 and 1.2
             CHECK((shape.rows == 1 || distance_from_orthogonal(gradient, shape) > 0.6));
         }
     }
@@ -79,7 +86,8 @@ TEST_CASE("Muon's step of one element has the sign of the gradient", "[ops][tens
     }
 }
 
-TEST_CASE("Muon updates what is no matrix like AdamW, with a learning rate of its own", "[ops][tensor]") {
+TEST_CASE("Muon updates what is no matrix like AdamW, with a learning rate of its own",
+          "[ops][tensor]") {
     MuonOptions const options{.adamw = {.weight_decay = 0.2}, .adamw_learning_rate_factor = 0.5};
     HeldTensor<Muon> tensor({0, 100}, random_numbers(100, 1, 1.0F));
     auto expected = tensor.master;
@@ -88,7 +96,8 @@ TEST_CASE("Muon updates what is no matrix like AdamW, with a learning rate of it
     for (int t = 1; t <= 3; ++t) {
         auto const gradient = random_numbers(100, static_cast<std::uint32_t>(t), 1.0F);
         tensor.step(options, gradient, 0.1, t);
-        host::update<AdamW>(gradient.data(), expected.data(), static_cast<float*>(nullptr), {first.data(), second.data()}, 100, 1.0F,
+        host::update<AdamW>(gradient.data(), expected.data(), static_cast<float*>(nullptr),
+                            {first.data(), second.data()}, 100, 1.0F,
                             AdamW::hyper(options.adamw, 0.05, static_cast<std::uint64_t>(t)));
     }
     CHECK(tensor.master == expected);
@@ -104,10 +113,12 @@ TEST_CASE("Muon keeps nothing in the second state of a matrix", "[ops][tensor]")
 
 TEST_CASE("Muon refuses options of its AdamW that are out of range", "[ops][tensor]") {
     CHECK_THROWS_AS(Muon::validate({.adamw = {.beta2 = 1.0}}), InvalidArgument);
-    CHECK_THROWS_WITH(Muon::validate({.adamw = {.beta2 = 1.0}}), "zero::AdamW: beta2 is 1; it must be at least 0 and less than 1.");
+    CHECK_THROWS_WITH(Muon::validate({.adamw = {.beta2 = 1.0}}),
+                      "zero::AdamW: beta2 is 1; it must be at least 0 and less than 1.");
 }
 
-TEST_CASE("Options of optimizers of whole parameters that differ give other hashes", "[ops][tensor]") {
+TEST_CASE("Options of optimizers of whole parameters that differ give other hashes",
+          "[ops][tensor]") {
     auto const hash_of = []<class O>(O, typename O::Options const& options) {
         Hash hash;
         O::add_to(hash, options);

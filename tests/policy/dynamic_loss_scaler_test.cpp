@@ -19,23 +19,39 @@ TEST_CASE("the dynamic loss scaler starts at 2^16 and grows by 2 after exactly 1
 }
 
 TEST_CASE("clean steps alone grow the scale once an interval") {
-    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 3, .hysteresis = 1};
-    CHECK(test::play(options, ".......") == Rows{{8, 1, 1}, {8, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {32, 1, 1}});
+    DynamicLossScalerOptions const options{
+        .initial_scale = 8, .growth_interval = 3, .hysteresis = 1};
+    CHECK(
+        test::play(options, ".......")
+        == Rows{{8, 1, 1}, {8, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {32, 1, 1}});
 }
 
 TEST_CASE("an interval of one grows the scale on every clean step") {
-    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 1, .hysteresis = 1};
+    DynamicLossScalerOptions const options{
+        .initial_scale = 8, .growth_interval = 1, .hysteresis = 1};
     CHECK(test::play(options, "..x.") == Rows{{16, 0, 1}, {32, 0, 1}, {16, 0, 1}, {32, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps have to be in a row to grow it") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 1};
+TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps have to be in a "
+          "row to grow it") {
+    DynamicLossScalerOptions const options{
+        .initial_scale = 64, .growth_interval = 3, .hysteresis = 1};
     CHECK(test::play(options, "x..x...xx")
-          == Rows{{32, 0, 1}, {32, 1, 1}, {32, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {16, 0, 1}, {8, 0, 1}});
+          == Rows{{32, 0, 1},
+                  {32, 1, 1},
+                  {32, 2, 1},
+                  {16, 0, 1},
+                  {16, 1, 1},
+                  {16, 2, 1},
+                  {32, 0, 1},
+                  {16, 0, 1},
+                  {8, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halves the scale until the next growth") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
+TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halves the scale until "
+          "the next growth") {
+    DynamicLossScalerOptions const options{
+        .initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
     CHECK(test::play(options, "x.x.x...xx")
           == Rows{{64, 0, 1},
                   {64, 1, 1},
@@ -50,12 +66,15 @@ TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halv
 }
 
 TEST_CASE("with a hysteresis of 3 two overflows are free") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 100, .hysteresis = 3};
+    DynamicLossScalerOptions const options{
+        .initial_scale = 64, .growth_interval = 100, .hysteresis = 3};
     CHECK(test::play(options, "xxxx") == Rows{{64, 0, 2}, {64, 0, 1}, {32, 0, 1}, {16, 0, 1}});
 }
 
-TEST_CASE("consecutive hysteresis is restored by every clean step, so that only overflows in a row shrink the scale") {
-    DynamicLossScalerOptions const options{.initial_scale = 64, .growth_interval = 4, .hysteresis = 2, .consecutive_hysteresis = true};
+TEST_CASE("consecutive hysteresis is restored by every clean step, so that only overflows in a row "
+          "shrink the scale") {
+    DynamicLossScalerOptions const options{
+        .initial_scale = 64, .growth_interval = 4, .hysteresis = 2, .consecutive_hysteresis = true};
     CHECK(test::play(options, "x.x.xx.x....")
           == Rows{{64, 0, 1},
                   {64, 1, 2},
@@ -72,8 +91,11 @@ TEST_CASE("consecutive hysteresis is restored by every clean step, so that only 
 }
 
 TEST_CASE("factors that are no powers of two are applied as they are, rounded to float") {
-    DynamicLossScalerOptions const options{
-        .initial_scale = 1000, .growth_factor = 1.5F, .backoff_factor = 0.3F, .growth_interval = 2, .hysteresis = 1};
+    DynamicLossScalerOptions const options{.initial_scale = 1000,
+                                           .growth_factor = 1.5F,
+                                           .backoff_factor = 0.3F,
+                                           .growth_interval = 2,
+                                           .hysteresis = 1};
     // 1000 * 1.5 = 1500; * 0.3F; * 1.5.
     auto const rows = test::play(options, "..x..");
     CHECK(rows[1].scale == 1500.0F);

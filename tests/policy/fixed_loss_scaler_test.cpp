@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
+#include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/policy/dynamic_loss_scaler.hpp>
 
 namespace zero::test::fixed_loss_scaler_test {
 

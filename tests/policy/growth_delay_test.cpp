@@ -6,8 +6,10 @@ namespace zero::test::growth_delay_test {
 
 using State = DynamicLossScaler::State;
 
-TEST_CASE("a growth delay puts off the first growth after the start and after each overflow, and no other") {
-    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 2, .growth_delay = 2, .hysteresis = 1};
+TEST_CASE("a growth delay puts off the first growth after the start and after each overflow, and "
+          "no other") {
+    DynamicLossScalerOptions const options{
+        .initial_scale = 8, .growth_interval = 2, .growth_delay = 2, .hysteresis = 1};
     auto const rows = test::play(options, "......x....");
     std::vector<float> scales;
     for (auto const& row : rows) {
@@ -17,13 +19,15 @@ TEST_CASE("a growth delay puts off the first growth after the start and after ea
 }
 
 TEST_CASE("an overflow inside the delay starts it anew") {
-    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 1, .growth_delay = 2, .hysteresis = 9};
+    DynamicLossScalerOptions const options{
+        .initial_scale = 8, .growth_interval = 1, .growth_delay = 2, .hysteresis = 9};
     CHECK(test::last_scale(options, ".x..") == 8.0F);
     CHECK(test::last_scale(options, ".x...") == 16.0F);
 }
 
 TEST_CASE("the delay that is left is part of the state") {
-    DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 1, .growth_delay = 1};
+    DynamicLossScalerOptions const options{
+        .initial_scale = 8, .growth_interval = 1, .growth_delay = 1};
     CHECK(DynamicLossScaler::initial(options).delay_left == 1);
     CHECK(DynamicLossScaler::next(State{8, 0, 2, 1}, false, options).delay_left == 0);
     CHECK(DynamicLossScaler::next(State{8, 0, 2, 1}, false, options).scale == 8.0F);
@@ -39,13 +43,19 @@ TEST_CASE("a count of clean steps from a longer interval grows at once instead o
 }
 
 TEST_CASE("growth held at the maximum keeps the scale, where clamping takes the maximum") {
-    DynamicLossScalerOptions options{.initial_scale = 64, .growth_interval = 1, .hysteresis = 2, .maximum = 100, .at_maximum = AtMaximumScale::hold};
-    CHECK(test::play(options, ".x.") == std::vector<test::ScalerRow>{{64, 0, 2}, {64, 0, 1}, {64, 0, 2}});
+    DynamicLossScalerOptions options{.initial_scale = 64,
+                                     .growth_interval = 1,
+                                     .hysteresis = 2,
+                                     .maximum = 100,
+                                     .at_maximum = AtMaximumScale::hold};
+    CHECK(test::play(options, ".x.")
+          == std::vector<test::ScalerRow>{{64, 0, 2}, {64, 0, 1}, {64, 0, 2}});
     options.at_maximum = AtMaximumScale::clamp;
     CHECK(test::last_scale(options, ".") == 100.0F);
     options.maximum = 128;
     options.at_maximum = AtMaximumScale::hold;
-    CHECK(test::last_scale(options, "..") == 128.0F); // growth to exactly the maximum is no growth beyond it
+    CHECK(test::last_scale(options, "..")
+          == 128.0F); // growth to exactly the maximum is no growth beyond it
 }
 
 } // namespace zero::test::growth_delay_test

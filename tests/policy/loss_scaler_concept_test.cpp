@@ -1,9 +1,9 @@
 #include "support/archetype.hpp"
 #include "support/catch.hpp"
 
+#include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/policy/dynamic_loss_scaler.hpp>
 
 namespace zero::test::loss_scaler_concept_test {
 
@@ -113,9 +113,12 @@ TEST_CASE("the state of a loss scaler has a scale and is copied as bytes") {
 }
 
 TEST_CASE("a loss scaler with one wrong part is none") {
-    STATIC_REQUIRE_FALSE(LossScaler<Archetype<OtherCategory, OptionsType, Rule<SomeState>, Skips, Validate>>);
-    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, IntegerSkips, Validate>>);
-    STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, Skips, AnsweringValidate>>);
+    STATIC_REQUIRE_FALSE(
+        LossScaler<Archetype<OtherCategory, OptionsType, Rule<SomeState>, Skips, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, IntegerSkips, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        LossScaler<Archetype<Category, OptionsType, Rule<SomeState>, Skips, AnsweringValidate>>);
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<VoidInitial>>);
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<ThrowingNext>>);
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<BoolNext>>);

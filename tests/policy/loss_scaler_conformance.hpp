@@ -3,8 +3,9 @@
 // What every loss scaler promises, as checks over a fixture. A new scaler needs one:
 //
 //     template <> struct LossScalerFixture<Scaler> {
-//         static std::vector<Options> accepted();   // the defaults first, then options far from them; no two play the same rule
-//         static std::vector<Options> refused();    // each has one mistake
+//         static std::vector<Options> accepted();   // the defaults first, then options far from
+//         them; no two play the same rule static std::vector<Options> refused();    // each has one
+//         mistake
 //     };
 
 #include "support/catch.hpp"
@@ -12,14 +13,14 @@
 #include "support/snapshot.hpp"
 
 #include <zero/core/error.hpp>
+#include <zero/policy/detail/hash_of_options.hpp>
 #include <zero/policy/loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/policy/detail/hash_of_options.hpp>
-#include <zero/stage/with_stage.hpp>
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/with_stage.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -51,7 +52,8 @@ inline std::string scaler_weather(std::uint32_t seed, std::size_t steps) {
 
 /// The scale before each step, from a state on.
 template <class Scaler>
-std::vector<float> scales_of(typename Scaler::State state, std::string const& events, typename Scaler::Options const& options) {
+std::vector<float> scales_of(typename Scaler::State state, std::string const& events,
+                             typename Scaler::Options const& options) {
     std::vector<float> scales;
     for (char const event : events) {
         scales.push_back(state.scale);
@@ -69,15 +71,18 @@ void check_scaler_options() {
     for (auto const& options : LossScalerFixture<Scaler>::refused()) {
         CHECK_THROWS_AS(Scaler::validate(options), InvalidArgument);
     }
-    for (std::size_t one = 0; one < accepted.size(); ++one) { // or ranks with different rules would not be told
+    for (std::size_t one = 0; one < accepted.size();
+         ++one) { // or ranks with different rules would not be told
         for (std::size_t other = 0; other < one; ++other) {
-            CHECK(zero::detail::hash_of_options<Scaler>(accepted[one]) != zero::detail::hash_of_options<Scaler>(accepted[other]));
+            CHECK(zero::detail::hash_of_options<Scaler>(accepted[one])
+                  != zero::detail::hash_of_options<Scaler>(accepted[other]));
         }
     }
     CHECK((accepted.size() > 1 || std::is_empty_v<typename Scaler::Options>));
 }
 
-/// @brief What is wrong with a rule that plays random overflows with these options; empty if nothing is.
+/// @brief What is wrong with a rule that plays random overflows with these options; empty if
+/// nothing is.
 template <class Scaler>
 std::string problem_of_rule(typename Scaler::Options const& options) {
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
@@ -100,7 +105,8 @@ std::string problem_of_rule(typename Scaler::Options const& options) {
     return "";
 }
 
-/// @brief The state is all that a rule remembers: a run that goes on from the bytes of a state is the same run, and another one between them changes nothing.
+/// @brief The state is all that a rule remembers: a run that goes on from the bytes of a state is
+/// the same run, and another one between them changes nothing.
 template <class Scaler>
 std::string problem_of_resuming(typename Scaler::Options const& options) {
     std::string const events = scaler_weather(7, 2500);
@@ -111,7 +117,9 @@ std::string problem_of_resuming(typename Scaler::Options const& options) {
             auto copy = Scaler::initial(options);
             std::memcpy(&copy, &state, sizeof state);
             (void)scales_of<Scaler>(copy, "x.xx", options);
-            if (scales_of<Scaler>(copy, events.substr(cut), options) != std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end())) {
+            if (scales_of<Scaler>(copy, events.substr(cut), options)
+                != std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(cut),
+                                      whole.end())) {
                 return "a run that is resumed at step " + std::to_string(cut) + " is another one";
             }
         }
@@ -130,39 +138,46 @@ void check_scaler_rule() {
 
 /// What a rank saw in the steps `events`: every bit of the state and the scale after each.
 template <class Stage>
-std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events, typename Stage::Options const& options) {
-    auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(2, [&](LoopbackCommunicator& communicator) {
-        auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<float>(toy_specs()), options);
-        std::vector<std::vector<std::uint32_t>> seen;
-        for (std::size_t step = 0; step < events.size(); ++step) {
-            engine.begin_step();
-            float const scale = engine.loss_scale();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                if (events[step] == 'x' && rank == 1) { // the other rank has to skip, too
-                    engine.hand_over(3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
+                                                   typename Stage::Options const& options) {
+    auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(
+        2, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            Stage engine(communicator, registration<float>(toy_specs()), options);
+            std::vector<std::vector<std::uint32_t>> seen;
+            for (std::size_t step = 0; step < events.size(); ++step) {
+                engine.begin_step();
+                float const scale = engine.loss_scale();
+                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    if (events[step] == 'x' && rank == 1) { // the other rank has to skip, too
+                        engine.hand_over(
+                            3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+                    }
+                    run_micro_step(engine, rank, step, 0, scale);
                 }
-                run_micro_step(engine, rank, step, 0, scale);
-            }
-            (void)engine.step(0.01);
-            std::vector<std::uint32_t> bits{std::bit_cast<std::uint32_t>(scale), static_cast<std::uint32_t>(engine.step_count())};
-            for (auto const& parameter : full_parameters(engine)) {
-                for (float const value : parameter) {
-                    bits.push_back(std::bit_cast<std::uint32_t>(value));
+                (void)engine.step(0.01);
+                std::vector<std::uint32_t> bits{std::bit_cast<std::uint32_t>(scale),
+                                                static_cast<std::uint32_t>(engine.step_count())};
+                for (auto const& parameter : full_parameters(engine)) {
+                    for (float const value : parameter) {
+                        bits.push_back(std::bit_cast<std::uint32_t>(value));
+                    }
                 }
+                seen.push_back(std::move(bits));
             }
-            seen.push_back(std::move(bits));
-        }
-        return seen;
-    });
+            return seen;
+        });
     CHECK((ranks[0] == ranks[1]));
     return ranks[0];
 }
 
-/// In an engine: each step is made with the scale of the rule, a step that overflowed changes nothing, and every stage gives the same bits.
+/// In an engine: each step is made with the scale of the rule, a step that overflowed changes
+/// nothing, and every stage gives the same bits.
 template <class Scaler>
 void check_scaler_in_engine() {
-    std::string const events = Scaler::skips_overflow ? "..x.xx...x.." : "........"; // without, the engine's option decides
+    std::string const events = Scaler::skips_overflow
+                                   ? "..x.xx...x.."
+                                   : "........"; // without, the engine's option decides
     for (auto const& scaler : LossScalerFixture<Scaler>::accepted()) {
         auto const run = [&]<int N>() {
             using Stage = ZeroStage<N, SizeCappedBucketer, Scaler>;
@@ -174,9 +189,14 @@ void check_scaler_in_engine() {
         auto const scales = scales_of<Scaler>(Scaler::initial(scaler), events, scaler);
         for (std::size_t step = 0; step < events.size(); ++step) {
             CHECK(expected[step][0] == std::bit_cast<std::uint32_t>(scales[step]));
-            std::uint32_t const clean = static_cast<std::uint32_t>(step + 1 - static_cast<std::size_t>(std::count(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(step + 1), 'x')));
+            std::uint32_t const clean = static_cast<std::uint32_t>(
+                step + 1
+                - static_cast<std::size_t>(std::count(
+                    events.begin(), events.begin() + static_cast<std::ptrdiff_t>(step + 1), 'x')));
             CHECK(expected[step][1] == clean);
-            bool const is_same = step > 0 && std::equal(expected[step].begin() + 2, expected[step].end(), expected[step - 1].begin() + 2);
+            bool const is_same = step > 0
+                                 && std::equal(expected[step].begin() + 2, expected[step].end(),
+                                               expected[step - 1].begin() + 2);
             CHECK(is_same == (events[step] == 'x'));
         }
         CHECK((run.template operator()<1>() == expected));

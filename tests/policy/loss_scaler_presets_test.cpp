@@ -17,18 +17,22 @@ namespace {
 using Rows = std::vector<test::ScalerRow>;
 
 /// A preset with a short interval, so that growth shows in a short run.
-DynamicLossScalerOptions shortened(DynamicLossScalerOptions options, float initial_scale, std::uint32_t interval) {
+DynamicLossScalerOptions shortened(DynamicLossScalerOptions options, float initial_scale,
+                                   std::uint32_t interval) {
     options.initial_scale = initial_scale;
     options.growth_interval = interval;
     return options;
 }
 
-std::string clean(std::size_t steps) { return std::string(steps, '.'); }
+std::string clean(std::size_t steps) {
+    return std::string(steps, '.');
+}
 
 } // namespace
 
 TEST_CASE("each preset is valid and has the defaults of its system") {
-    for (auto const& options : {presets::deepspeed(), presets::deepspeed(true), presets::pytorch(), presets::megatron(), presets::apex(), presets::apex(1)}) {
+    for (auto const& options : {presets::deepspeed(), presets::deepspeed(true), presets::pytorch(),
+                                presets::megatron(), presets::apex(), presets::apex(1)}) {
         CHECK_NOTHROW(DynamicLossScaler::validate(options));
         CHECK(options.growth_factor == 2.0F);
         CHECK(options.backoff_factor == 0.5F);
@@ -60,10 +64,22 @@ TEST_CASE("DeepSpeed grows on clean step 1001 and then every 1000, the others on
     }
 }
 
-TEST_CASE("DeepSpeed, window 2: one step more after an overflow, and growth restores the hysteresis") {
+TEST_CASE(
+    "DeepSpeed, window 2: one step more after an overflow, and growth restores the hysteresis") {
     CHECK(test::play(shortened(presets::deepspeed(), 64, 2), "...x.xx.....x")
-          == Rows{{64, 0, 2}, {64, 1, 2}, {128, 0, 2}, {128, 0, 1}, {128, 0, 1}, {64, 0, 1}, {32, 0, 1}, // used up: each overflow halves
-                  {32, 0, 1}, {32, 1, 1}, {64, 0, 2}, {64, 1, 2}, {128, 0, 2}, {128, 0, 1}});
+          == Rows{{64, 0, 2},
+                  {64, 1, 2},
+                  {128, 0, 2},
+                  {128, 0, 1},
+                  {128, 0, 1},
+                  {64, 0, 1},
+                  {32, 0, 1}, // used up: each overflow halves
+                  {32, 0, 1},
+                  {32, 1, 1},
+                  {64, 0, 2},
+                  {64, 1, 2},
+                  {128, 0, 2},
+                  {128, 0, 1}});
     CHECK(test::play(shortened(presets::deepspeed(true), 64, 2), "x.xx.x")
           == Rows{{64, 0, 1}, {64, 0, 2}, {64, 0, 1}, {32, 0, 1}, {32, 0, 2}, {32, 0, 1}});
 }
@@ -72,17 +88,27 @@ TEST_CASE("DeepSpeed is exhausted at exactly the minimum and only when the hyste
     auto const options = shortened(presets::deepspeed(), 2, 2);
     auto state = DynamicLossScaler::initial(options);
     std::string exhausted;
-    for (char const step : std::string("xxx...x")) { // 2 (1 left), 1, at the minimum, clean, clean, grows to 2 (2 left), 2 (1 left)
+    for (char const step : std::string("xxx...x")) { // 2 (1 left), 1, at the minimum, clean, clean,
+                                                     // grows to 2 (2 left), 2 (1 left)
         exhausted += step == 'x' && DynamicLossScaler::is_exhausted(state, options) ? '!' : '-';
         state = DynamicLossScaler::next(state, step == 'x', options);
     }
     CHECK(exhausted == "--!----");
     auto fresh = DynamicLossScaler::initial(shortened(presets::deepspeed(), 1, 2));
-    CHECK_FALSE(DynamicLossScaler::is_exhausted(fresh, options)); // at the minimum, but the hysteresis answers
+    CHECK_FALSE(DynamicLossScaler::is_exhausted(
+        fresh, options)); // at the minimum, but the hysteresis answers
 }
 
 TEST_CASE("PyTorch, interval 3: each overflow halves, and clean steps in a row double") {
-    CHECK(test::play(shortened(presets::pytorch(), 64, 3), "..x...xx") == Rows{{64, 1, 1}, {64, 2, 1}, {32, 0, 1}, {32, 1, 1}, {32, 2, 1}, {64, 0, 1}, {32, 0, 1}, {16, 0, 1}});
+    CHECK(test::play(shortened(presets::pytorch(), 64, 3), "..x...xx")
+          == Rows{{64, 1, 1},
+                  {64, 2, 1},
+                  {32, 0, 1},
+                  {32, 1, 1},
+                  {32, 2, 1},
+                  {64, 0, 1},
+                  {32, 0, 1},
+                  {16, 0, 1}});
 }
 
 TEST_CASE("PyTorch goes below 1, here down to 2^-126, and does not grow past the largest float") {
@@ -91,21 +117,52 @@ TEST_CASE("PyTorch goes below 1, here down to 2^-126, and does not grow past the
     CHECK(test::last_scale(presets::pytorch(), std::string(200, 'x')) == 0x1p-126F);
     CHECK(1.0F / 0x1p-126F == 0x1p126F);
     auto const top = shortened(presets::pytorch(), 0x1p126F, 2);
-    CHECK(test::play(top, ".....x") == Rows{{0x1p126F, 1, 1}, {0x1p127F, 0, 1}, {0x1p127F, 1, 1}, {0x1p127F, 0, 1}, {0x1p127F, 1, 1}, {0x1p126F, 0, 1}});
+    CHECK(test::play(top, ".....x")
+          == Rows{{0x1p126F, 1, 1},
+                  {0x1p127F, 0, 1},
+                  {0x1p127F, 1, 1},
+                  {0x1p127F, 0, 1},
+                  {0x1p127F, 1, 1},
+                  {0x1p126F, 0, 1}});
     auto clamped = top;
     clamped.at_maximum = AtMaximumScale::clamp; // what the preset leaves out
     CHECK(test::last_scale(clamped, "....") == std::numeric_limits<float>::max());
 }
 
-TEST_CASE("Megatron, window 3: the hysteresis is restored by growth only, and the scale holds at 1") {
+TEST_CASE(
+    "Megatron, window 3: the hysteresis is restored by growth only, and the scale holds at 1") {
     CHECK(test::play(shortened(presets::megatron(), 4, 3), "x..x.x...xxxxx")
-          == Rows{{4, 0, 1}, {4, 1, 1}, {4, 2, 1}, {2, 0, 1}, {2, 1, 1}, {1, 0, 1}, {1, 1, 1}, {1, 2, 1}, {2, 0, 2}, {2, 0, 1}, {1, 0, 1}, {1, 0, 1}, {1, 0, 1}, {1, 0, 1}});
+          == Rows{{4, 0, 1},
+                  {4, 1, 1},
+                  {4, 2, 1},
+                  {2, 0, 1},
+                  {2, 1, 1},
+                  {1, 0, 1},
+                  {1, 1, 1},
+                  {1, 2, 1},
+                  {2, 0, 2},
+                  {2, 0, 1},
+                  {1, 0, 1},
+                  {1, 0, 1},
+                  {1, 0, 1},
+                  {1, 0, 1}});
 }
 
-TEST_CASE("Apex, hysteresis 2 and interval 3: an overflow starts the count anew, and every clean step restores the hysteresis") {
+TEST_CASE("Apex, hysteresis 2 and interval 3: an overflow starts the count anew, and every clean "
+          "step restores the hysteresis") {
     CHECK(test::play(shortened(presets::apex(), 64, 3), "..x.xx...x")
-          == Rows{{64, 1, 2}, {64, 2, 2}, {64, 0, 1}, {64, 1, 2}, {64, 0, 1}, {32, 0, 1}, {32, 1, 2}, {32, 2, 2}, {64, 0, 2}, {64, 0, 1}});
-    CHECK(test::play(shortened(presets::apex(1), 64, 3), "x.x") == Rows{{32, 0, 1}, {32, 1, 1}, {16, 0, 1}});
+          == Rows{{64, 1, 2},
+                  {64, 2, 2},
+                  {64, 0, 1},
+                  {64, 1, 2},
+                  {64, 0, 1},
+                  {32, 0, 1},
+                  {32, 1, 2},
+                  {32, 2, 2},
+                  {64, 0, 2},
+                  {64, 0, 1}});
+    CHECK(test::play(shortened(presets::apex(1), 64, 3), "x.x")
+          == Rows{{32, 0, 1}, {32, 1, 1}, {16, 0, 1}});
 }
 
 } // namespace zero::test::loss_scaler_presets_test

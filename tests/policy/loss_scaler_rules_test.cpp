@@ -21,7 +21,8 @@ constexpr int steps = 300;
 /// Overflows come alone and in bursts, from hardly ever to nearly always.
 class Weather {
 public:
-    explicit Weather(std::uint32_t seed) : _random(seed), _chance(std::uniform_int_distribution<std::uint32_t>(0, 60)(_random)) {}
+    explicit Weather(std::uint32_t seed)
+        : _random(seed), _chance(std::uniform_int_distribution<std::uint32_t>(0, 60)(_random)) {}
     bool overflows() {
         _is_burst = _random() % 40 == 0 ? !_is_burst : _is_burst;
         return _random() % 100 < (_is_burst ? 80 : _chance / 4);
@@ -33,10 +34,18 @@ private:
     bool _is_burst = false;
 };
 
-double scale_of(DeepSpeedRule const& rule) { return rule.scale; }
-double scale_of(PyTorchRule const& rule) { return static_cast<double>(rule.scale); }
-double scale_of(ApexRule const& rule) { return static_cast<double>(rule.inner.scale); }
-double scale_of(MegatronRule const& rule) { return static_cast<double>(rule.scale); }
+double scale_of(DeepSpeedRule const& rule) {
+    return rule.scale;
+}
+double scale_of(PyTorchRule const& rule) {
+    return static_cast<double>(rule.scale);
+}
+double scale_of(ApexRule const& rule) {
+    return static_cast<double>(rule.inner.scale);
+}
+double scale_of(MegatronRule const& rule) {
+    return static_cast<double>(rule.scale);
+}
 
 struct Tally {
     int scales_differ = 0;
@@ -47,7 +56,8 @@ struct Tally {
     int ends = 0; ///< sequences in which the other rule left the range of scales here
 };
 
-/// Plays the same random steps with both; `make_rule` and `make_options` get the number of the sequence and shorten intervals by it.
+/// Plays the same random steps with both; `make_rule` and `make_options` get the number of the
+/// sequence and shorten intervals by it.
 template <class MakeRule, class MakeOptions>
 Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
     Tally tally;
@@ -79,8 +89,12 @@ Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
     return tally;
 }
 
-std::uint32_t interval_of(int sequence) { return 1U + static_cast<std::uint32_t>(sequence) % 9U; }
-std::uint32_t hysteresis_of(int sequence) { return 1U + static_cast<std::uint32_t>(sequence) / 9U % 4U; }
+std::uint32_t interval_of(int sequence) {
+    return 1U + static_cast<std::uint32_t>(sequence) % 9U;
+}
+std::uint32_t hysteresis_of(int sequence) {
+    return 1U + static_cast<std::uint32_t>(sequence) / 9U % 4U;
+}
 
 template <class Make>
 auto shortened(Make const& make) {
@@ -102,24 +116,33 @@ void check_equal(Tally const& tally) {
 
 auto const deepspeed_rule = [](int sequence) {
     int const hysteresis = static_cast<int>(hysteresis_of(sequence));
-    return DeepSpeedRule{.window = interval_of(sequence), .full_hysteresis = hysteresis, .is_consecutive = sequence % 2 == 1};
+    return DeepSpeedRule{.window = interval_of(sequence),
+                         .full_hysteresis = hysteresis,
+                         .is_consecutive = sequence % 2 == 1};
 };
 auto const deepspeed_options = shortened([](int sequence) {
     DynamicLossScalerOptions options = presets::deepspeed(sequence % 2 == 1);
     options.hysteresis = hysteresis_of(sequence);
     return options;
 });
-auto const pytorch_rule = [](int sequence) { return PyTorchRule{.interval = static_cast<int>(interval_of(sequence)) + 2}; };
+auto const pytorch_rule = [](int sequence) {
+    return PyTorchRule{.interval = static_cast<int>(interval_of(sequence)) + 2};
+};
 auto const pytorch_options = [](int sequence) {
     DynamicLossScalerOptions options = presets::pytorch();
     options.growth_interval = interval_of(sequence) + 2;
     return options;
 };
 auto const apex_rule = [](int sequence) {
-    return ApexRule{.inner = {.interval = static_cast<int>(interval_of(sequence))}, .hysteresis = static_cast<int>(hysteresis_of(sequence))};
+    return ApexRule{.inner = {.interval = static_cast<int>(interval_of(sequence))},
+                    .hysteresis = static_cast<int>(hysteresis_of(sequence))};
 };
-auto const apex_options = shortened([](int sequence) { return presets::apex(hysteresis_of(sequence)); });
-auto const megatron_rule = [](int sequence) { return MegatronRule{.interval = static_cast<int>(interval_of(sequence)) + 3, .hysteresis = static_cast<int>(hysteresis_of(sequence))}; };
+auto const apex_options =
+    shortened([](int sequence) { return presets::apex(hysteresis_of(sequence)); });
+auto const megatron_rule = [](int sequence) {
+    return MegatronRule{.interval = static_cast<int>(interval_of(sequence)) + 3,
+                        .hysteresis = static_cast<int>(hysteresis_of(sequence))};
+};
 auto const megatron_options = [](int sequence) {
     DynamicLossScalerOptions options = presets::megatron();
     options.growth_interval = interval_of(sequence) + 3;
@@ -129,7 +152,8 @@ auto const megatron_options = [](int sequence) {
 
 } // namespace
 
-TEST_CASE("the DeepSpeed preset plays DeepSpeed's rule, step by step, and is exhausted where that throws") {
+TEST_CASE("the DeepSpeed preset plays DeepSpeed's rule, step by step, and is exhausted where that "
+          "throws") {
     Tally const tally = compare(deepspeed_rule, deepspeed_options);
     check_equal(tally);
     CHECK(tally.exhaustions > 100);
@@ -156,14 +180,29 @@ TEST_CASE("the comparison tells the rules, and each knob of a preset, from one a
         };
     };
     using Options = DynamicLossScalerOptions;
-    CHECK(compare(deepspeed_rule, changed(deepspeed_options, &Options::growth_delay, 0U)).scales_differ > 1000);
-    CHECK(compare(deepspeed_rule, changed(deepspeed_options, &Options::consecutive_hysteresis, true)).scales_differ > 1000);
-    CHECK(compare(deepspeed_rule, changed(deepspeed_options, &Options::minimum, 0.5F)).exhaustion_differs > 100);
-    CHECK(compare(pytorch_rule, changed(pytorch_options, &Options::hysteresis, 2U)).scales_differ > 1000);
-    CHECK(compare(pytorch_rule, changed(pytorch_options, &Options::maximum, 0x1p17F)).scales_differ > 1000);
-    CHECK(compare(apex_rule, changed(apex_options, &Options::consecutive_hysteresis, false)).scales_differ > 1000);
-    CHECK(compare(megatron_rule, changed(megatron_options, &Options::consecutive_hysteresis, true)).scales_differ > 1000);
-    CHECK(compare(megatron_rule, changed(megatron_options, &Options::growth_delay, 1U)).scales_differ > 1000);
+    CHECK(compare(deepspeed_rule, changed(deepspeed_options, &Options::growth_delay, 0U))
+              .scales_differ
+          > 1000);
+    CHECK(
+        compare(deepspeed_rule, changed(deepspeed_options, &Options::consecutive_hysteresis, true))
+            .scales_differ
+        > 1000);
+    CHECK(compare(deepspeed_rule, changed(deepspeed_options, &Options::minimum, 0.5F))
+              .exhaustion_differs
+          > 100);
+    CHECK(compare(pytorch_rule, changed(pytorch_options, &Options::hysteresis, 2U)).scales_differ
+          > 1000);
+    CHECK(compare(pytorch_rule, changed(pytorch_options, &Options::maximum, 0x1p17F)).scales_differ
+          > 1000);
+    CHECK(compare(apex_rule, changed(apex_options, &Options::consecutive_hysteresis, false))
+              .scales_differ
+          > 1000);
+    CHECK(compare(megatron_rule, changed(megatron_options, &Options::consecutive_hysteresis, true))
+              .scales_differ
+          > 1000);
+    CHECK(
+        compare(megatron_rule, changed(megatron_options, &Options::growth_delay, 1U)).scales_differ
+        > 1000);
 }
 
 } // namespace zero::test::loss_scaler_rules_test

@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
+#include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/policy/dynamic_loss_scaler.hpp>
 
 #include <limits>
 
@@ -36,17 +36,23 @@ using Options = DynamicLossScalerOptions;
 } // namespace
 
 TEST_CASE("a static scale that is not positive and finite is refused") {
-    CHECK(message<StaticLossScaler>({0.0F}) == "zero: the loss scaler's scale is 0.000000; it has to be positive and finite.");
-    CHECK(message<StaticLossScaler>({-2.0F}) == "zero: the loss scaler's scale is -2.000000; it has to be positive and finite.");
-    CHECK(message<StaticLossScaler>({infinity}) == "zero: the loss scaler's scale is inf; it has to be positive and finite.");
-    CHECK(message<StaticLossScaler>({not_a_number}) == "zero: the loss scaler's scale is nan; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({0.0F})
+          == "zero: the loss scaler's scale is 0.000000; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({-2.0F})
+          == "zero: the loss scaler's scale is -2.000000; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({infinity})
+          == "zero: the loss scaler's scale is inf; it has to be positive and finite.");
+    CHECK(message<StaticLossScaler>({not_a_number})
+          == "zero: the loss scaler's scale is nan; it has to be positive and finite.");
     CHECK(message<StaticLossScaler>({0.5F}) == "nothing was thrown");
 }
 
 TEST_CASE("initial scale, minimum and maximum of a dynamic scaler have to be positive and finite") {
     std::string const end = "; it has to be positive and finite.";
-    CHECK(with(&Options::initial_scale, 0.0F) == "zero: the loss scaler's initial_scale is 0.000000" + end);
-    CHECK(with(&Options::initial_scale, not_a_number) == "zero: the loss scaler's initial_scale is nan" + end);
+    CHECK(with(&Options::initial_scale, 0.0F)
+          == "zero: the loss scaler's initial_scale is 0.000000" + end);
+    CHECK(with(&Options::initial_scale, not_a_number)
+          == "zero: the loss scaler's initial_scale is nan" + end);
     CHECK(with(&Options::minimum, 0.0F) == "zero: the loss scaler's minimum is 0.000000" + end);
     CHECK(with(&Options::minimum, -1.0F) == "zero: the loss scaler's minimum is -1.000000" + end);
     CHECK(with(&Options::maximum, infinity) == "zero: the loss scaler's maximum is inf" + end);
@@ -54,13 +60,20 @@ TEST_CASE("initial scale, minimum and maximum of a dynamic scaler have to be pos
 }
 
 TEST_CASE("the initial scale has to lie between minimum and maximum") {
-    auto const expected = [](std::string const& scale, std::string const& minimum, std::string const& maximum) {
-        return "zero: the dynamic loss scaler's initial_scale " + scale + " lies outside minimum..maximum, " + minimum + ".." + maximum + "; give another one, or wider bounds.";
+    auto const expected = [](std::string const& scale, std::string const& minimum,
+                             std::string const& maximum) {
+        return "zero: the dynamic loss scaler's initial_scale " + scale
+               + " lies outside minimum..maximum, " + minimum + ".." + maximum
+               + "; give another one, or wider bounds.";
     };
-    CHECK(with(&Options::initial_scale, 0.5F) == expected("0.500000", "1.000000", "16777216.000000"));
-    CHECK(with(&Options::initial_scale, 33554432.0F) == expected("33554432.000000", "1.000000", "16777216.000000"));
-    CHECK(with(&Options::minimum, 65537.0F) == expected("65536.000000", "65537.000000", "16777216.000000"));
-    CHECK(with(&Options::maximum, 65535.0F) == expected("65536.000000", "1.000000", "65535.000000"));
+    CHECK(with(&Options::initial_scale, 0.5F)
+          == expected("0.500000", "1.000000", "16777216.000000"));
+    CHECK(with(&Options::initial_scale, 33554432.0F)
+          == expected("33554432.000000", "1.000000", "16777216.000000"));
+    CHECK(with(&Options::minimum, 65537.0F)
+          == expected("65536.000000", "65537.000000", "16777216.000000"));
+    CHECK(with(&Options::maximum, 65535.0F)
+          == expected("65536.000000", "1.000000", "65535.000000"));
     CHECK(with(&Options::minimum, 65536.0F) == "nothing was thrown");
     CHECK(with(&Options::maximum, 65536.0F) == "nothing was thrown");
     CHECK(with(&Options::initial_scale, 1.0F) == "nothing was thrown");
@@ -75,7 +88,8 @@ TEST_CASE("the growth factor has to be above 1 and finite") {
 }
 
 TEST_CASE("the backoff factor has to lie between 0 and 1") {
-    std::string const expected = "zero: the dynamic loss scaler's backoff_factor has to lie between 0 and 1.";
+    std::string const expected =
+        "zero: the dynamic loss scaler's backoff_factor has to lie between 0 and 1.";
     for (float const factor : {0.0F, 1.0F, 2.0F, -0.5F, not_a_number, infinity}) {
         CHECK(with(&Options::backoff_factor, factor) == expected);
     }
@@ -83,8 +97,10 @@ TEST_CASE("the backoff factor has to lie between 0 and 1") {
 }
 
 TEST_CASE("growth interval and hysteresis have to be at least 1") {
-    CHECK(with(&Options::growth_interval, 0U) == "zero: the dynamic loss scaler's growth_interval has to be at least 1.");
-    CHECK(with(&Options::hysteresis, 0U) == "zero: the dynamic loss scaler's hysteresis has to be at least 1.");
+    CHECK(with(&Options::growth_interval, 0U)
+          == "zero: the dynamic loss scaler's growth_interval has to be at least 1.");
+    CHECK(with(&Options::hysteresis, 0U)
+          == "zero: the dynamic loss scaler's hysteresis has to be at least 1.");
     CHECK(with(&Options::growth_interval, 1U) == "nothing was thrown");
     CHECK(with(&Options::hysteresis, 1U) == "nothing was thrown");
 }
@@ -92,7 +108,8 @@ TEST_CASE("growth interval and hysteresis have to be at least 1") {
 TEST_CASE("a call at the minimum needs a function") {
     Options options;
     options.at_minimum = AtMinimumScale::call_back;
-    CHECK(message<DynamicLossScaler>(options) == "zero: the dynamic loss scaler's at_minimum asks for a call, but on_minimum is null.");
+    CHECK(message<DynamicLossScaler>(options)
+          == "zero: the dynamic loss scaler's at_minimum asks for a call, but on_minimum is null.");
     options.on_minimum = [](void*) {};
     CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
     CHECK(with(&Options::at_minimum, AtMinimumScale::throw_error) == "nothing was thrown");
@@ -100,14 +117,18 @@ TEST_CASE("a call at the minimum needs a function") {
 
 TEST_CASE("a scale whose inverse would be infinite is refused") {
     CHECK(message<StaticLossScaler>({0x1p-126F}) == "nothing was thrown");
-    CHECK(message<StaticLossScaler>({0x1p-127F}) == "zero: the loss scaler's scale is below 2^-126, where its inverse would overflow; give a larger one.");
+    CHECK(message<StaticLossScaler>({0x1p-127F})
+          == "zero: the loss scaler's scale is below 2^-126, where its inverse would overflow; "
+             "give a larger one.");
     CHECK(with(&Options::minimum, 0x1p-126F) == "nothing was thrown");
-    CHECK(with(&Options::minimum, 0x1p-149F) == "zero: the loss scaler's minimum is below 2^-126, where its inverse would overflow; give a larger one.");
+    CHECK(with(&Options::minimum, 0x1p-149F)
+          == "zero: the loss scaler's minimum is below 2^-126, where its inverse would overflow; "
+             "give a larger one.");
 }
 
 TEST_CASE("a call at the minimum that nobody would make is refused") {
-    std::string const expected =
-        "zero: the dynamic loss scaler's on_minimum and context would be ignored; set at_minimum to call_back, or leave them out.";
+    std::string const expected = "zero: the dynamic loss scaler's on_minimum and context would be "
+                                 "ignored; set at_minimum to call_back, or leave them out.";
     int context = 0;
     Options options;
     options.context = &context;
@@ -125,10 +146,13 @@ TEST_CASE("a state from elsewhere has to lie inside the bounds") {
     CHECK_NOTHROW(DynamicLossScaler::validate_state({2}, options));
     CHECK_NOTHROW(DynamicLossScaler::validate_state({65536}, options));
     CHECK_THROWS_WITH(DynamicLossScaler::validate_state({1}, options),
-                      "zero: the loss scale 1.000000 lies outside minimum..maximum of the dynamic loss scaler, 2.000000..65536.000000; give another one, or wider bounds.");
+                      "zero: the loss scale 1.000000 lies outside minimum..maximum of the dynamic "
+                      "loss scaler, 2.000000..65536.000000; give another one, or wider bounds.");
     CHECK_THROWS_AS(DynamicLossScaler::validate_state({65537}, options), InvalidArgument);
     CHECK_NOTHROW(NoLossScaler::validate_state({}, {}));
-    CHECK_THROWS_WITH(NoLossScaler::validate_state({2}, {}), zero::test::contains_text("without a loss scaler, whose scale is 1; add StaticLossScaler"));
+    CHECK_THROWS_WITH(
+        NoLossScaler::validate_state({2}, {}),
+        zero::test::contains_text("without a loss scaler, whose scale is 1; add StaticLossScaler"));
 }
 
 } // namespace zero::test::loss_scaler_validate_test

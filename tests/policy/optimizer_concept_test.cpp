@@ -4,11 +4,11 @@
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>
-#include <zero/ops/lamb.hpp>
 #include <zero/ops/detail/lamb_steps.hpp>
+#include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/lamb.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/muon.hpp>
-#include <zero/ops/detail/muon_steps.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/optimizer.hpp>
 
@@ -33,7 +33,8 @@ struct Category {
 struct OptionsType {
     using Options = SomeOptions;
 };
-/// Everything that names the type of the constants of a step, so that it can be replaced as one part.
+/// Everything that names the type of the constants of a step, so that it can be replaced as one
+/// part.
 template <class H>
 struct Step {
     using Hyper = H;
@@ -137,13 +138,15 @@ using WithStep = Archetype<Category, OptionsType, S, States, Whole, Validate>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose", "", Adagrad, Adam, AdamW, Lamb, Lion, Muon, Sgd) {
+TEMPLATE_TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose",
+                   "", Adagrad, Adam, AdamW, Lamb, Lion, Muon, Sgd) {
     STATIC_REQUIRE(Optimizer<TestType>);
     STATIC_REQUIRE(diagnose_optimizer<TestType>());
     STATIC_REQUIRE(std::is_empty_v<TestType>);
 }
 
-TEST_CASE("an optimizer is its category, options, constants of a step, two constants, two functions and a functor") {
+TEST_CASE("an optimizer is its category, options, constants of a step, two constants, two "
+          "functions and a functor") {
     STATIC_REQUIRE(Optimizer<WithStep<Step<SomeHyper>>>);
     STATIC_REQUIRE(diagnose_optimizer<WithStep<Step<SomeHyper>>>());
 }
@@ -162,11 +165,16 @@ TEST_CASE("an optimizer that lacks one part is none") {
 
 TEST_CASE("an optimizer with one wrong part is none") {
     using Good = Step<SomeHyper>;
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<OtherCategory, OptionsType, Good, States, Whole, Validate>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, IntegerStates, Whole, Validate>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, NoStates, Whole, Validate>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, IntegerWhole, Validate>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Good, States, Whole, AnsweringValidate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<OtherCategory, OptionsType, Good, States, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Good, IntegerStates, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Good, NoStates, Whole, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Good, States, IntegerWhole, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Good, States, Whole, AnsweringValidate>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<Step<TextHyper>>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<ThrowingHyper>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<OtherHyper>>);
@@ -186,9 +194,12 @@ TEST_CASE("an optimizer of whole parameters has two functions in place of the fu
 }
 
 TEST_CASE("an optimizer of whole parameters that lacks a part or has a wrong one is none") {
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, States, NeedsWhole, Validate>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, States, Whole, Validate, Scratch>>);
-    STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, OptionsType, Tensors, NeedsWhole, Validate, Scratch>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Tensors, States, NeedsWhole, Validate>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Tensors, States, Whole, Validate, Scratch>>);
+    STATIC_REQUIRE_FALSE(
+        Optimizer<Archetype<Category, OptionsType, Tensors, NeedsWhole, Validate, Scratch>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithTensors<HyperAlone, Scratch>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithTensors<Step<SomeHyper>, Scratch>>);
     STATIC_REQUIRE_FALSE(Optimizer<WithTensors<ThrowingTensors, Scratch>>);

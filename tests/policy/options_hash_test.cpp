@@ -1,7 +1,7 @@
-#include <zero/policy/no_loss_scaler.hpp>
-#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/policy/compared_options.hpp>
 #include <zero/policy/detail/hash_of_options.hpp>
+#include <zero/policy/no_loss_scaler.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 
 #include "support/catch.hpp"
 
@@ -79,7 +79,9 @@ TEST_CASE("Shipped policies with options add each that has to agree") {
 TEST_CASE("Presets of the dynamic loss scaler differ from each other and from the defaults") {
     namespace presets = loss_scaler_presets;
     std::vector<std::uint64_t> hashes;
-    for (auto const& options : {DynamicLossScalerOptions{}, presets::deepspeed(), presets::deepspeed(true), presets::pytorch(), presets::megatron(), presets::apex(), presets::apex(3)}) {
+    for (auto const& options :
+         {DynamicLossScalerOptions{}, presets::deepspeed(), presets::deepspeed(true),
+          presets::pytorch(), presets::megatron(), presets::apex(), presets::apex(3)}) {
         hashes.push_back(zero::detail::hash_of_options<DynamicLossScaler>(options));
     }
     for (std::size_t one = 0; one < hashes.size(); ++one) {

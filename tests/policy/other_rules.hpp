@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstdint>
 
-// How other systems change the loss scale, written from their sources as straight lines, with their variables, and without the library.
+// How other systems change the loss scale, written from their sources as straight lines, with their
+// variables, and without the library.
 
 namespace zero::test {
 
-/// DeepSpeed: iterations are numbered, and the distance to the last overflow decides. In double, like Python.
+/// DeepSpeed: iterations are numbered, and the distance to the last overflow decides. In double,
+/// like Python.
 struct DeepSpeedRule {
     double scale = 65536.0;
     std::int64_t window = 1000;

@@ -4,14 +4,14 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
+#include <zero/ops/adamw.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/policy/detail/policy_list.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/master_weights.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/optimizer_state.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/ops/adamw.hpp>
-#include <zero/ops/sgd.hpp>
-#include <zero/policy/detail/policy_list.hpp>
 
 namespace zero::test::policy_list_test {
 
@@ -26,7 +26,8 @@ struct UnknownCategory {
 template <class... Policies>
 using Optimizing = zero::detail::select_t<OptimizerCategory, AdamW, Policies...>;
 template <class... Policies>
-using Partitioning = zero::detail::select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
+using Partitioning =
+    zero::detail::select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
 
 } // namespace
 
@@ -40,8 +41,10 @@ TEST_CASE("a policy is found at any place of the list") {
     STATIC_REQUIRE(std::is_same_v<Optimizing<Sgd, RoundRobinPartitioner, DynamicLossScaler>, Sgd>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, Sgd, DynamicLossScaler>, Sgd>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, DynamicLossScaler, Sgd>, Sgd>);
-    STATIC_REQUIRE(std::is_same_v<Partitioning<RoundRobinPartitioner, DynamicLossScaler, Sgd>, RoundRobinPartitioner>);
-    STATIC_REQUIRE(std::is_same_v<Partitioning<Sgd, DynamicLossScaler, RoundRobinPartitioner>, RoundRobinPartitioner>);
+    STATIC_REQUIRE(std::is_same_v<Partitioning<RoundRobinPartitioner, DynamicLossScaler, Sgd>,
+                                  RoundRobinPartitioner>);
+    STATIC_REQUIRE(std::is_same_v<Partitioning<Sgd, DynamicLossScaler, RoundRobinPartitioner>,
+                                  RoundRobinPartitioner>);
 }
 
 TEST_CASE("types that are no policies are passed over by the search and do not count") {
@@ -58,8 +61,9 @@ TEST_CASE("a category is single when it occurs once or not at all") {
 
 TEST_CASE("two policies of one category are not distinct, wherever they stand") {
     STATIC_REQUIRE(zero::detail::are_distinct<>);
-    STATIC_REQUIRE(zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner, NoLossScaler, NoMasterWeights, Sgd,
-                                              GradientReduction<>>);
+    STATIC_REQUIRE(
+        zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner,
+                                   NoLossScaler, NoMasterWeights, Sgd, GradientReduction<>>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, AdamW>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Sgd, UnitBucketer, Sgd>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<Parameters<float>, Sgd, Parameters<bfloat16>>);
@@ -67,7 +71,8 @@ TEST_CASE("two policies of one category are not distinct, wherever they stand") 
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<UnitBucketer, SingleBucketer>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoLossScaler, StaticLossScaler>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<NoMasterWeights, MasterWeights<float>>);
-    STATIC_REQUIRE_FALSE(zero::detail::are_distinct<OptimizerState<float>, BlockScaledState<float16>>);
+    STATIC_REQUIRE_FALSE(
+        zero::detail::are_distinct<OptimizerState<float>, BlockScaledState<float16>>);
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<GradientReduction<>, GradientReduction<float>>);
 }
 

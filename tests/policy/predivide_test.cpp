@@ -37,13 +37,15 @@ TEST_CASE("a float16 payload is divided by the power of two next to the root of 
     CHECK(factor(1024) == 32.0F);
 }
 
-TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 ranks") {
+TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 "
+          "ranks") {
     for (std::size_t world = 1; world <= 1024; ++world) {
         float const factor = predivide_factor({}, world, true);
         int exponent = 0;
         CHECK(std::frexp(factor, &exponent) == 0.5F);
         double const square = static_cast<double>(factor) * static_cast<double>(factor);
-        CHECK(square * 2 >= static_cast<double>(world)); // also for the largest W: no endless loop, no overflow of the integer
+        CHECK(square * 2 >= static_cast<double>(
+                  world)); // also for the largest W: no endless loop, no overflow of the integer
         CHECK(square <= 2 * static_cast<double>(world));
     }
 }
@@ -54,14 +56,16 @@ TEST_CASE("float and bfloat16 payloads are not divided") {
     }
 }
 
-TEST_CASE("a factor that is asked for is used for every type and number of ranks, a power of two or not") {
+TEST_CASE("a factor that is asked for is used for every type and number of ranks, a power of two "
+          "or not") {
     for (float const value : {0.25F, 1.0F, 2.0F, 3.0F, 1024.0F}) {
         CHECK(predivide_factor(with_predivide(value), 3, false) == value);
         CHECK(predivide_factor(with_predivide(value), 64, true) == value);
     }
 }
 
-TEST_CASE("a factor is refused with its value when it or its inverse is not a positive normal number") {
+TEST_CASE(
+    "a factor is refused with its value when it or its inverse is not a positive normal number") {
     auto const message = [](float value) {
         try {
             (void)predivide_factor(with_predivide(value), 4, true);
@@ -70,7 +74,8 @@ TEST_CASE("a factor is refused with its value when it or its inverse is not a po
         }
         return std::string("nothing was thrown");
     };
-    std::string const end = "; it and its inverse have to be positive normal numbers. A power of two divides without rounding.";
+    std::string const end = "; it and its inverse have to be positive normal numbers. A power of "
+                            "two divides without rounding.";
     CHECK(message(0.0F) == "zero: predivide is 0.000000" + end);
     CHECK(message(-2.0F) == "zero: predivide is -2.000000" + end);
     CHECK(message(0x1p-130F) == "zero: predivide is 0.000000" + end);
@@ -80,7 +85,8 @@ TEST_CASE("a factor is refused with its value when it or its inverse is not a po
     CHECK(message(std::numeric_limits<float>::quiet_NaN()) == "zero: predivide is nan" + end);
 }
 
-TEST_CASE("the default schedule and factor are left to the stage and the wire, and the result is a mean") {
+TEST_CASE("the default schedule and factor are left to the stage and the wire, and the result is a "
+          "mean") {
     GradientReductionOptions const options;
     CHECK(options.kind == ReductionKind::mean);
     CHECK_FALSE(options.schedule.has_value());

@@ -17,12 +17,15 @@ struct ScalerRow {
 
     friend bool operator==(ScalerRow const&, ScalerRow const&) = default;
     friend std::ostream& operator<<(std::ostream& stream, ScalerRow const& row) {
-        return stream << '{' << row.scale << ", " << row.clean_steps << ", " << row.hysteresis_left << '}';
+        return stream << '{' << row.scale << ", " << row.clean_steps << ", " << row.hysteresis_left
+                      << '}';
     }
 };
 
-/// @brief Plays `steps`, one letter each ('.' clean, 'x' overflow), and returns the state after every one.
-inline std::vector<ScalerRow> play(DynamicLossScalerOptions const& options, std::string const& steps) {
+/// @brief Plays `steps`, one letter each ('.' clean, 'x' overflow), and returns the state after
+/// every one.
+inline std::vector<ScalerRow> play(DynamicLossScalerOptions const& options,
+                                   std::string const& steps) {
     DynamicLossScaler::validate(options);
     auto state = DynamicLossScaler::initial(options);
     std::vector<ScalerRow> rows;

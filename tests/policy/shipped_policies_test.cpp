@@ -8,7 +8,8 @@
 #include <regex>
 #include <set>
 
-// The lists of shipped policies are those of the headers, and a policy costs nothing that it does not use.
+// The lists of shipped policies are those of the headers, and a policy costs nothing that it does
+// not use.
 
 namespace zero::test::shipped_policies_test {
 
@@ -24,12 +25,15 @@ std::set<std::string> names_in(std::tuple<P...> const*) {
 /// The classes of the headers whose first member says that they are policies.
 std::set<std::string> names_in_headers() {
     std::set<std::string> names;
-    std::regex const policy(R"((?:struct|class) (\w+) \{\n(?:public:\n)?    using policy_category = )");
-    for (auto const& entry : std::filesystem::recursive_directory_iterator(ZERO_SOURCE_DIR "/include/zero")) {
+    std::regex const policy(
+        R"((?:struct|class) (\w+) \{\n(?:public:\n)?    using policy_category = )");
+    for (auto const& entry :
+         std::filesystem::recursive_directory_iterator(ZERO_SOURCE_DIR "/include/zero")) {
         if (entry.is_regular_file()) {
             std::ifstream file(entry.path());
             std::string const text{std::istreambuf_iterator<char>(file), {}};
-            for (std::sregex_iterator match(text.begin(), text.end(), policy); match != std::sregex_iterator(); ++match) {
+            for (std::sregex_iterator match(text.begin(), text.end(), policy);
+                 match != std::sregex_iterator(); ++match) {
                 names.insert((*match)[1].str());
             }
         }
@@ -41,15 +45,19 @@ template <class... P>
 constexpr bool are_empty(std::tuple<P...> const*) {
     return (std::is_empty_v<P> && ...);
 }
-static_assert(are_empty(static_cast<ShippedValuePolicies const*>(nullptr)), "a policy that ships is a type: what it keeps is in Options and State");
+static_assert(are_empty(static_cast<ShippedValuePolicies const*>(nullptr)),
+              "a policy that ships is a type: what it keeps is in Options and State");
 
 template <class... P>
 constexpr bool have_options(std::tuple<P...> const*) {
-    return (std::is_default_constructible_v<typename P::Options> && ...) && (std::is_aggregate_v<typename P::Options> && ...);
+    return (std::is_default_constructible_v<typename P::Options> && ...)
+           && (std::is_aggregate_v<typename P::Options> && ...);
 }
-static_assert(have_options(static_cast<ShippedValuePolicies const*>(nullptr)), "the options of a policy are an aggregate with defaults");
+static_assert(have_options(static_cast<ShippedValuePolicies const*>(nullptr)),
+              "the options of a policy are an aggregate with defaults");
 
-/// Options of four policies that have none: no two of the same type, which could not share an address.
+/// Options of four policies that have none: no two of the same type, which could not share an
+/// address.
 template <int>
 struct None {
     struct Options {};
@@ -64,7 +72,8 @@ struct BareConfig {
     using MasterWeights = None<3>;
 };
 
-/// Written out: what is left of StageOptions without its policies. Of `reduction` all policies have the same options.
+/// Written out: what is left of StageOptions without its policies. Of `reduction` all policies have
+/// the same options.
 struct EngineOptions {
     std::optional<float> gradient_clipping;
     NonFinite non_finite;
@@ -86,35 +95,44 @@ struct EngineOptions {
 } // namespace
 
 TEST_CASE("The lists of shipped policies are those of the headers") {
-    auto listed = names_in(static_cast<joined<ShippedValuePolicies, ShippedCommunicators> const*>(nullptr));
+    auto listed =
+        names_in(static_cast<joined<ShippedValuePolicies, ShippedCommunicators> const*>(nullptr));
     CHECK(listed.erase("DealtGroupPartitioner") == 1); // derives from WholeGroupPartitioner
     CHECK(listed.erase("PerTensorPartitioner") == 1);  // derives from ContiguousPartitioner
-    listed.insert("BasicNcclCommunicator"); // not in the umbrella; tests/cuda/nccl_conformance_test.cpp runs the suite over it
+    listed.insert(
+        "BasicNcclCommunicator"); // not in the umbrella; tests/cuda/nccl_conformance_test.cpp runs
+                                  // the suite over it
     CHECK(names_in_headers() == listed);
 }
 
 TEST_CASE("Policies without options take no room in the options of a stage") {
     STATIC_REQUIRE(sizeof(StageOptions<BareConfig>) == sizeof(EngineOptions));
-    // And one with options takes theirs: the defaults are size-capped buckets, no scaler, AdamW and no seed.
+    // And one with options takes theirs: the defaults are size-capped buckets, no scaler, AdamW and
+    // no seed.
     constexpr std::size_t options = sizeof(SizeCappedBucketerOptions) + sizeof(AdamWOptions);
     STATIC_REQUIRE(sizeof(ZeroStage<2>::Options) == sizeof(EngineOptions) + options);
     STATIC_REQUIRE(sizeof(ZeroStage<3>::Options) == sizeof(EngineOptions) + sizeof(AdamWOptions));
-    STATIC_REQUIRE(sizeof(ZeroStage<3, StochasticRounding, Parameters<bfloat16>>::Options) == sizeof(EngineOptions) + sizeof(AdamWOptions) + sizeof(std::uint64_t));
+    STATIC_REQUIRE(sizeof(ZeroStage<3, StochasticRounding, Parameters<bfloat16>>::Options)
+                   == sizeof(EngineOptions) + sizeof(AdamWOptions) + sizeof(std::uint64_t));
 }
 
-TEST_CASE("The number of the stage, its partitioner and its bucketer add nothing to an engine, and a loss scaler its options and state") {
+TEST_CASE("The number of the stage, its partitioner and its bucketer add nothing to an engine, and "
+          "a loss scaler its options and state") {
     STATIC_REQUIRE(sizeof(ZeroStage<0>) == sizeof(ZeroStage<2>));
     STATIC_REQUIRE(sizeof(ZeroStage<2, RoundRobinPartitioner>) == sizeof(ZeroStage<2>));
-    STATIC_REQUIRE(sizeof(ZeroStage<2, UnitBucketer>) == sizeof(ZeroStage<2>) - sizeof(SizeCappedBucketerOptions));
+    STATIC_REQUIRE(sizeof(ZeroStage<2, UnitBucketer>)
+                   == sizeof(ZeroStage<2>) - sizeof(SizeCappedBucketerOptions));
     STATIC_REQUIRE(sizeof(ZeroStage<2, NoLossScaler>) == sizeof(ZeroStage<2>));
-    STATIC_REQUIRE(sizeof(ZeroStage<2, StaticLossScaler>) <= sizeof(ZeroStage<2>) + alignof(std::max_align_t));
+    STATIC_REQUIRE(sizeof(ZeroStage<2, StaticLossScaler>)
+                   <= sizeof(ZeroStage<2>) + alignof(std::max_align_t));
 }
 
 TEST_CASE("What a policy does without takes no memory of the backend") {
     auto const bytes = []<class Stage>(BufferKind kind) {
         std::size_t found = 0;
         run_ranks(1, [&](LoopbackCommunicator& communicator) {
-            Stage const engine(communicator, std::vector<typename Stage::Registration>{{.name = "w", .elements = 500}});
+            Stage const engine(communicator, std::vector<typename Stage::Registration>{
+                                                 {.name = "w", .elements = 500}});
             found = engine.memory_plan()[kind].bytes();
         });
         return found;

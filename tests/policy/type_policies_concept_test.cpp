@@ -62,8 +62,8 @@ struct AccumulationPart {
 
 using Reduction = Category<GradientReductionCategory>;
 template <class Gradient, class Communication, class Accumulation>
-using Types =
-    Archetype<Reduction, ReductionOptions, GradientPart<Gradient>, CommunicationPart<Communication>, AccumulationPart<Accumulation>>;
+using Types = Archetype<Reduction, ReductionOptions, GradientPart<Gradient>,
+                        CommunicationPart<Communication>, AccumulationPart<Accumulation>>;
 
 } // namespace
 
@@ -85,7 +85,8 @@ TEST_CASE("a parameter policy lists storage types, at least one and none twice")
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<int>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<void>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<float const>>);
-    STATIC_REQUIRE_FALSE(ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float>>>);
+    STATIC_REQUIRE_FALSE(
+        ParametersPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Named<float>>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<float>);
 }
 
@@ -99,18 +100,22 @@ TEST_CASE("the shipped policies of master weights model their concept") {
     STATIC_REQUIRE(diagnose_master_weights<NoMasterWeights>());
 }
 
-TEST_CASE("a policy of master weights is its category, options, a form, and a storage type exactly for a copy") {
+TEST_CASE("a policy of master weights is its category, options, a form, and a storage type exactly "
+          "for a copy") {
     using Master = Category<MasterWeightsCategory>;
     STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Own, Named<void>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, Copied, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Named<float>>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, FormAsNumber, Named<float>>>);
+    STATIC_REQUIRE_FALSE(
+        MasterWeightsPolicy<Archetype<Master, AnyOptions, FormAsNumber, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied, Named<void>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Own, Named<float>>>);
-    STATIC_REQUIRE_FALSE(MasterWeightsPolicy<Archetype<Category<ParametersCategory>, AnyOptions, Copied, Named<float>>>);
+    STATIC_REQUIRE_FALSE(
+        MasterWeightsPolicy<
+            Archetype<Category<ParametersCategory>, AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<MasterWeights<double>>);
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<float>);
 }
@@ -122,15 +127,20 @@ TEST_CASE("the shipped policies of optimizer states model their concept") {
     STATIC_REQUIRE(diagnose_optimizer_state<BlockScaledState<float16>>());
 }
 
-TEST_CASE("a policy of optimizer states is its category, options and a storage type, with a scale exactly for float16") {
+TEST_CASE("a policy of optimizer states is its category, options and a storage type, with a scale "
+          "exactly for float16") {
     using State = Category<OptimizerStateCategory>;
-    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>>);
-    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<true>, Named<float16>>>);
+    STATIC_REQUIRE(
+        OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>>);
+    STATIC_REQUIRE(
+        OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<true>, Named<float16>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<AnyOptions, Scaled<false>, Named<float>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, Scaled<false>, Named<float>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Named<float>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>>>);
-    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<Category<OptimizerCategory>, AnyOptions, Scaled<false>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(
+        OptimizerStatePolicy<
+            Archetype<Category<OptimizerCategory>, AnyOptions, Scaled<false>, Named<float>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<float16>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<double>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<float>>);
@@ -142,10 +152,16 @@ TEST_CASE("a gradient reduction fills its types in from the parameter type") {
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::GradientType<bfloat16>, bfloat16>);
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::CommunicationType<bfloat16>, bfloat16>);
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::AccumulationType<bfloat16>, float>);
-    STATIC_REQUIRE(std::is_same_v<GradientReduction<float>::CommunicationType<bfloat16>, float>); // what the gradient is
-    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::GradientType<bfloat16>, float>);
-    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::CommunicationType<bfloat16>, float16>);
-    STATIC_REQUIRE(std::is_same_v<GradientReduction<float, float16, bfloat16>::AccumulationType<bfloat16>, bfloat16>);
+    STATIC_REQUIRE(std::is_same_v<GradientReduction<float>::CommunicationType<bfloat16>,
+                                  float>); // what the gradient is
+    STATIC_REQUIRE(
+        std::is_same_v<GradientReduction<float, float16, bfloat16>::GradientType<bfloat16>, float>);
+    STATIC_REQUIRE(
+        std::is_same_v<GradientReduction<float, float16, bfloat16>::CommunicationType<bfloat16>,
+                       float16>);
+    STATIC_REQUIRE(
+        std::is_same_v<GradientReduction<float, float16, bfloat16>::AccumulationType<bfloat16>,
+                       bfloat16>);
     STATIC_REQUIRE(GradientReductionPolicy<GradientReduction<>>);
     STATIC_REQUIRE(GradientReductionPolicy<GradientReduction<float, float16, bfloat16>>);
     STATIC_REQUIRE(diagnose_gradient_reduction<GradientReduction<>>());
@@ -165,7 +181,8 @@ TEST_CASE("a gradient reduction is its category, the library's options and three
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, C, A>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, G, A>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Reduction, ReductionOptions, G, C>>);
-    STATIC_REQUIRE_FALSE(GradientReductionPolicy<Archetype<Category<OptimizerCategory>, ReductionOptions, G, C, A>>);
+    STATIC_REQUIRE_FALSE(
+        GradientReductionPolicy<Archetype<Category<OptimizerCategory>, ReductionOptions, G, C, A>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<float>);
 }
 

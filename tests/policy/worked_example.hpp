@@ -1,6 +1,7 @@
 #pragma once
 
-// The loss scaler of docs/adding_a_policy.md. The blocks of the page are this file's text; worked_example_test.cpp compares them.
+// The loss scaler of docs/adding_a_policy.md. The blocks of the page are this file's text;
+// worked_example_test.cpp compares them.
 
 #include <zero/policy/loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
@@ -14,7 +15,8 @@ struct CautiousLossScalerOptions {
     std::uint32_t most_patience = 1600; ///< at least `patience`
 };
 
-/// @brief Halves the scale on every overflow, and each time waits twice as long before it doubles it again.
+/// @brief Halves the scale on every overflow, and each time waits twice as long before it doubles
+/// it again.
 struct CautiousLossScaler {
     using policy_category = zero::LossScalerCategory;
     using Options = CautiousLossScalerOptions;
@@ -27,10 +29,12 @@ struct CautiousLossScaler {
 
     static void validate(Options const& options) {
         if (!(options.initial_scale >= 1.0F && options.initial_scale <= largest_scale)) {
-            throw zero::InvalidArgument("CautiousLossScaler: initial_scale has to lie between 1 and 2^24.");
+            throw zero::InvalidArgument(
+                "CautiousLossScaler: initial_scale has to lie between 1 and 2^24.");
         }
         if (options.patience < 1 || options.most_patience < options.patience) {
-            throw zero::InvalidArgument("CautiousLossScaler: patience has to be at least 1, and most_patience at least patience.");
+            throw zero::InvalidArgument("CautiousLossScaler: patience has to be at least 1, and "
+                                        "most_patience at least patience.");
         }
     }
 
@@ -38,13 +42,16 @@ struct CautiousLossScaler {
         hash.add(double{options.initial_scale}).add(options.patience).add(options.most_patience);
     }
 
-    static State initial(Options const& options) noexcept { return {options.initial_scale, options.patience, 0}; }
+    static State initial(Options const& options) noexcept {
+        return {options.initial_scale, options.patience, 0};
+    }
 
     static State next(State state, bool overflow, Options const& options) noexcept {
         if (overflow) {
             float const half = state.scale * 0.5F;
             std::uint32_t const left = options.most_patience - state.patience;
-            return {half < 1.0F ? 1.0F : half, state.patience + (state.patience < left ? state.patience : left), 0};
+            return {half < 1.0F ? 1.0F : half,
+                    state.patience + (state.patience < left ? state.patience : left), 0};
         }
         if (++state.clean_steps >= state.patience) {
             float const twice = state.scale * 2.0F;

@@ -6,11 +6,11 @@
 #include <zero/layout/bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <map>
 #include <utility>
@@ -48,10 +48,11 @@ TEST_CASE("for_each_full_parameter visits every parameter in registration order 
         auto const ranks = on_ranks<Seen>(world, [](LoopbackCommunicator& communicator) {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
             Seen seen;
-            engine.for_each_full_parameter([&](std::size_t parameter, std::span<float const> values) {
-                seen.order.push_back(parameter);
-                seen.values.emplace_back(values.begin(), values.end());
-            });
+            engine.for_each_full_parameter(
+                [&](std::size_t parameter, std::span<float const> values) {
+                    seen.order.push_back(parameter);
+                    seen.values.emplace_back(values.begin(), values.end());
+                });
             return seen;
         });
         for (Seen const& seen : ranks) {
@@ -61,16 +62,22 @@ TEST_CASE("for_each_full_parameter visits every parameter in registration order 
     });
 }
 
-TEST_CASE("for_each_owned_slice visits each trainable element once over all ranks, in stage 0 once on each rank") {
+TEST_CASE("for_each_owned_slice visits each trainable element once over all ranks, in stage 0 once "
+          "on each rank") {
     in_every_stage([]<int N>() {
         using Count = std::map<std::pair<std::size_t, std::size_t>, int>;
         auto const ranks = on_ranks<Count>(world, [](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Parameters<bfloat16>> engine(communicator, registration<bfloat16>(toy_specs()));
+            ZeroStage<N, Parameters<bfloat16>> engine(communicator,
+                                                      registration<bfloat16>(toy_specs()));
             Count count;
             engine.for_each_owned_slice([&](auto const& slice) {
                 for (std::size_t i = 0; i < slice.values.size(); ++i) {
-                    bool const is_right = to_float(slice.values[i]) == to_float(from_float<bfloat16>(noise(1, slice.parameter, slice.begin + i))) && slice.master[i] == to_float(slice.values[i])
-                                       && slice.states[0][i] == 0.0F && slice.states[1][i] == 0.0F;
+                    bool const is_right =
+                        to_float(slice.values[i])
+                            == to_float(
+                                from_float<bfloat16>(noise(1, slice.parameter, slice.begin + i)))
+                        && slice.master[i] == to_float(slice.values[i])
+                        && slice.states[0][i] == 0.0F && slice.states[1][i] == 0.0F;
                     count[{slice.parameter, slice.begin + i}] += is_right ? 1 : 1000;
                 }
             });
@@ -89,7 +96,8 @@ TEST_CASE("for_each_owned_slice visits each trainable element once over all rank
     });
 }
 
-TEST_CASE("Owned weights changed through their slices reach every rank, and the next step starts from them") {
+TEST_CASE("Owned weights changed through their slices reach every rank, and the next step starts "
+          "from them") {
     in_every_stage([]<int N>() {
         struct Seen {
             Values changed;
@@ -98,10 +106,12 @@ TEST_CASE("Owned weights changed through their slices reach every rank, and the 
         };
         auto const run = [](bool says_so) {
             return on_ranks<Seen>(world, [says_so](LoopbackCommunicator& communicator) {
-                ZeroStage<N, Parameters<bfloat16>> engine(communicator, registration<bfloat16>(toy_specs()));
+                ZeroStage<N, Parameters<bfloat16>> engine(communicator,
+                                                          registration<bfloat16>(toy_specs()));
                 engine.for_each_owned_slice([](auto const& slice) {
                     for (std::size_t i = 0; i < slice.values.size(); ++i) {
-                        slice.values[i] = from_float<bfloat16>(static_cast<float>(slice.parameter * 100 + (slice.begin + i) % 7));
+                        slice.values[i] = from_float<bfloat16>(
+                            static_cast<float>(slice.parameter * 100 + (slice.begin + i) % 7));
                     }
                 });
                 Seen seen;
@@ -110,7 +120,8 @@ TEST_CASE("Owned weights changed through their slices reach every rank, and the 
                 }
                 engine.for_each_owned_slice([&](auto const& slice) {
                     for (std::size_t i = 0; i < slice.values.size(); ++i) {
-                        seen.masters_follow = seen.masters_follow && slice.master[i] == to_float(slice.values[i]);
+                        seen.masters_follow =
+                            seen.masters_follow && slice.master[i] == to_float(slice.values[i]);
                     }
                 });
                 seen.changed = full_parameters(engine);
@@ -123,7 +134,9 @@ TEST_CASE("Owned weights changed through their slices reach every rank, and the 
             CHECK(seen.masters_follow);
             for (std::size_t parameter = 0; parameter < seen.changed.size(); ++parameter) {
                 for (std::size_t i = 0; i < seen.changed[parameter].size() && parameter != 4; ++i) {
-                    CHECK(seen.changed[parameter][i] == to_float(from_float<bfloat16>(static_cast<float>(parameter * 100 + i % 7))));
+                    CHECK(seen.changed[parameter][i]
+                          == to_float(
+                              from_float<bfloat16>(static_cast<float>(parameter * 100 + i % 7))));
                 }
             }
             CHECK(seen.changed[4][0] == to_float(from_float<bfloat16>(noise(1, 4, 0)))); // frozen
@@ -134,7 +147,8 @@ TEST_CASE("Owned weights changed through their slices reach every rank, and the 
     });
 }
 
-TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's memory and master weights") {
+TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's memory and master "
+          "weights") {
     struct Seen {
         std::vector<float> memory;
         bool masters_follow = true;
@@ -142,9 +156,10 @@ TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's 
     auto const load = []<int N>(Storage storage) {
         return on_ranks<Seen>(world, [storage](LoopbackCommunicator& communicator) {
             std::vector<bfloat16> block(700, from_float<bfloat16>(1.0F));
-            std::vector<Parameter<bfloat16>> const parameters{{.name = "a", .data = block.data() + 3, .elements = 500},
-                                                              {.name = "b", .data = block.data() + 510, .elements = 33, .trainable = false},
-                                                              {.name = "c", .data = block.data() + 543, .elements = 100}};
+            std::vector<Parameter<bfloat16>> const parameters{
+                {.name = "a", .data = block.data() + 3, .elements = 500},
+                {.name = "b", .data = block.data() + 510, .elements = 33, .trainable = false},
+                {.name = "c", .data = block.data() + 543, .elements = 100}};
             typename ZeroStage<N, Parameters<bfloat16>>::Options options{.storage = storage};
             if (storage == Storage::adopted) {
                 options.adopted_block = block;
@@ -152,26 +167,31 @@ TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's 
             ZeroStage<N, Parameters<bfloat16>> engine(communicator, parameters, options);
             for (auto const& parameter : parameters) {
                 for (std::size_t i = 0; i < parameter.elements; ++i) {
-                    parameter.data[i] = from_float<bfloat16>(communicator.rank() == 0 ? static_cast<float>(i % 100) : -1.0F);
+                    parameter.data[i] = from_float<bfloat16>(
+                        communicator.rank() == 0 ? static_cast<float>(i % 100) : -1.0F);
                 }
             }
             engine.parameters_changed();
             Seen seen;
             engine.for_each_owned_slice([&](auto const& slice) {
                 for (std::size_t i = 0; i < slice.master.size(); ++i) {
-                    seen.masters_follow = seen.masters_follow && slice.master[i] == static_cast<float>((slice.begin + i) % 100);
+                    seen.masters_follow =
+                        seen.masters_follow
+                        && slice.master[i] == static_cast<float>((slice.begin + i) % 100);
                 }
             });
             for (auto const& parameter : parameters) {
                 for (std::size_t i = 0; i < parameter.elements; ++i) {
-                    seen.memory.push_back(to_float(parameter.data[i]) - static_cast<float>(i % 100));
+                    seen.memory.push_back(to_float(parameter.data[i])
+                                          - static_cast<float>(i % 100));
                 }
             }
             return seen;
         });
     };
     for (auto const storage : {Storage::adopted, Storage::scattered}) {
-        for (auto const& ranks : {load.operator()<0>(storage), load.operator()<1>(storage), load.operator()<2>(storage)}) {
+        for (auto const& ranks : {load.operator()<0>(storage), load.operator()<1>(storage),
+                                  load.operator()<2>(storage)}) {
             for (Seen const& seen : ranks) {
                 CHECK((seen.memory == std::vector<float>(633, 0.0F)));
                 CHECK(seen.masters_follow);
@@ -183,9 +203,13 @@ TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's 
 TEST_CASE("An acquisition that is refused leaves no old weights behind for a later one") {
     auto const ranks = on_ranks<std::vector<float>>(2, [](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<3, Sgd, UnitBucketer>;
-        std::vector<typename Stage::Registration> const parameters{{.name = "a", .elements = 64, .units = {0}},       {.name = "a and b", .elements = 64, .units = {0, 1}},
-                                                                   {.name = "b and c", .elements = 64, .units = {1, 2}}, {.name = "c", .elements = 64, .units = {2}},
-                                                                   {.name = "d", .elements = 64, .units = {3}},       {.name = "e", .elements = 64, .units = {4}}};
+        std::vector<typename Stage::Registration> const parameters{
+            {.name = "a", .elements = 64, .units = {0}},
+            {.name = "a and b", .elements = 64, .units = {0, 1}},
+            {.name = "b and c", .elements = 64, .units = {1, 2}},
+            {.name = "c", .elements = 64, .units = {2}},
+            {.name = "d", .elements = 64, .units = {3}},
+            {.name = "e", .elements = 64, .units = {4}}};
         typename Stage::Options options;
         options.optimizer.momentum = 0;
         Stage engine(communicator, parameters, options);
@@ -197,7 +221,9 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
                 auto const gradients = engine.gradients(unit);
                 for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
                     for (float& element : gradients[parameter]) {
-                        element += engine.layout().parameter(parameter).units.front() == unit ? 1.0F : 0.0F;
+                        element += engine.layout().parameter(parameter).units.front() == unit
+                                       ? 1.0F
+                                       : 0.0F;
                     }
                 }
                 engine.gradients_ready(unit);
@@ -216,10 +242,12 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
         step([&] {
             auto const third = engine.acquire(3);
             auto const first = engine.acquire(0);
-            is_refused = outcome_of([&] { (void)engine.acquire(2); }).type == "OutOfOrder"; // what it shares with unit 1 was gathered in advance
+            is_refused = outcome_of([&] { (void)engine.acquire(2); }).type
+                         == "OutOfOrder"; // what it shares with unit 1 was gathered in advance
         });
         std::vector<float> values{is_refused ? 1.0F : 0.0F};
-        engine.for_each_full_parameter([&](std::size_t, std::span<float const> full) { values.push_back(full[5]); });
+        engine.for_each_full_parameter(
+            [&](std::size_t, std::span<float const> full) { values.push_back(full[5]); });
         return values;
     });
     for (auto const& values : ranks) {

@@ -2,14 +2,14 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/host/threaded_queue.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <atomic>
@@ -17,7 +17,8 @@
 #include <cstdlib>
 #include <new>
 
-// No heap allocation anywhere in the process from begin_step to step. The global operators count all of them, on every thread.
+// No heap allocation anywhere in the process from begin_step to step. The global operators count
+// all of them, on every thread.
 
 namespace {
 
@@ -29,7 +30,9 @@ void* take(std::size_t bytes, std::size_t alignment) noexcept {
         ++allocations;
     }
     std::size_t const wanted = bytes == 0 ? 1 : bytes;
-    return alignment == 0 ? std::malloc(wanted) : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+    return alignment == 0
+               ? std::malloc(wanted)
+               : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
 }
 
 void* take_or_throw(std::size_t bytes, std::size_t alignment) {
@@ -46,26 +49,67 @@ constexpr std::size_t number(std::align_val_t alignment) noexcept {
 
 } // namespace
 
-void* operator new(std::size_t bytes) { return take_or_throw(bytes, 0); }
-void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, number(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, number(alignment)); }
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return take(bytes, 0); }
-void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return take(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept { return take(bytes, number(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept { return take(bytes, number(alignment)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::nothrow_t const&) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::nothrow_t const&) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes) {
+    return take_or_throw(bytes, 0);
+}
+void* operator new[](std::size_t bytes) {
+    return take_or_throw(bytes, 0);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return take_or_throw(bytes, number(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return take_or_throw(bytes, number(alignment));
+}
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+    return take(bytes, 0);
+}
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
+    return take(bytes, 0);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
+    return take(bytes, number(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                     std::nothrow_t const&) noexcept {
+    return take(bytes, number(alignment));
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
 
 using namespace zero;
 using namespace zero::test;
@@ -74,7 +118,8 @@ namespace {
 
 constexpr int world = 2;
 
-/// A meeting of the ranks that allocates nothing, so that counting starts and ends while nobody is outside a step.
+/// A meeting of the ranks that allocates nothing, so that counting starts and ends while nobody is
+/// outside a step.
 class Barrier {
 public:
     void meet() {
@@ -93,9 +138,11 @@ private:
     std::atomic<int> _generation{0};
 };
 
-/// Allocations of all ranks in steps 1, 2 and 3 (step 0 may allocate); `extra` runs inside each of them.
+/// Allocations of all ranks in steps 1, 2 and 3 (step 0 may allocate); `extra` runs inside each of
+/// them.
 template <class Stage, class Extra>
-long count(typename Stage::Options const& options, bool is_compute_threaded, std::size_t micro_steps, Extra const& extra) {
+long count(typename Stage::Options const& options, bool is_compute_threaded,
+           std::size_t micro_steps, Extra const& extra) {
     Barrier barrier;
     allocations = 0;
     run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
@@ -106,7 +153,8 @@ long count(typename Stage::Options const& options, bool is_compute_threaded, std
             chosen.compute_queue = &compute;
         }
         using T = typename Stage::ParameterType;
-        Stage engine(communicator, registration<T, typename Stage::GradientType>(toy_specs()), chosen);
+        Stage engine(communicator, registration<T, typename Stage::GradientType>(toy_specs()),
+                     chosen);
         for (std::uint64_t step = 0; step < 4; ++step) {
             barrier.meet();
             if (rank == 0) {
@@ -119,8 +167,11 @@ long count(typename Stage::Options const& options, bool is_compute_threaded, std
                     for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                         auto const weights = engine.acquire(unit);
                         auto const gradients = engine.gradients(unit);
-                        auto const gradient = gradients[engine.layout().unit_parameters(unit).front()];
-                        compute.enqueue([gradient] { gradient[0] = from_float<typename Stage::GradientType>(1.0F); });
+                        auto const gradient =
+                            gradients[engine.layout().unit_parameters(unit).front()];
+                        compute.enqueue([gradient] {
+                            gradient[0] = from_float<typename Stage::GradientType>(1.0F);
+                        });
                         engine.gradients_ready(unit);
                     }
                 } else {
@@ -158,7 +209,11 @@ TEST_CASE("The count sees allocations of every form on every thread") {
     CHECK(counted([] { delete[] new int[3]; }) == 1);
     CHECK(counted([] { delete new Wide; }) == 1);
     CHECK(counted([] { ::operator delete(::operator new(8, std::nothrow), std::nothrow); }) == 1);
-    CHECK(counted([] { ::operator delete(::operator new(8, std::align_val_t{64}, std::nothrow), std::align_val_t{64}); }) == 1);
+    CHECK(counted([] {
+              ::operator delete(::operator new(8, std::align_val_t{64}, std::nothrow),
+                                std::align_val_t{64});
+          })
+          == 1);
     // In the middle of a step, once on each rank, in each of three steps.
     CHECK(count<ZeroStage<2>>({}, false, 1, [] { delete new int(1); }) == world * 3);
 }
@@ -168,9 +223,19 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
         with_stage(stage, [&]<int N>() {
             INFO("stage " << N);
             CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F, .reduction = {.schedule = ReductionSchedule::boundary}}, true, 3, [] {}) == 0);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order}, true, 2, [] {}) == 0);
-            CHECK(count<ZeroStage<N>>({.prefetch = false, .reduction = {.schedule = ReductionSchedule::every_micro_step}}, true, 3, [] {}) == 0);
+            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F,
+                                       .reduction = {.schedule = ReductionSchedule::boundary}},
+                                      true, 3, [] {})
+                  == 0);
+            CHECK(count<ZeroStage<N>>(
+                      {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
+                      true, 2, [] {})
+                  == 0);
+            CHECK(count<ZeroStage<N>>(
+                      {.prefetch = false,
+                       .reduction = {.schedule = ReductionSchedule::every_micro_step}},
+                      true, 3, [] {})
+                  == 0);
         });
     }
 }
@@ -197,11 +262,13 @@ TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
     }
 }
 
-TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss scaler either") {
+TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss "
+          "scaler either") {
     for (int const stage : {0, 1, 2, 3}) {
         with_stage(stage, [&]<int N>() {
             INFO("stage " << N);
-            using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>, RoundRobinPartitioner, DynamicLossScaler>;
+            using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
+                                    RoundRobinPartitioner, DynamicLossScaler>;
             CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
         });
     }

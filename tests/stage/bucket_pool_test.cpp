@@ -11,10 +11,12 @@
 namespace zero::test::bucket_pool_test {
 
 TEST_CASE("A pool leases what was free longest: nobody waits for the bucket before") {
-    for (std::array<std::size_t, 2> const closed : {std::array<std::size_t, 2>{0, 1}, std::array<std::size_t, 2>{1, 0}}) {
+    for (std::array<std::size_t, 2> const closed :
+         {std::array<std::size_t, 2>{0, 1}, std::array<std::size_t, 2>{1, 0}}) {
         CAPTURE(closed[0]);
         HostMemoryResource memory;
-        zero::detail::BucketPool<float, HostBackend> pool(2, 64, 4, memory, BufferKind::gradient_leases);
+        zero::detail::BucketPool<float, HostBackend> pool(2, 64, 4, memory,
+                                                          BufferKind::gradient_leases);
         bool is_reduced = false;
         bool was_reduced = false;
         host::ThreadedQueue compute;
@@ -31,7 +33,8 @@ TEST_CASE("A pool leases what was free longest: nobody waits for the bucket befo
         communication.enqueue([&is_reduced] { is_reduced = true; });
         pool.close(closed[1], communication.record());
 
-        // The reduction of the bucket that was closed last does not even begin, and still the next one gets memory that it can write.
+        // The reduction of the bucket that was closed last does not even begin, and still the next
+        // one gets memory that it can write.
         REQUIRE(pool.open(2, &compute, Fence::gradient_lease_reuse) == leases[closed[0]]);
         compute.synchronise();
 

@@ -3,16 +3,16 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <stdexcept>
 #include <type_traits>
@@ -50,7 +50,8 @@ template <class Stage>
 std::vector<std::vector<std::uint32_t>> train(bool is_callers) {
     return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), {.gradient_clipping = 0.5F});
+        Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()),
+                     {.gradient_clipping = 0.5F});
         for (std::uint64_t step = 0; step < 3; ++step) {
             forward_and_backward(engine, rank, step);
             if (is_callers) {
@@ -64,7 +65,8 @@ std::vector<std::vector<std::uint32_t>> train(bool is_callers) {
 }
 
 template <class Slice>
-constexpr bool has_constant_values = std::is_const_v<typename decltype(Slice::values)::element_type>;
+constexpr bool has_constant_values =
+    std::is_const_v<typename decltype(Slice::values)::element_type>;
 
 template <class... Policies>
 void check_values(bool is_constant) {
@@ -77,7 +79,8 @@ void check_values(bool is_constant) {
             CHECK(has_constant_values<Slice> == is_constant);
             ++calls;
         });
-        engine.for_each_owned_slice([]<class Slice>(Slice const&) { CHECK_FALSE(has_constant_values<Slice>); });
+        engine.for_each_owned_slice(
+            []<class Slice>(Slice const&) { CHECK_FALSE(has_constant_values<Slice>); });
     });
     CHECK(calls != 0);
 }
@@ -137,7 +140,8 @@ TEST_CASE("An exception in the caller's update breaks the engine and releases th
     CHECK(outcomes.ranks[2].type == "Aborted");
 }
 
-TEST_CASE("An exception in the caller's update breaks the engine also when its type is that of a refusal, which changes nothing elsewhere") {
+TEST_CASE("An exception in the caller's update breaks the engine also when its type is that of a "
+          "refusal, which changes nothing elsewhere") {
     for (bool const is_argument : {true, false}) {
         in_every_stage([&]<int N>() {
             Outcome own, later;
@@ -148,7 +152,8 @@ TEST_CASE("An exception in the caller's update breaks the engine also when its t
                     engine.step(0.1, [&](auto const& slice) {
                         slice.weights()[0] = 0.0F;
                         if (communicator.rank() == 1) {
-                            is_argument ? throw InvalidArgument("no such table") : throw OutOfOrder("no such table");
+                            is_argument ? throw InvalidArgument("no such table")
+                                        : throw OutOfOrder("no such table");
                         }
                     });
                 };
@@ -157,7 +162,7 @@ TEST_CASE("An exception in the caller's update breaks the engine also when its t
                     later = outcome_of([&] { engine.cancel_step(); });
                 } else {
                     step();
-                    engine.parameters_changed(); // here they meet rank 1 in stages 0 to 2,
+                    engine.parameters_changed();   // here they meet rank 1 in stages 0 to 2,
                     (void)full_parameters(engine); // and here in stage 3
                 }
             });

@@ -3,10 +3,10 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <type_traits>
 
@@ -14,19 +14,29 @@ namespace zero::test::describe_test {
 
 TEST_CASE("A composition is described in one line, defaults included") {
     CHECK(describe<ZeroStage<2>>()
-          == "ZeroStage<2>: float32 parameters (gradients float32, sent as float32, accumulated in float32, master weights none), "
-             "ContiguousPartitioner, SizeCappedBucketer, Loopback<HostBackend>, NoLossScaler, AdamW with OptimizerState<float>");
-    CHECK(describe<ZeroStage<3, Sgd, Parameters<bfloat16, float>, GradientReduction<float>, RoundRobinPartitioner>>()
-          == "ZeroStage<3>: bfloat16 parameters (gradients float32, sent as float32, accumulated in float32, master weights float32), float32 "
-             "parameters (gradients float32, sent as float32, accumulated in float32, master weights none), RoundRobinPartitioner, "
+          == "ZeroStage<2>: float32 parameters (gradients float32, sent as float32, accumulated in "
+             "float32, master weights none), "
+             "ContiguousPartitioner, SizeCappedBucketer, Loopback<HostBackend>, NoLossScaler, "
+             "AdamW with OptimizerState<float>");
+    CHECK(describe<ZeroStage<3, Sgd, Parameters<bfloat16, float>, GradientReduction<float>,
+                             RoundRobinPartitioner>>()
+          == "ZeroStage<3>: bfloat16 parameters (gradients float32, sent as float32, accumulated "
+             "in float32, master weights float32), float32 "
+             "parameters (gradients float32, sent as float32, accumulated in float32, master "
+             "weights none), RoundRobinPartitioner, "
              "UnitBucketer, Loopback<HostBackend>, NoLossScaler, Sgd with OptimizerState<float>");
 }
 
 TEST_CASE("with exchanges the policy of a category, or adds it") {
     using Stage = ZeroStage<2, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
-    STATIC_REQUIRE(std::is_same_v<Stage::with<AdamW>, ZeroStage<2, Parameters<bfloat16>, RoundRobinPartitioner, AdamW>>);
-    STATIC_REQUIRE(std::is_same_v<Stage::with<Parameters<float>>, ZeroStage<2, Sgd, RoundRobinPartitioner, Parameters<float>>>);
-    STATIC_REQUIRE(std::is_same_v<Stage::with<UnitBucketer>, ZeroStage<2, Sgd, Parameters<bfloat16>, RoundRobinPartitioner, UnitBucketer>>);
+    STATIC_REQUIRE(
+        std::is_same_v<Stage::with<AdamW>,
+                       ZeroStage<2, Parameters<bfloat16>, RoundRobinPartitioner, AdamW>>);
+    STATIC_REQUIRE(std::is_same_v<Stage::with<Parameters<float>>,
+                                  ZeroStage<2, Sgd, RoundRobinPartitioner, Parameters<float>>>);
+    STATIC_REQUIRE(
+        std::is_same_v<Stage::with<UnitBucketer>, ZeroStage<2, Sgd, Parameters<bfloat16>,
+                                                            RoundRobinPartitioner, UnitBucketer>>);
     STATIC_REQUIRE(std::is_same_v<ZeroStage<1>::with<Sgd>, ZeroStage<1, Sgd>>);
 }
 

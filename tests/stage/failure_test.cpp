@@ -4,10 +4,10 @@
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -23,7 +23,8 @@ namespace {
 constexpr int world = 3;
 constexpr int failing = 1;
 
-/// Has rank 1 ended with `own`, and every other rank with `Aborted`, both with the cause, and did `run_ranks` rethrow the cause?
+/// Has rank 1 ended with `own`, and every other rank with `Aborted`, both with the cause, and did
+/// `run_ranks` rethrow the cause?
 void check_cause(Outcomes const& outcomes, std::string const& own, std::string const& cause) {
     for (int rank = 0; rank < world; ++rank) {
         Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
@@ -42,12 +43,15 @@ template <int N>
 void check_new_group() {
     auto const steps = on_ranks<std::uint64_t>(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
-        return run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0).report().step_count;
+        return run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0)
+            .report()
+            .step_count;
     });
     CHECK(steps == std::vector<std::uint64_t>(world, 1));
 }
 
-/// Runs a clean step, then one in which rank 1 does `fail(engine)` instead of its second micro-step.
+/// Runs a clean step, then one in which rank 1 does `fail(engine)` instead of its second
+/// micro-step.
 template <int N, class Fail>
 Outcomes fail_in_second_step(Fail const& fail) {
     return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
@@ -78,7 +82,8 @@ TEST_CASE("After an exception in a rank's forward pass the others get Aborted wi
     });
 }
 
-TEST_CASE("After an exception between the backward pass and step the others get Aborted with its text") {
+TEST_CASE(
+    "After an exception between the backward pass and step the others get Aborted with its text") {
     in_every_stage([]<int N>() {
         auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
@@ -99,12 +104,15 @@ TEST_CASE("After an exception between the backward pass and step the others get 
     });
 }
 
-TEST_CASE("An exception of an initialiser releases the ranks that wait for the values, whatever its type") {
+TEST_CASE("An exception of an initialiser releases the ranks that wait for the values, whatever "
+          "its type") {
     in_every_stage([]<int N>() {
         Outcome own;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             auto parameters = registration<float>(toy_specs());
-            parameters[3].initialise = [](std::size_t, std::span<float>) { throw InvalidArgument("no such file"); };
+            parameters[3].initialise = [](std::size_t, std::span<float>) {
+                throw InvalidArgument("no such file");
+            };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
             if (communicator.rank() == 0) { // who initializes; it does not tell the others itself
                 own = outcome_of(construct);
@@ -144,14 +152,16 @@ TEST_CASE("An engine destroyed in the middle of a step releases the ranks that w
         });
         for (std::size_t const rank : {0U, 2U}) {
             CHECK(outcomes.ranks[rank].type == "Aborted");
-            CHECK_THAT(outcomes.ranks[rank].message, contains_text("rank 1 destroyed its engine inside a step"));
+            CHECK_THAT(outcomes.ranks[rank].message,
+                       contains_text("rank 1 destroyed its engine inside a step"));
         }
         CHECK(outcomes.rethrown == Outcome{"other", "only rank 1 gets here"});
         check_new_group<N>();
     });
 }
 
-TEST_CASE("An exception that destroys the engine gives its own text, not the engine's, as the cause") {
+TEST_CASE(
+    "An exception that destroys the engine gives its own text, not the engine's, as the cause") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
         engine.begin_step();
@@ -172,7 +182,8 @@ TEST_CASE("A group whose ranks fail at once ends soon, not after the time-out") 
         throw std::runtime_error("rank " + std::to_string(communicator.rank()) + " gives up");
     });
     for (std::size_t rank = 0; rank < world; ++rank) {
-        CHECK(outcomes.ranks[rank] == Outcome{"other", "rank " + std::to_string(rank) + " gives up"});
+        CHECK(outcomes.ranks[rank]
+              == Outcome{"other", "rank " + std::to_string(rank) + " gives up"});
     }
     CHECK(outcomes.rethrown.type == "other");
     CHECK(std::chrono::steady_clock::now() - start < test_time_out.time_out / 2);

@@ -2,14 +2,15 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more than the parameter.
+// bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more
+// than the parameter.
 
 namespace zero::test::float16_master_test {
 
@@ -19,20 +20,25 @@ constexpr int world = 3;
 
 template <int N, class Master>
 std::vector<std::vector<float>> train(double learning_rate) {
-    return on_ranks<std::vector<std::vector<float>>>(world, [&](LoopbackCommunicator& communicator) {
-        ZeroStage<N, Parameters<bfloat16>, Master> engine(communicator, registration<bfloat16>(toy_specs()));
-        for (std::uint64_t step = 0; step < 5; ++step) {
-            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate);
-        }
-        return full_parameters(engine);
-    })[0];
+    return on_ranks<std::vector<std::vector<float>>>(
+        world, [&](LoopbackCommunicator& communicator) {
+            ZeroStage<N, Parameters<bfloat16>, Master> engine(communicator,
+                                                              registration<bfloat16>(toy_specs()));
+            for (std::uint64_t step = 0; step < 5; ++step) {
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                               learning_rate);
+            }
+            return full_parameters(engine);
+        })[0];
 }
 
-double distance(std::vector<std::vector<float>> const& a, std::vector<std::vector<float>> const& b) {
+double distance(std::vector<std::vector<float>> const& a,
+                std::vector<std::vector<float>> const& b) {
     double sum = 0.0;
     for (std::size_t parameter = 0; parameter < a.size(); ++parameter) {
         for (std::size_t i = 0; i < a[parameter].size(); ++i) {
-            double const difference = static_cast<double>(a[parameter][i]) - static_cast<double>(b[parameter][i]);
+            double const difference =
+                static_cast<double>(a[parameter][i]) - static_cast<double>(b[parameter][i]);
             sum += difference * difference;
         }
     }
@@ -41,7 +47,8 @@ double distance(std::vector<std::vector<float>> const& a, std::vector<std::vecto
 
 } // namespace
 
-TEST_CASE("Small updates survive better in float16 master weights than in bfloat16 parameters alone, and not as well as in float") {
+TEST_CASE("Small updates survive better in float16 master weights than in bfloat16 parameters "
+          "alone, and not as well as in float") {
     auto const exact = train<2, MasterWeights<float>>(2e-3);
     double const half = distance(train<2, MasterWeights<float16>>(2e-3), exact);
     double const none = distance(train<2, NoMasterWeights>(2e-3), exact);

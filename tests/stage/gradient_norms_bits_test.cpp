@@ -27,15 +27,20 @@ Values wide_values() {
     });
 }
 
-/// All norms when rank 0 has these gradients and the others none: their sum is the same for every W.
+/// All norms when rank 0 has these gradients and the others none: their sum is the same for every
+/// W.
 template <int N, class... Policies>
-Bits norms_of(int world, Values const& values, typename ZeroStage<N, Policies...>::Options options = {}) {
+Bits norms_of(int world, Values const& values,
+              typename ZeroStage<N, Policies...>::Options options = {}) {
     options.reduction.kind = ReductionKind::sum;
     auto const ranks = on_ranks<Bits>(world, [&](LoopbackCommunicator& communicator) {
         ZeroStage<N, Policies...> engine(communicator, registration<float>(toy_specs()), options);
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-            add_values(engine, communicator.rank() == 0 ? values : make_values(toy_specs(), [](std::size_t, std::size_t) { return 0.0F; }));
+            add_values(engine, communicator.rank() == 0
+                                   ? values
+                                   : make_values(toy_specs(),
+                                                 [](std::size_t, std::size_t) { return 0.0F; }));
         }
         return bits_of(all_norms(engine));
     });
@@ -47,7 +52,8 @@ Bits norms_of(int world, Values const& values, typename ZeroStage<N, Policies...
 
 } // namespace
 
-TEST_CASE("Norms have the same bits in every stage, for every partitioner, bucketer and world size") {
+TEST_CASE(
+    "Norms have the same bits in every stage, for every partitioner, bucketer and world size") {
     Values const values = wide_values();
     Bits const expected = norms_of<0>(1, values);
     CHECK(expected.size() == 3 * (1 + 2 + 8));
@@ -57,7 +63,9 @@ TEST_CASE("Norms have the same bits in every stage, for every partitioner, bucke
         CHECK(norms_of<2, RoundRobinPartitioner>(world, values) == expected);
         CHECK(norms_of<2, UnitBucketer>(world, values) == expected);
         CHECK(norms_of<3>(world, values) == expected);
-        CHECK(norms_of<3, SizeCappedBucketer, RoundRobinPartitioner>(world, values, {.bucketer = {.bucket_bytes = 256}}) == expected);
+        CHECK(norms_of<3, SizeCappedBucketer, RoundRobinPartitioner>(
+                  world, values, {.bucketer = {.bucket_bytes = 256}})
+              == expected);
     }
     auto other = values;
     other[1][499] = std::nextafter(other[1][499], 1e9F); // one last bit of one of 1001 elements
@@ -75,14 +83,21 @@ TEST_CASE("Norms are those of long-double sums within 1e-14") {
     std::size_t next = 0;
     for (auto const kind : all_kinds) {
         for (auto const scope : all_scopes) {
-            std::size_t const count = scope == NormScope::global ? 1 : scope == NormScope::groups ? 2 : specs.size();
+            std::size_t const count = scope == NormScope::global   ? 1
+                                      : scope == NormScope::groups ? 2
+                                                                   : specs.size();
             for (std::size_t norm = 0; norm < count; ++norm) {
                 long double sum = 0.0L;
                 for (std::size_t parameter = 0; parameter < specs.size(); ++parameter) {
-                    bool const belongs = scope == NormScope::global || norm == (scope == NormScope::groups ? specs[parameter].group : parameter);
+                    bool const belongs =
+                        scope == NormScope::global
+                        || norm
+                               == (scope == NormScope::groups ? specs[parameter].group : parameter);
                     for (float const value : belongs ? values[parameter] : std::vector<float>{}) {
                         long double const x = std::fabs(static_cast<long double>(value));
-                        sum = kind == NormKind::l1 ? sum + x : kind == NormKind::l2 ? sum + x * x : std::max(sum, x);
+                        sum = kind == NormKind::l1   ? sum + x
+                              : kind == NormKind::l2 ? sum + x * x
+                                                     : std::max(sum, x);
                     }
                 }
                 long double const expected = kind == NormKind::l2 ? std::sqrt(sum) : sum;
@@ -94,23 +109,29 @@ TEST_CASE("Norms are those of long-double sums within 1e-14") {
     CHECK(next == bits.size());
 }
 
-TEMPLATE_TEST_CASE_SIG("Asking for norms does not change the step by one bit, under any schedule, announced or not", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "Asking for norms does not change the step by one bit, under any schedule, announced or not",
+    "", ((int N), N), 0, 1, 2, 3) {
     struct Seen {
         std::vector<std::uint32_t> end;
         std::vector<double> reported;
         std::vector<double> asked;
     };
-    auto const run = [](bool asks, ReductionSchedule schedule, bool announces, std::size_t micro_steps) {
+    auto const run = [](bool asks, ReductionSchedule schedule, bool announces,
+                        std::size_t micro_steps) {
         return on_ranks<Seen>(3, [=](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, bfloat16>, StaticLossScaler> engine(
-                communicator, registration<bfloat16, float>(toy_specs()),
-                {.gradient_clipping = 0.01F, .loss_scaler = {.scale = 256.0F}, .reduction = {.schedule = schedule}});
+            ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, bfloat16>, StaticLossScaler>
+                engine(communicator, registration<bfloat16, float>(toy_specs()),
+                       {.gradient_clipping = 0.01F,
+                        .loss_scaler = {.scale = 256.0F},
+                        .reduction = {.schedule = schedule}});
             Seen seen;
             for (std::uint64_t step = 0; step < 3; ++step) {
                 engine.begin_step();
                 for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
                     engine.begin_micro_step(announces && micro_step + 1 == micro_steps);
-                    run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, micro_step, 256.0F);
+                    run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), step,
+                                   micro_step, 256.0F);
                     engine.end_micro_step();
                 }
                 if (asks) {
@@ -131,7 +152,9 @@ TEMPLATE_TEST_CASE_SIG("Asking for norms does not change the step by one bit, un
                 for (std::size_t rank = 0; rank < with.size(); ++rank) {
                     CHECK(with[rank].end == without[rank].end);
                     CHECK(bits_of(with[rank].reported) == bits_of(without[rank].reported));
-                    CHECK(bits_of(with[rank].asked) == bits_of(with[rank].reported)); // the l2 norm over all is the reported one
+                    CHECK(bits_of(with[rank].asked)
+                          == bits_of(
+                              with[rank].reported)); // the l2 norm over all is the reported one
                 }
                 CHECK(with[0].reported[0] != with[0].reported[1]);
             }

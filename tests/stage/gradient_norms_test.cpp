@@ -22,7 +22,11 @@ using Norms = std::vector<double>;
 
 /// Two groups; a parameter of two units, a frozen one, an empty one.
 std::vector<ParameterSpec> specs() {
-    return {{"a", 2, {0}, 0, true}, {"tied", 1, {0, 1}, 1, true}, {"frozen", 3, {1}, 1, false}, {"empty", 0, {1}, 0, true}, {"b", 4, {1}, 0, true}};
+    return {{"a", 2, {0}, 0, true},
+            {"tied", 1, {0, 1}, 1, true},
+            {"frozen", 3, {1}, 1, false},
+            {"empty", 0, {1}, 0, true},
+            {"b", 4, {1}, 0, true}};
 }
 
 Values const plain{{3, -4}, {6}, {9, 9, 9}, {}, {0, 1, -2, 2}}; // 'tied' adds up to 12
@@ -38,7 +42,8 @@ Values times(Values values, float factor) {
 
 /// All norms of two ranks that both have these gradients, in each of two micro-steps.
 template <int N, class... Policies>
-Norms norms_of(Values const& values, typename ZeroStage<N, Policies...>::Options const& options = {}) {
+Norms norms_of(Values const& values,
+               typename ZeroStage<N, Policies...>::Options const& options = {}) {
     auto const ranks = on_ranks<Norms>(2, [&](LoopbackCommunicator& communicator) {
         ZeroStage<N, Policies...> engine(communicator, registration<float>(specs()), options);
         engine.begin_step();
@@ -54,7 +59,8 @@ Norms norms_of(Values const& values, typename ZeroStage<N, Policies...>::Options
 
 /// Global, two groups, five parameters; for l1, l2, infinity.
 Norms by_hand(double factor = 1.0) {
-    Norms norms{24, 12, 12, 7, 12, 0, 0, 5, std::sqrt(178.0), std::sqrt(34.0), 12, 5, 12, 0, 0, 3, 12, 4, 12, 4, 12, 0, 0, 2};
+    Norms norms{24, 12, 12, 7, 12, 0, 0, 5, std::sqrt(178.0), std::sqrt(34.0), 12, 5, 12, 0, 0, 3,
+                12, 4,  12, 4, 12, 0, 0, 2};
     for (double& norm : norms) {
         norm *= factor;
     }
@@ -63,13 +69,16 @@ Norms by_hand(double factor = 1.0) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("Norms of the average gradient are those worked out by hand, over all, groups and parameters", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "Norms of the average gradient are those worked out by hand, over all, groups and parameters",
+    "", ((int N), N), 0, 1, 2, 3) {
     CHECK(norms_of<N>(plain) == by_hand());
     CHECK(norms_of<N, RoundRobinPartitioner>(plain) == by_hand());
     CHECK(norms_of<N>(times(plain, 2.0F)) == by_hand(2.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("Norms are unscaled, and neither loss scale nor predivision shows", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("Norms are unscaled, and neither loss scale nor predivision shows", "",
+                       ((int N), N), 0, 1, 2, 3) {
     CHECK(norms_of<N, StaticLossScaler>(plain, {.loss_scaler = {.scale = 1024.0F}}) == by_hand());
     CHECK(norms_of<N, DynamicLossScaler>(plain) == by_hand());
     CHECK(norms_of<N>(plain, {.reduction = {.predivide = 8.0F}}) == by_hand());
@@ -82,25 +91,30 @@ TEMPLATE_TEST_CASE_SIG("Norms of zero gradients are zero", "", ((int N), N), 0, 
     CHECK(norms_of<N>(times(plain, -0.0F)) == Norms(24, 0.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of its parameter, its group and the whole, and no other", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of its parameter, its "
+                       "group and the whole, and no other",
+                       "", ((int N), N), 0, 1, 2, 3) {
     for (float const bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
         auto values = plain;
         values[4][2] = bad;
-        CHECK(norms_of<N>(values)
-              == Norms{no_number, no_number, 12, 7, 12, 0, 0, no_number, no_number, no_number, 12, 5, 12, 0, 0, no_number, no_number, no_number, 12, 4, 12, 0, 0, no_number});
+        CHECK(norms_of<N>(values) == Norms{no_number, no_number, 12, 7, 12, 0, 0, no_number,
+                                           no_number, no_number, 12, 5, 12, 0, 0, no_number,
+                                           no_number, no_number, 12, 4, 12, 0, 0, no_number});
     }
 }
 
 TEST_CASE("The largest and the smallest numbers are ordinary") {
     auto const alone = [](Values const& values) {
-        return norms_of<2>(values, {.reduction = {.kind = ReductionKind::sum, .schedule = ReductionSchedule::boundary}});
+        return norms_of<2>(values, {.reduction = {.kind = ReductionKind::sum,
+                                                  .schedule = ReductionSchedule::boundary}});
     };
     // Two ranks and two micro-steps add up to four times as much.
     Norms const large = alone({{0x1p125F, -0x1p125F}, {0}, {0, 0, 0}, {}, {0, 0, 0, 0}});
     CHECK(large[0] == 0x1p128);
     CHECK(large[8] == std::sqrt(2.0) * 0x1p127);
     CHECK(large[16] == 0x1p127);
-    Norms const small = alone({{0, 0}, {0}, {0, 0, 0}, {}, {0x1p-149F, -0x1p-149F, 0x1p-149F, 0x1p-149F}});
+    Norms const small =
+        alone({{0, 0}, {0}, {0, 0, 0}, {}, {0x1p-149F, -0x1p-149F, 0x1p-149F, 0x1p-149F}});
     CHECK(small[0] == 0x1p-145);
     CHECK(small[8] == 0x1p-146);
     CHECK(small[16] == 0x1p-147);
@@ -109,15 +123,18 @@ TEST_CASE("The largest and the smallest numbers are ordinary") {
 TEST_CASE("Norms are asked for between the last micro-step and step, and no micro-step follows") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
-        CHECK_THROWS_WITH(engine.gradient_norms(), contains_text("gradient_norms() outside a step"));
+        CHECK_THROWS_WITH(engine.gradient_norms(),
+                          contains_text("gradient_norms() outside a step"));
         engine.begin_step();
-        CHECK_THROWS_WITH(engine.gradient_norms(), contains_text("gradient_norms() without a micro-step"));
+        CHECK_THROWS_WITH(engine.gradient_norms(),
+                          contains_text("gradient_norms() without a micro-step"));
         engine.begin_micro_step();
         CHECK_THROWS_AS(engine.gradient_norms(), OutOfOrder);
         add_values(engine, plain);
         engine.end_micro_step();
         CHECK(engine.gradient_norms() == Norms{std::sqrt(178.0)}); // the global l2 norm
-        CHECK_THROWS_WITH(engine.begin_micro_step(), contains_text("after gradient_norms(); call step()"));
+        CHECK_THROWS_WITH(engine.begin_micro_step(),
+                          contains_text("after gradient_norms(); call step()"));
         CHECK(engine.gradient_norms(NormKind::infinity) == Norms{12});
         CHECK(engine.step(0.1).report().gradient_norm == std::sqrt(178.0));
         CHECK_THROWS_AS(engine.gradient_norms(), OutOfOrder);
@@ -149,7 +166,8 @@ TEST_CASE("A rank that does not ask for the norms is a CollectiveMismatch") {
     });
     for (Outcome const& outcome : outcomes.ranks) {
         CHECK(outcome.type == "CollectiveMismatch");
-        CHECK_THAT(outcome.message, contains_text("'gradient norms, kind and scope: 0'") && contains_text("'gradient norm after micro-steps: 1'"));
+        CHECK_THAT(outcome.message, contains_text("'gradient norms, kind and scope: 0'")
+                                        && contains_text("'gradient norm after micro-steps: 1'"));
     }
 }
 

@@ -13,19 +13,31 @@ struct Entry : TypePolicyEntry<bfloat16, Reduction> {
 };
 
 /// Of bfloat16 parameters. New types on the way of a gradient: one line.
-using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>, Entry<GradientReduction<float>, false, 512 * 4>, Entry<GradientReduction<void, float16>, false, 512 * 4>,
+using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>,
+                           Entry<GradientReduction<float>, false, 512 * 4>,
+                           Entry<GradientReduction<void, float16>, false, 512 * 4>,
                            Entry<GradientReduction<float, float, bfloat16>, false, 512 * 2>>;
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("Gradients of any types train to the same bits in every stage, partitioner, bucket size and storage", "[stage][reduction]", Entries) {
+TEMPLATE_LIST_TEST_CASE("Gradients of any types train to the same bits in every stage, "
+                        "partitioner, bucket size and storage",
+                        "[stage][reduction]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step leaves nothing of its gradients, whatever their types", "[stage][reduction]", Entries) { check_skip<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("A skipped step leaves nothing of its gradients, whatever their types",
+                        "[stage][reduction]", Entries) {
+    check_skip<TestType>();
+}
 
-TEMPLATE_LIST_TEST_CASE("Gradients take the memory that is planned and was worked out by hand", "[stage][reduction]", Entries) { check_memory<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("Gradients take the memory that is planned and was worked out by hand",
+                        "[stage][reduction]", Entries) {
+    check_memory<TestType>();
+}
 
-TEST_CASE("Every shipped combination of gradient types has an entry") { CHECK(policies_without_entry<ShippedGradientReductions, Entries>() == ""); }
+TEST_CASE("Every shipped combination of gradient types has an entry") {
+    CHECK(policies_without_entry<ShippedGradientReductions, Entries>() == "");
+}
 
 } // namespace zero::test::gradient_reduction_conformance_test

@@ -8,11 +8,11 @@
 #include <zero/comm/recording.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstdint>
 #include <string>
@@ -91,8 +91,7 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
         options.compute_queue = &compute;
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()), options);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-        }
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {}
         auto const ticket = engine.step(0.1);
         engine.join();
         compute.synchronise();
@@ -122,35 +121,39 @@ TEST_CASE("A loss scale that was taken before a join is still waited for", "[sta
 }
 
 TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[stage]") {
-    auto const texts = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
-        ZeroStage<3> engine(communicator, registration<float>(toy_specs()), {});
-        std::vector<std::string> seen;
-        {
-            auto const weights = engine.acquire(0);
+    auto const texts =
+        on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
+            ZeroStage<3> engine(communicator, registration<float>(toy_specs()), {});
+            std::vector<std::string> seen;
+            {
+                auto const weights = engine.acquire(0);
+                seen.push_back(outcome_of([&] { engine.join(); }).message);
+            }
+            engine.begin_step();
             seen.push_back(outcome_of([&] { engine.join(); }).message);
-        }
-        engine.begin_step();
-        seen.push_back(outcome_of([&] { engine.join(); }).message);
-        engine.cancel_step();
-        seen.push_back(outcome_of([&] { engine.join(); }).type);
-        return seen;
-    });
-    CHECK_THAT(texts[0][0], contains_text("join() while weights of a unit are held, among them those of parameter '"));
+            engine.cancel_step();
+            seen.push_back(outcome_of([&] { engine.join(); }).type);
+            return seen;
+        });
+    CHECK_THAT(
+        texts[0][0],
+        contains_text("join() while weights of a unit are held, among them those of parameter '"));
     CHECK_THAT(texts[0][1], contains_text("join() inside a step"));
     CHECK(texts[0][2] == "returned");
 }
 
 TEST_CASE("The last report is that of the last step, and before the first all zero", "[stage]") {
-    auto const counts = on_ranks<std::vector<std::uint64_t>>(1, [](LoopbackCommunicator& communicator) {
-        ZeroStage<1> engine(communicator, registration<float>(toy_specs()), {});
-        std::vector<std::uint64_t> seen{engine.last_report().serial};
-        for (std::uint64_t step = 0; step < 20; ++step) {
-            auto const ticket = run_step(engine, 0, step);
-            seen.push_back(engine.last_report().serial - ticket.report().serial);
-        }
-        seen.push_back(engine.last_report().step_count);
-        return seen;
-    });
+    auto const counts =
+        on_ranks<std::vector<std::uint64_t>>(1, [](LoopbackCommunicator& communicator) {
+            ZeroStage<1> engine(communicator, registration<float>(toy_specs()), {});
+            std::vector<std::uint64_t> seen{engine.last_report().serial};
+            for (std::uint64_t step = 0; step < 20; ++step) {
+                auto const ticket = run_step(engine, 0, step);
+                seen.push_back(engine.last_report().serial - ticket.report().serial);
+            }
+            seen.push_back(engine.last_report().step_count);
+            return seen;
+        });
     std::vector<std::uint64_t> expected(22, 0);
     expected.back() = 20;
     CHECK(counts[0] == expected);

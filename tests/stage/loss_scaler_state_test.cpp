@@ -2,13 +2,13 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/policy/loss_scaler_presets.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <limits>
 #include <string>
@@ -25,7 +25,8 @@ using State = DynamicLossScaler::State;
 using Numbers = std::vector<float>;
 
 Numbers numbers(State const& state) {
-    return {state.scale, static_cast<float>(state.clean_steps), static_cast<float>(state.hysteresis_left), static_cast<float>(state.delay_left)};
+    return {state.scale, static_cast<float>(state.clean_steps),
+            static_cast<float>(state.hysteresis_left), static_cast<float>(state.delay_left)};
 }
 
 /// One step that overflows on rank 1 when `event` is 'x'; the scale it was made with.
@@ -48,13 +49,18 @@ using Dynamic = ZeroStage<N, DynamicLossScaler>;
 
 template <int N>
 typename Dynamic<N>::Options options() {
-    return {.extra_leases = 1, .loss_scaler = {.initial_scale = 1024, .growth_interval = 4, .growth_delay = 1, .hysteresis = 3}};
+    return {.extra_leases = 1,
+            .loss_scaler = {
+                .initial_scale = 1024, .growth_interval = 4, .growth_delay = 1, .hysteresis = 3}};
 }
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("A state that was set is read back, and its scale and trackers are used from the next step on", "", ((int N), N), 0, 1, 2, 3) {
-    auto const ranks = on_ranks<std::vector<Numbers>>(world, [](LoopbackCommunicator& communicator) {
+TEMPLATE_TEST_CASE_SIG(
+    "A state that was set is read back, and its scale and trackers are used from the next step on",
+    "", ((int N), N), 0, 1, 2, 3) {
+    auto const ranks = on_ranks<std::vector<Numbers>>(world, [](LoopbackCommunicator&
+                                                                    communicator) {
         Dynamic<N> engine(communicator, registration<float>(toy_specs()), options<N>());
         std::vector<Numbers> seen;
         engine.set_loss_scaler_state({256, 2, 1, 0}); // two steps before growth, hysteresis used up
@@ -68,11 +74,15 @@ TEMPLATE_TEST_CASE_SIG("A state that was set is read back, and its scale and tra
         return seen;
     });
     for (auto const& seen : ranks) {
-        CHECK(seen == std::vector<Numbers>{{256, 2, 1, 0}, {256}, {256}, {512, 0, 3, 0}, {64}, {32, 0, 1, 1}});
+        CHECK(seen
+              == std::vector<Numbers>{
+                  {256, 2, 1, 0}, {256}, {256}, {512, 0, 3, 0}, {64}, {32, 0, 1, 1}});
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("A run that goes on in another engine from the state of the first is the same run", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "A run that goes on in another engine from the state of the first is the same run", "",
+    ((int N), N), 0, 1, 2, 3) {
     auto const play = [](std::string const& events, std::size_t cut) {
         return on_ranks<std::vector<Numbers>>(world, [&](LoopbackCommunicator& communicator) {
             std::vector<Numbers> seen;
@@ -98,7 +108,9 @@ TEMPLATE_TEST_CASE_SIG("A run that goes on in another engine from the state of t
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("A scale from outside replaces the scale alone, for loss and unscaling alike", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "A scale from outside replaces the scale alone, for loss and unscaling alike", "", ((int N), N),
+    0, 1, 2, 3) {
     struct Seen {
         std::vector<Numbers> numbers;
         std::vector<std::uint32_t> end;
@@ -122,17 +134,22 @@ TEMPLATE_TEST_CASE_SIG("A scale from outside replaces the scale alone, for loss 
     };
     auto const changed = run(true);
     auto const unchanged = run(false);
-    CHECK(changed[0].numbers == std::vector<Numbers>{{1024}, {1024}, {32, 1, 3, 0}, {32}, {32}, {32}, {64}});
-    CHECK(unchanged[0].numbers == std::vector<Numbers>{{1024}, {1024}, {1024, 1, 3, 0}, {1024}, {1024}, {1024}, {2048}});
+    CHECK(changed[0].numbers
+          == std::vector<Numbers>{{1024}, {1024}, {32, 1, 3, 0}, {32}, {32}, {32}, {64}});
+    CHECK(unchanged[0].numbers
+          == std::vector<Numbers>{{1024}, {1024}, {1024, 1, 3, 0}, {1024}, {1024}, {1024}, {2048}});
     for (std::size_t rank = 0; rank < world; ++rank) {
         CHECK(changed[rank].numbers == changed[0].numbers);
-        CHECK(changed[rank].end == unchanged[rank].end); // powers of two: not one bit, if and only if the step unscales with the same scale
+        CHECK(changed[rank].end == unchanged[rank].end); // powers of two: not one bit, if and only
+                                                         // if the step unscales with the same scale
     }
 }
 
 TEST_CASE("A static scale can be replaced, and stays") {
     for (auto const& scales : on_ranks<Numbers>(world, [](LoopbackCommunicator& communicator) {
-             ZeroStage<2, StaticLossScaler> engine(communicator, registration<float>(toy_specs()), {.extra_leases = 1, .loss_scaler = {.scale = 128.0F}});
+             ZeroStage<2, StaticLossScaler> engine(
+                 communicator, registration<float>(toy_specs()),
+                 {.extra_leases = 1, .loss_scaler = {.scale = 128.0F}});
              Numbers seen{step_with(engine, communicator.rank(), '.')};
              engine.set_loss_scale(8.0F);
              seen.push_back(step_with(engine, communicator.rank(), 'x'));
@@ -147,35 +164,43 @@ TEST_CASE("Scales and states that make no sense are refused, and the state stays
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         Dynamic<1> engine(communicator, registration<float>(toy_specs()), options<1>());
         constexpr float infinity = std::numeric_limits<float>::infinity();
-        for (float const scale : {0.0F, -1.0F, infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+        for (float const scale :
+             {0.0F, -1.0F, infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
             CHECK_THROWS_AS(engine.set_loss_scale(scale), InvalidArgument);
-            CHECK_THROWS_WITH(engine.set_loss_scaler_state({scale, 0, 1, 0}), contains_text("it has to be positive and finite"));
+            CHECK_THROWS_WITH(engine.set_loss_scaler_state({scale, 0, 1, 0}),
+                              contains_text("it has to be positive and finite"));
         }
         CHECK_THROWS_WITH(engine.set_loss_scale(0x1p-127F), contains_text("below 2^-126"));
-        CHECK_THROWS_WITH(engine.set_loss_scale(0.5F), contains_text("0.500000 lies outside minimum..maximum of the dynamic loss scaler, 1.000000..16777216.000000"));
+        CHECK_THROWS_WITH(engine.set_loss_scale(0.5F),
+                          contains_text("0.500000 lies outside minimum..maximum of the dynamic "
+                                        "loss scaler, 1.000000..16777216.000000"));
         CHECK(numbers(engine.loss_scaler_state()) == Numbers{1024, 0, 3, 1});
         CHECK(step_with(engine, 0, '.') == 1024.0F);
         engine.begin_step();
         CHECK_THROWS_AS(engine.set_loss_scale(2.0F), OutOfOrder);
-        CHECK_THROWS_WITH(engine.set_loss_scaler_state({2, 0, 1, 0}), contains_text("set_loss_scaler_state() inside a step"));
+        CHECK_THROWS_WITH(engine.set_loss_scaler_state({2, 0, 1, 0}),
+                          contains_text("set_loss_scaler_state() inside a step"));
         engine.cancel_step();
         CHECK(engine.loss_scaler_state().scale == 1024.0F);
 
         ZeroStage<1> plain(communicator, registration<float>(toy_specs()));
         CHECK_NOTHROW(plain.set_loss_scaler_state(plain.loss_scaler_state()));
-        CHECK_THROWS_WITH(plain.set_loss_scaler_state({2.0F}), contains_text("without a loss scaler, whose scale is 1"));
+        CHECK_THROWS_WITH(plain.set_loss_scaler_state({2.0F}),
+                          contains_text("without a loss scaler, whose scale is 1"));
         CHECK(plain.loss_scaler_state().scale == 1.0F);
     });
 }
 
-TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like DeepSpeed's and halves the scale of one like PyTorch's") {
+TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like DeepSpeed's and "
+          "halves the scale of one like PyTorch's") {
     struct Seen {
         Outcome outcome;
         float next_scale = 0.0F;
     };
     auto const play = [](DynamicLossScalerOptions const& preset) {
         return on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
-            ZeroStage<2, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()), {.extra_leases = 1, .loss_scaler = preset});
+            ZeroStage<2, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()),
+                                                   {.extra_leases = 1, .loss_scaler = preset});
             engine.set_loss_scaler_state({1.0F, 0, 1, 0});
             Seen seen;
             seen.outcome = outcome_of([&] { (void)step_with(engine, communicator.rank(), 'x'); });

@@ -5,7 +5,8 @@ namespace zero::test::master_weights_conformance_test {
 
 namespace {
 
-/// @tparam has_same_bits as MasterWeights<float>, the default; @tparam keeps more than the parameter; @tparam bytes of 500 elements
+/// @tparam has_same_bits as MasterWeights<float>, the default; @tparam keeps more than the
+/// parameter; @tparam bytes of 500 elements
 template <class P, class Master, bool has_same_bits, bool keeps, std::size_t bytes>
 struct Entry : TypePolicyEntry<P, Master> {
     using Policy = Master;
@@ -15,22 +16,38 @@ struct Entry : TypePolicyEntry<P, Master> {
 };
 
 /// A new policy of master weights: one line.
-using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512 * 4>, Entry<bfloat16, MasterWeights<float16>, false, true, 512 * 2>,
-                           Entry<bfloat16, SplitMasterWeights, true, true, 512 * 2 + 512 / 8>, Entry<bfloat16, NoMasterWeights, false, false, 0>,
-                           Entry<bfloat16, StochasticRounding, false, false, 0>, Entry<float16, StochasticRounding, false, false, 0>>;
+using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512 * 4>,
+                           Entry<bfloat16, MasterWeights<float16>, false, true, 512 * 2>,
+                           Entry<bfloat16, SplitMasterWeights, true, true, 512 * 2 + 512 / 8>,
+                           Entry<bfloat16, NoMasterWeights, false, false, 0>,
+                           Entry<bfloat16, StochasticRounding, false, false, 0>,
+                           Entry<float16, StochasticRounding, false, false, 0>>;
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("Master weights are the same bits in every stage, partitioner, bucket size and storage", "[stage][master]", Entries) {
+TEMPLATE_LIST_TEST_CASE(
+    "Master weights are the same bits in every stage, partitioner, bucket size and storage",
+    "[stage][master]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of master weights, nor of the step after it", "[stage][master]", Entries) { check_skip<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of master weights, nor of the step after it",
+                        "[stage][master]", Entries) {
+    check_skip<TestType>();
+}
 
-TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and was worked out by hand", "[stage][master]", Entries) { check_memory<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and was worked out by hand",
+                        "[stage][master]", Entries) {
+    check_memory<TestType>();
+}
 
-TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed are their master weights", "[stage][master]", Entries) { check_changed_parameters<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed are their master weights",
+                        "[stage][master]", Entries) {
+    check_changed_parameters<TestType>();
+}
 
-TEST_CASE("Every shipped policy of master weights has an entry") { CHECK(policies_without_entry<ShippedMasterWeights, Entries>() == ""); }
+TEST_CASE("Every shipped policy of master weights has an entry") {
+    CHECK(policies_without_entry<ShippedMasterWeights, Entries>() == "");
+}
 
 } // namespace zero::test::master_weights_conformance_test

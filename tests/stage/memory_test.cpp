@@ -2,22 +2,23 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
-#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <limits>
 #include <string>
 #include <vector>
 
-// What an allocator handed out is what the plan says, row by row, equal and not close; and it all comes back.
+// What an allocator handed out is what the plan says, row by row, equal and not close; and it all
+// comes back.
 
 namespace zero::test::memory_test {
 
@@ -25,7 +26,8 @@ namespace {
 
 using Bytes = std::array<std::size_t, buffer_kinds>;
 
-/// What one rank planned, allocated while the engine lived (before and after a step), and had left when it was gone.
+/// What one rank planned, allocated while the engine lived (before and after a step), and had left
+/// when it was gone.
 struct Account {
     MemoryPlan plan;
     Bytes planned{}, allocated{}, after_step{}, left{};
@@ -40,7 +42,8 @@ Bytes allocated_by(HostMemoryResource const& memory) {
 }
 
 template <int N, class Partitioner, class... Types>
-std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int world, Storage storage = Storage::owned, std::size_t bucket_bytes = 2048) {
+std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int world,
+                                Storage storage = Storage::owned, std::size_t bucket_bytes = 2048) {
     using Stage = ZeroStage<N, Partitioner, SizeCappedBucketer, Types...>;
     using T = typename Stage::ParameterType;
     return on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
@@ -52,23 +55,29 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
         std::vector<T> block(elements);
         std::vector<typename Stage::GradientType> gradients(elements);
         HostMemoryResource memory;
-        typename Stage::Options options{.storage = storage, .bucketer = {.bucket_bytes = bucket_bytes}, .memory = &memory};
+        typename Stage::Options options{
+            .storage = storage, .bucketer = {.bucket_bytes = bucket_bytes}, .memory = &memory};
         if (storage != Storage::owned) {
             std::size_t begin = 0;
             for (auto& parameter : parameters) {
                 parameter.initialise = nullptr;
                 parameter.data = block.data() + begin;
-                parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr; // in an adopted block a gradient may lie in several buckets
+                parameter.gradient =
+                    parameter.trainable
+                        ? gradients.data() + begin
+                        : nullptr; // in an adopted block a gradient may lie in several buckets
                 begin += parameter.elements;
             }
-            options.adopted_block = storage == Storage::adopted ? std::span<T>(block) : std::span<T>();
+            options.adopted_block =
+                storage == Storage::adopted ? std::span<T>(block) : std::span<T>();
         }
         Account account;
         {
             Stage engine(communicator, parameters, options);
             account.plan = engine.memory_plan();
             for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                account.planned[kind] = account.plan.rows[kind].is_callers ? 0 : account.plan.rows[kind].bytes();
+                account.planned[kind] =
+                    account.plan.rows[kind].is_callers ? 0 : account.plan.rows[kind].bytes();
             }
             account.allocated = allocated_by(memory);
             (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 2).report();
@@ -81,9 +90,14 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
 
 std::vector<ParameterSpec> tiny_gpt() {
     constexpr std::size_t width = 24;
-    std::vector<ParameterSpec> specs{{"wte", 97 * width, {0, 3}, 0, true}, {"wpe", 16 * width, {0}, 0, true}};
+    std::vector<ParameterSpec> specs{{"wte", 97 * width, {0, 3}, 0, true},
+                                     {"wpe", 16 * width, {0}, 0, true}};
     for (std::size_t layer = 1; layer <= 2; ++layer) {
-        for (auto const& [name, elements] : {std::pair{"ln1", 2 * width}, {"qkv", 3 * width * width + 3 * width}, {"proj", width * width}, {"fc", 4 * width * width}, {"proj2", 4 * width * width}}) {
+        for (auto const& [name, elements] : {std::pair{"ln1", 2 * width},
+                                             {"qkv", 3 * width * width + 3 * width},
+                                             {"proj", width * width},
+                                             {"fc", 4 * width * width},
+                                             {"proj2", 4 * width * width}}) {
             specs.push_back({"h" + std::to_string(layer) + name, elements, {layer}, 0, true});
         }
     }
@@ -93,7 +107,11 @@ std::vector<ParameterSpec> tiny_gpt() {
 
 /// Frozen parameters, tied ones, frozen tied ones, and fewer elements than ranks.
 std::vector<ParameterSpec> frozen_and_tied() {
-    return {{"a", 130, {0, 2}, 0, true}, {"b", 700, {0}, 0, false}, {"c", 3, {1}, 0, true}, {"d", 65, {1, 2}, 0, false}, {"e", 1, {2}, 0, true}};
+    return {{"a", 130, {0, 2}, 0, true},
+            {"b", 700, {0}, 0, false},
+            {"c", 3, {1}, 0, true},
+            {"d", 65, {1, 2}, 0, false},
+            {"e", 1, {2}, 0, true}};
 }
 
 template <int N, class Partitioner, class... Types>
@@ -102,13 +120,17 @@ void check_accounts(Storage storage) {
         for (int const world : {1, 2, 4}) {
             auto const accounts = account_of<N, Partitioner, Types...>(specs, world, storage);
             for (std::size_t rank = 0; rank < accounts.size(); ++rank) {
-                INFO("stage " << N << ", " << specs.front().name << ", world " << world << ", rank " << rank);
+                INFO("stage " << N << ", " << specs.front().name << ", world " << world << ", rank "
+                              << rank);
                 Account const& account = accounts[rank];
                 CHECK(account.planned == account.allocated);
                 CHECK(account.after_step == account.allocated);
                 CHECK(account.left == Bytes{});
-                CHECK(account.plan[BufferKind::parameters].is_callers == (storage != Storage::owned));
-                CHECK(account.allocated[static_cast<std::size_t>(BufferKind::optimizer_state)] + account.allocated[static_cast<std::size_t>(BufferKind::gradient_leases)] > 0);
+                CHECK(account.plan[BufferKind::parameters].is_callers
+                      == (storage != Storage::owned));
+                CHECK(account.allocated[static_cast<std::size_t>(BufferKind::optimizer_state)]
+                          + account.allocated[static_cast<std::size_t>(BufferKind::gradient_leases)]
+                      > 0);
             }
         }
     }
@@ -119,7 +141,8 @@ using HalfTypes = GradientReduction<void, void, bfloat16>;
 /// Model states by the paper's formula, for P elements in shards of equal size.
 template <int N>
 std::size_t model_states(int world, std::size_t elements) {
-    auto const accounts = account_of<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>({{"w", elements, {0}, 0, true}}, world);
+    auto const accounts = account_of<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(
+        {{"w", elements, {0}, 0, true}}, world);
     for (Account const& account : accounts) {
         CHECK(account.plan.model_state_bytes() == accounts[0].plan.model_state_bytes());
         CHECK(account.planned == account.allocated);
@@ -129,7 +152,8 @@ std::size_t model_states(int world, std::size_t elements) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parameters", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parameters", "",
+                       ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner>(Storage::owned);
     check_accounts<N, BalancedPartitioner>(Storage::owned);
@@ -142,34 +166,46 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weights in parts", "", ((int N), N), 0, 1, 2, 3) {
-    check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::owned);
-    check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::owned);
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weights in parts", "",
+                       ((int N), N), 0, 1, 2, 3) {
+    check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
+        Storage::owned);
+    check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
+        Storage::owned);
     if constexpr (N < 3) {
-        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::adopted);
-        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(Storage::scattered);
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
+            Storage::adopted);
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
+            Storage::scattered);
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for states with scales and in bfloat16", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "The plan equals the allocator's account for states with scales and in bfloat16", "",
+    ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, OptimizerState<bfloat16>>(Storage::owned);
     if constexpr (N < 3) {
-        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>(Storage::adopted);
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights,
+                       BlockScaledState<float16>>(Storage::adopted);
         check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::scattered);
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for bfloat16 parameters, gradients and accumulation", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "The plan equals the allocator's account for bfloat16 parameters, gradients and accumulation",
+    "", ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::owned);
     if constexpr (N < 3) {
         check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::adopted);
-        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(Storage::scattered);
+        check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(
+            Storage::scattered);
     }
 }
 
-TEST_CASE("With equal shards the model states are the paper's 16P, 4P + 12P/W, 2P + 14P/W and 16P/W") {
+TEST_CASE(
+    "With equal shards the model states are the paper's 16P, 4P + 12P/W, 2P + 14P/W and 16P/W") {
     constexpr std::size_t p = 64 * 4 * 5;
     for (int const world : {1, 2, 4}) {
         auto const w = static_cast<std::size_t>(world);
@@ -182,9 +218,12 @@ TEST_CASE("With equal shards the model states are the paper's 16P, 4P + 12P/W, 2
 }
 
 TEST_CASE("The bytes of a small model on two ranks are those worked out by hand") {
-    // One bucket of 30 -> 64 and 100 -> 128 elements, rounded up to 2 * 64: 256. Rank 0 owns b and the first 64 of a, rank 1 the other 36.
+    // One bucket of 30 -> 64 and 100 -> 128 elements, rounded up to 2 * 64: 256. Rank 0 owns b and
+    // the first 64 of a, rank 1 the other 36.
     std::vector<ParameterSpec> const specs{{"a", 100, {0}, 0, true}, {"b", 30, {1}, 0, true}};
-    auto const bytes = [](Account const& account, BufferKind kind) { return account.allocated[static_cast<std::size_t>(kind)]; };
+    auto const bytes = [](Account const& account, BufferKind kind) {
+        return account.allocated[static_cast<std::size_t>(kind)];
+    };
     auto const second = account_of<2, ContiguousPartitioner>(specs, 2);
     for (auto const& account : second) {
         CHECK(bytes(account, BufferKind::parameters) == 256 * 4);
@@ -197,8 +236,10 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     }
     CHECK(second[0].plan[BufferKind::gradients] == MemoryRow{94 * 4, 34 * 4, false});
     CHECK(second[1].plan[BufferKind::gradients] == MemoryRow{36 * 4, 92 * 4, false});
-    // Stage 3: a bucket per unit, both 128 elements; two leases for gradients and two for parameters. bfloat16 with float master weights.
-    auto const third = account_of<3, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(specs, 2);
+    // Stage 3: a bucket per unit, both 128 elements; two leases for gradients and two for
+    // parameters. bfloat16 with float master weights.
+    auto const third =
+        account_of<3, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(specs, 2);
     for (auto const& account : third) {
         CHECK(bytes(account, BufferKind::parameters) == 128 * 2);
         CHECK(bytes(account, BufferKind::gradients) == 128 * 2);
@@ -214,7 +255,8 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     CHECK(bytes(dealt[1], BufferKind::optimizer_state) == 128 * 8);
 }
 
-TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many are wished for", "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many are wished for", "",
+                       ((int N), N), 0, 1, 2, 3) {
     using Stage = ZeroStage<N, SizeCappedBucketer>;
     std::size_t const most = std::numeric_limits<std::size_t>::max();
     auto const leases = [](typename Stage::Options options) {
@@ -224,8 +266,11 @@ TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many 
             chosen.bucketer = {.bucket_bytes = 1024};
             chosen.memory = &memory;
             Stage engine(communicator, registration<float>(toy_specs()), chosen);
-            std::vector<std::size_t> seen{engine.layout().trainable_buckets(), engine.layout().buckets(), largest_bucket(engine.layout(), engine.layout().trainable_buckets())};
-            for (BufferKind const kind : {BufferKind::gradient_leases, BufferKind::parameter_leases}) {
+            std::vector<std::size_t> seen{
+                engine.layout().trainable_buckets(), engine.layout().buckets(),
+                largest_bucket(engine.layout(), engine.layout().trainable_buckets())};
+            for (BufferKind const kind :
+                 {BufferKind::gradient_leases, BufferKind::parameter_leases}) {
                 seen.push_back(engine.memory_plan()[kind].bytes());
                 seen.push_back(memory.allocated_bytes(kind));
             }
@@ -235,8 +280,13 @@ TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many 
     };
     for (std::size_t const extra : {std::size_t{64}, most - 1, most}) {
         INFO(extra << " extra leases");
-        auto const rebuild = [&](std::size_t until) { return typename Stage::Options{.extra_leases = extra, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = until}; };
-        for (auto const& seen : {leases({.extra_leases = extra}), leases(rebuild(extra)), leases(rebuild(1))}) {
+        auto const rebuild = [&](std::size_t until) {
+            return typename Stage::Options{.extra_leases = extra,
+                                           .rebuild_buckets = Stage::in_ready_order,
+                                           .leases_until_rebuild = until};
+        };
+        for (auto const& seen :
+             {leases({.extra_leases = extra}), leases(rebuild(extra)), leases(rebuild(1))}) {
             CHECK(seen[3] == (2 * seen[0] + 1) * seen[2] * sizeof(float));
             CHECK(seen[4] == seen[3]);
             CHECK(seen[5] == (N == 3 ? (2 * seen[1] + 1) * seen[2] * sizeof(float) : 0));
@@ -250,7 +300,9 @@ TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many 
 }
 
 TEST_CASE("Scattered parameters and a float wire for bfloat16 gradients are planned, too") {
-    auto const accounts = account_of<1, ContiguousPartitioner, Parameters<bfloat16>, GradientReduction<void, float, void>>({{"a", 100, {0}, 0, true}}, 2, Storage::scattered);
+    auto const accounts = account_of<1, ContiguousPartitioner, Parameters<bfloat16>,
+                                     GradientReduction<void, float, void>>(
+        {{"a", 100, {0}, 0, true}}, 2, Storage::scattered);
     CHECK(accounts[0].plan[BufferKind::parameters] == MemoryRow{200, 0, true});
     CHECK(accounts[0].allocated[static_cast<std::size_t>(BufferKind::parameter_leases)] == 128 * 2);
     CHECK(accounts[0].allocated[static_cast<std::size_t>(BufferKind::wire)] == 128 * 4);

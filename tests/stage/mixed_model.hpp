@@ -5,11 +5,11 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,15 +39,18 @@ std::vector<Registration> mixed_registration(Keeps const& keeps) {
             } else if constexpr (std::is_same_v<Registration, Parameter<float>>) {
                 parameters.push_back(floats[index]);
             } else {
-                parameters.push_back(is_float(index) ? Registration(floats[index]) : Registration(halves[index]));
+                parameters.push_back(is_float(index) ? Registration(floats[index])
+                                                     : Registration(halves[index]));
             }
         }
     }
     return parameters;
 }
 
-/// A gradient that depends on the parameter's name, so that it is the same in a model that has only some of the parameters.
-inline float gradient_of(std::string const& name, std::uint64_t rank, std::size_t index, std::uint64_t step) {
+/// A gradient that depends on the parameter's name, so that it is the same in a model that has only
+/// some of the parameters.
+inline float gradient_of(std::string const& name, std::uint64_t rank, std::size_t index,
+                         std::uint64_t step) {
     std::uint64_t key = 5;
     for (char const letter : name) {
         key = key * 31 + static_cast<unsigned char>(letter);
@@ -56,14 +59,16 @@ inline float gradient_of(std::string const& name, std::uint64_t rank, std::size_
 }
 
 template <class T, class Gradients>
-void add_gradient(Gradients const& gradients, std::size_t parameter, std::string const& name, std::uint64_t rank, std::uint64_t step) {
+void add_gradient(Gradients const& gradients, std::size_t parameter, std::string const& name,
+                  std::uint64_t rank, std::uint64_t step) {
     auto const gradient = gradients.template get<T>(parameter);
     for (std::size_t i = 0; i < gradient.size(); ++i) {
         gradient[i] = from_float<T>(to_float(gradient[i]) + gradient_of(name, rank, i, step));
     }
 }
 
-/// Four steps of two micro-steps whose backward passes go through the units in `order` (empty: backwards); the norm that the last one reports.
+/// Four steps of two micro-steps whose backward passes go through the units in `order` (empty:
+/// backwards); the norm that the last one reports.
 template <class T, class U, class Engine>
 double train(Engine& engine, std::uint64_t rank, std::vector<std::size_t> const& order = {}) {
     double norm = 0.0;
@@ -71,15 +76,18 @@ double train(Engine& engine, std::uint64_t rank, std::vector<std::size_t> const&
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
             for (std::size_t position = engine.layout().units(); position-- > 0;) {
-                std::size_t const unit = order.empty() ? position : order[order.size() - 1 - position];
+                std::size_t const unit =
+                    order.empty() ? position : order[order.size() - 1 - position];
                 auto const weights = engine.acquire(unit);
                 auto const gradients = engine.gradients(unit);
                 for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
                     auto const& spec = engine.layout().parameter(parameter);
                     if (spec.type == 0) {
-                        add_gradient<T>(gradients, parameter, spec.name, rank, step * 2 + micro_step);
+                        add_gradient<T>(gradients, parameter, spec.name, rank,
+                                        step * 2 + micro_step);
                     } else {
-                        add_gradient<U>(gradients, parameter, spec.name, rank, step * 2 + micro_step);
+                        add_gradient<U>(gradients, parameter, spec.name, rank,
+                                        step * 2 + micro_step);
                     }
                 }
                 engine.gradients_ready(unit);
@@ -110,10 +118,13 @@ using Mixed = ZeroStage<N, Parameters<bfloat16, float>, Policies...>;
 struct Trained {
     ByName values;
     double norm = 0.0;
-    ByName owned; ///< of each element its master weight and its states; zeros where another rank updates it
+    ByName owned; ///< of each element its master weight and its states; zeros where another rank
+                  ///< updates it
 
     /// Of what every rank has.
-    bool operator==(Trained const& other) const { return values == other.values && norm == other.norm; }
+    bool operator==(Trained const& other) const {
+        return values == other.values && norm == other.norm;
+    }
 };
 
 template <class Engine>
@@ -148,10 +159,15 @@ inline ByName owned_by_all(std::vector<Trained> const& ranks) {
 }
 
 template <class Stage>
-std::vector<Trained> train_all(typename Stage::Options const& options, std::vector<std::size_t> const& order = {}) {
+std::vector<Trained> train_all(typename Stage::Options const& options,
+                               std::vector<std::size_t> const& order = {}) {
     return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, mixed_registration<typename Stage::Registration>([](std::size_t) { return true; }), options);
-        double const norm = train<bfloat16, float>(engine, static_cast<std::uint64_t>(communicator.rank()), order);
+        Stage engine(
+            communicator,
+            mixed_registration<typename Stage::Registration>([](std::size_t) { return true; }),
+            options);
+        double const norm =
+            train<bfloat16, float>(engine, static_cast<std::uint64_t>(communicator.rank()), order);
         return Trained{values_by_name(engine), norm, owned_by_name(engine)};
     });
 }

@@ -2,14 +2,14 @@
 #include "support/gate.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -17,13 +17,15 @@
 #include <span>
 #include <vector>
 
-// Memory runs out at every place of a construction: nothing is freed while a command writes to it, and nothing is left.
+// Memory runs out at every place of a construction: nothing is freed while a command writes to it,
+// and nothing is left.
 
 namespace zero::test::no_memory_test {
 
 namespace {
 
-/// Gives memory so many times. What comes back is not given again, so that it can be seen who still writes there.
+/// Gives memory so many times. What comes back is not given again, so that it can be seen who still
+/// writes there.
 class ScarceMemory final : public MemoryResource {
 public:
     explicit ScarceMemory(std::size_t allowed) : _left(allowed) {}
@@ -96,7 +98,9 @@ std::size_t run_out_everywhere() {
                 options.communication_queue = &queue;
                 options.memory = &memory;
                 try {
-                    Stage const engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), options);
+                    Stage const engine(communicator,
+                                       registration<typename Stage::ParameterType>(toy_specs()),
+                                       options);
                 } catch (std::bad_alloc const&) {
                     is_enough = false;
                 }
@@ -116,7 +120,9 @@ std::size_t run_out_everywhere() {
 
 TEST_CASE("When memory runs out in a construction, nothing is freed under a command") {
     CHECK(run_out_everywhere<ZeroStage<2, Parameters<bfloat16>, AdamW>>() > 8);
-    CHECK(run_out_everywhere<ZeroStage<1, Parameters<bfloat16>, AdamW, SplitMasterWeights, BlockScaledState<float16>>>() > 8);
+    CHECK(run_out_everywhere<ZeroStage<1, Parameters<bfloat16>, AdamW, SplitMasterWeights,
+                                       BlockScaledState<float16>>>()
+          > 8);
     CHECK(run_out_everywhere<ZeroStage<3, Parameters<float>, AdamW>>() > 8);
 }
 

@@ -2,10 +2,10 @@
 
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 
 #include <array>
 #include <bit>
@@ -17,7 +17,8 @@ namespace zero::test {
 /// A gradient for each parameter.
 using Values = std::vector<std::vector<float>>;
 
-/// One micro-step in which every unit of a trainable parameter adds `values`: what has n units gets them n times.
+/// One micro-step in which every unit of a trainable parameter adds `values`: what has n units gets
+/// them n times.
 template <class Engine>
 void add_values(Engine& engine, Values const& values) {
     auto const& layout = engine.layout();
@@ -27,7 +28,8 @@ void add_values(Engine& engine, Values const& values) {
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             for (std::size_t i = 0; i < gradient.size(); ++i) {
-                gradient[i] = from_float<typename Engine::GradientType>(to_float(gradient[i]) + values[parameter][i]);
+                gradient[i] = from_float<typename Engine::GradientType>(to_float(gradient[i])
+                                                                        + values[parameter][i]);
             }
         }
         engine.gradients_ready(unit);
@@ -50,7 +52,8 @@ Values make_values(std::vector<ParameterSpec> const& specs, Make const& make) {
 inline constexpr std::array all_kinds{NormKind::l1, NormKind::l2, NormKind::infinity};
 inline constexpr std::array all_scopes{NormScope::global, NormScope::groups, NormScope::parameters};
 
-/// Every norm there is, kind by kind and scope by scope: 1 + groups + parameters numbers for each kind. Collective.
+/// Every norm there is, kind by kind and scope by scope: 1 + groups + parameters numbers for each
+/// kind. Collective.
 template <class Engine>
 std::vector<double> all_norms(Engine& engine) {
     std::vector<double> norms;

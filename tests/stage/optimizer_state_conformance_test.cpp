@@ -13,19 +13,30 @@ struct Entry : TypePolicyEntry<float, State> {
 };
 
 /// AdamW has two states. A new type of states: one line.
-using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>, Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
+using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
+                           Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
                            Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>>;
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("States of any type are the same bits in every stage, partitioner, bucket size and storage", "[stage][state]", Entries) {
+TEMPLATE_LIST_TEST_CASE(
+    "States of any type are the same bits in every stage, partitioner, bucket size and storage",
+    "[stage][state]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of a state, nor of the step after it", "[stage][state]", Entries) { check_skip<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of a state, nor of the step after it",
+                        "[stage][state]", Entries) {
+    check_skip<TestType>();
+}
 
-TEMPLATE_LIST_TEST_CASE("States take the memory that is planned and was worked out by hand", "[stage][state]", Entries) { check_memory<TestType>(); }
+TEMPLATE_LIST_TEST_CASE("States take the memory that is planned and was worked out by hand",
+                        "[stage][state]", Entries) {
+    check_memory<TestType>();
+}
 
-TEST_CASE("Every shipped type of states has an entry") { CHECK(policies_without_entry<ShippedOptimizerStates, Entries>() == ""); }
+TEST_CASE("Every shipped type of states has an entry") {
+    CHECK(policies_without_entry<ShippedOptimizerStates, Entries>() == "");
+}
 
 } // namespace zero::test::optimizer_state_conformance_test

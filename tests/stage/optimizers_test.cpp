@@ -6,7 +6,8 @@
 
 #include <vector>
 
-// The oracle checks every bit with two optimizers; here the others follow the same way through the engine.
+// The oracle checks every bit with two optimizers; here the others follow the same way through the
+// engine.
 
 namespace zero::test::optimizers_test {
 
@@ -14,25 +15,31 @@ namespace {
 
 constexpr int world = 3;
 
-/// The parameters that each rank sees after four steps, float master weights of bfloat16 parameters.
+/// The parameters that each rank sees after four steps, float master weights of bfloat16
+/// parameters.
 template <int N, class Optimizer>
 std::vector<std::vector<std::vector<float>>> train(double learning_rate = 0.01) {
     using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float>, Optimizer>;
-    return on_ranks<std::vector<std::vector<float>>>(world, [&](LoopbackCommunicator& communicator) {
-        auto const parameters = registration<bfloat16, float>(toy_specs());
-        typename Optimizer::Options optimizer;
-        optimizer.weight_decay = 0.1;
-        Stage engine(communicator, parameters, {.optimizer = optimizer, .reduction = {.schedule = ReductionSchedule::every_micro_step}});
-        for (std::uint64_t step = 0; step < 4; ++step) {
-            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate);
-        }
-        return full_parameters(engine);
-    });
+    return on_ranks<std::vector<std::vector<float>>>(
+        world, [&](LoopbackCommunicator& communicator) {
+            auto const parameters = registration<bfloat16, float>(toy_specs());
+            typename Optimizer::Options optimizer;
+            optimizer.weight_decay = 0.1;
+            Stage engine(communicator, parameters,
+                         {.optimizer = optimizer,
+                          .reduction = {.schedule = ReductionSchedule::every_micro_step}});
+            for (std::uint64_t step = 0; step < 4; ++step) {
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                               learning_rate);
+            }
+            return full_parameters(engine);
+        });
 }
 
 } // namespace
 
-TEMPLATE_TEST_CASE("An optimizer gives the same bits in every stage and on every rank", "[stage][optimizer]", Adagrad, Adam, Lion) {
+TEMPLATE_TEST_CASE("An optimizer gives the same bits in every stage and on every rank",
+                   "[stage][optimizer]", Adagrad, Adam, Lion) {
     auto const expected = train<0, TestType>();
     CHECK(expected[0] == expected[1]);
     CHECK(expected[0] == expected[2]);

@@ -9,7 +9,8 @@
 #include <map>
 #include <string>
 
-// What the random configurations reach. Which ones the other executables run is a function of the seed, and they count their runs.
+// What the random configurations reach. Which ones the other executables run is a function of the
+// seed, and they count their runs.
 
 using namespace zero::test::oracle;
 
@@ -18,7 +19,9 @@ namespace {
 using Counts = std::map<std::string, std::size_t>;
 
 bool has_size(Configuration const& c, std::size_t elements) {
-    return std::any_of(c.shapes.begin(), c.shapes.end(), [&](Shape const& shape) { return shape.trainable && shape.elements == elements; });
+    return std::any_of(c.shapes.begin(), c.shapes.end(), [&](Shape const& shape) {
+        return shape.trainable && shape.elements == elements;
+    });
 }
 
 bool is_prime(std::size_t number) {
@@ -31,7 +34,8 @@ bool is_prime(std::size_t number) {
 }
 
 template <std::size_t N>
-void count_choices(Counts& counts, char const* axis, std::array<char const*, N> const& names, std::size_t value) {
+void count_choices(Counts& counts, char const* axis, std::array<char const*, N> const& names,
+                   std::size_t value) {
     for (std::size_t i = 0; i < N; ++i) {
         counts[std::string(axis) + ": " + names[i]] += i == value ? 1 : 0;
     }
@@ -44,30 +48,48 @@ void count_flag(Counts& counts, char const* name, bool holds) {
 
 void count_policies(Counts& counts, Row const& row) {
     constexpr std::array types{"float", "bfloat16", "float16"};
-    count_choices(counts, "partitioner", std::array{"contiguous", "round-robin", "whole group", "dealt group", "per tensor", "balanced"}, static_cast<std::size_t>(row.partition));
-    count_choices(counts, "bucketer", std::array{"size-capped", "unit", "single", "parameter"}, static_cast<std::size_t>(row.bucketing));
+    count_choices(counts, "partitioner",
+                  std::array{"contiguous", "round-robin", "whole group", "dealt group",
+                             "per tensor", "balanced"},
+                  static_cast<std::size_t>(row.partition));
+    count_choices(counts, "bucketer", std::array{"size-capped", "unit", "single", "parameter"},
+                  static_cast<std::size_t>(row.bucketing));
     count_choices(counts, "parameter type", types, static_cast<std::size_t>(row.parameter));
     count_choices(counts, "gradient type", types, static_cast<std::size_t>(row.gradient));
     count_choices(counts, "communication type", types, static_cast<std::size_t>(row.communication));
     count_choices(counts, "accumulation type", types, static_cast<std::size_t>(row.accumulation));
-    count_choices(counts, "scaler", std::array{"none", "static", "dynamic"}, static_cast<std::size_t>(row.scaler));
-    count_choices(counts, "optimizer", std::array{"AdamW", "SGD"}, static_cast<std::size_t>(row.rule));
-    count_choices(counts, "master weights", std::array{"none", "float", "float16", "in parts", "stochastic"}, static_cast<std::size_t>(row.master));
-    count_choices(counts, "states", std::array{"float", "bfloat16", "scaled"}, static_cast<std::size_t>(row.states));
+    count_choices(counts, "scaler", std::array{"none", "static", "dynamic"},
+                  static_cast<std::size_t>(row.scaler));
+    count_choices(counts, "optimizer", std::array{"AdamW", "SGD"},
+                  static_cast<std::size_t>(row.rule));
+    count_choices(counts, "master weights",
+                  std::array{"none", "float", "float16", "in parts", "stochastic"},
+                  static_cast<std::size_t>(row.master));
+    count_choices(counts, "states", std::array{"float", "bfloat16", "scaled"},
+                  static_cast<std::size_t>(row.states));
 }
 
 void count_model(Counts& counts, Configuration const& c) {
     for (std::size_t world = 1; world <= 8; ++world) {
         counts["world " + std::to_string(world)] += c.world == world ? 1 : 0;
     }
-    for (std::size_t const cap : {std::size_t{1}, std::size_t{64}, std::size_t{128}, std::size_t{200}, std::size_t{256}, std::size_t{512}, std::size_t{1} << 20U}) {
-        counts["bucket of " + std::to_string(cap)] += c.types().bucketing == Bucketing::size_capped && c.cap_elements == cap ? 1 : 0;
+    for (std::size_t const cap :
+         {std::size_t{1}, std::size_t{64}, std::size_t{128}, std::size_t{200}, std::size_t{256},
+          std::size_t{512}, std::size_t{1} << 20U}) {
+        counts["bucket of " + std::to_string(cap)] +=
+            c.types().bucketing == Bucketing::size_capped && c.cap_elements == cap ? 1 : 0;
     }
     counts["size 0"] += has_size(c, 0) ? 1 : 0;
     counts["size 1"] += has_size(c, 1) ? 1 : 0;
     counts["size 63, 64 or 65"] += has_size(c, 63) || has_size(c, 64) || has_size(c, 65) ? 1 : 0;
-    counts["prime size"] += std::any_of(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) { return is_prime(shape.elements); }) ? 1 : 0;
-    counts["large size"] += std::any_of(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) { return shape.elements >= 700; }) ? 1 : 0;
+    counts["prime size"] += std::any_of(c.shapes.begin(), c.shapes.end(),
+                                        [](Shape const& shape) { return is_prime(shape.elements); })
+                                ? 1
+                                : 0;
+    counts["large size"] += std::any_of(c.shapes.begin(), c.shapes.end(),
+                                        [](Shape const& shape) { return shape.elements >= 700; })
+                                ? 1
+                                : 0;
     bool const has_cap = c.types().bucketing == Bucketing::size_capped;
     counts["one less than a bucket"] += has_cap && has_size(c, c.cap_elements - 1) ? 1 : 0;
     counts["as large as a bucket"] += has_cap && has_size(c, c.cap_elements) ? 1 : 0;
@@ -75,41 +97,64 @@ void count_model(Counts& counts, Configuration const& c) {
     for (std::size_t units = 1; units <= 5; ++units) {
         counts["units: " + std::to_string(units)] += c.units == units ? 1 : 0;
     }
-    counts["frozen"] += std::any_of(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) { return !shape.trainable; }) ? 1 : 0;
-    counts["tied twice"] += std::any_of(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) { return shape.units.size() == 2; }) ? 1 : 0;
-    counts["tied three times"] += std::any_of(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) { return shape.units.size() == 3; }) ? 1 : 0;
+    counts["frozen"] += std::any_of(c.shapes.begin(), c.shapes.end(),
+                                    [](Shape const& shape) { return !shape.trainable; })
+                            ? 1
+                            : 0;
+    counts["tied twice"] += std::any_of(c.shapes.begin(), c.shapes.end(),
+                                        [](Shape const& shape) { return shape.units.size() == 2; })
+                                ? 1
+                                : 0;
+    counts["tied three times"] +=
+        std::any_of(c.shapes.begin(), c.shapes.end(),
+                    [](Shape const& shape) { return shape.units.size() == 3; })
+            ? 1
+            : 0;
     counts["groups: " + std::to_string(c.groups.size())] += 1;
     count_flag(counts, "groups listed", c.lists_groups);
     counts["learning rate factor changed"] += c.changes.empty() ? 0 : 1;
 }
 
 void count_numbers(Counts& counts, Configuration const& c) {
-    count_choices(counts, "schedule", std::array{"boundary", "every micro-step"}, static_cast<std::size_t>(c.schedule));
-    count_choices(counts, "combine", std::array{"mean", "sum"}, static_cast<std::size_t>(c.combine));
+    count_choices(counts, "schedule", std::array{"boundary", "every micro-step"},
+                  static_cast<std::size_t>(c.schedule));
+    count_choices(counts, "combine", std::array{"mean", "sum"},
+                  static_cast<std::size_t>(c.combine));
     count_flag(counts, "predivide given", c.predivide.has_value());
     for (std::size_t micro_steps = 1; micro_steps <= 4; ++micro_steps) {
-        counts["micro-steps: " + std::to_string(micro_steps)] += !c.has_varying_micro_steps && c.micro_steps == micro_steps ? 1 : 0;
+        counts["micro-steps: " + std::to_string(micro_steps)] +=
+            !c.has_varying_micro_steps && c.micro_steps == micro_steps ? 1 : 0;
     }
     counts["micro-steps vary"] += c.has_varying_micro_steps ? 1 : 0;
     count_flag(counts, "clip asked for", c.clip.has_value());
     if (c.types().scaler == Scaler::none) {
-        count_choices(counts, "without a scaler", std::array{"skip", "step"}, static_cast<std::size_t>(c.on_non_finite));
+        count_choices(counts, "without a scaler", std::array{"skip", "step"},
+                      static_cast<std::size_t>(c.on_non_finite));
     }
     for (auto const& injection : c.injections) {
-        count_choices(counts, "injected", std::array{"infinity", "negative infinity", "NaN"}, static_cast<std::size_t>(injection.value));
+        count_choices(counts, "injected", std::array{"infinity", "negative infinity", "NaN"},
+                      static_cast<std::size_t>(injection.value));
     }
 }
 
 void count_calls(Counts& counts, Configuration const& c) {
-    count_choices(counts, "compute queue", std::array{"inline", "threaded", "delaying"}, static_cast<std::size_t>(c.compute));
-    count_choices(counts, "communication queue", std::array{"own", "inline", "threaded", "delaying"}, static_cast<std::size_t>(c.communication));
-    count_choices(counts, "storage", std::array{"owned", "adopted", "scattered"}, static_cast<std::size_t>(c.memory));
+    count_choices(counts, "compute queue", std::array{"inline", "threaded", "delaying"},
+                  static_cast<std::size_t>(c.compute));
+    count_choices(counts, "communication queue",
+                  std::array{"own", "inline", "threaded", "delaying"},
+                  static_cast<std::size_t>(c.communication));
+    count_choices(counts, "storage", std::array{"owned", "adopted", "scattered"},
+                  static_cast<std::size_t>(c.memory));
     if (c.memory == Memory::adopted) {
         count_flag(counts, "adopted block aligned", c.has_aligned_block);
     }
-    count_choices(counts, "gradient memory", std::array{"engine", "the caller's", "handed over", "mixed"}, static_cast<std::size_t>(c.gradient_memory));
-    count_choices(counts, "micro-step calls", std::array{"range", "announced", "unannounced"}, static_cast<std::size_t>(c.micro_step_calls));
-    count_choices(counts, "ready order", std::array{"reverse", "shuffled", "fixed"}, static_cast<std::size_t>(c.order));
+    count_choices(counts, "gradient memory",
+                  std::array{"engine", "the caller's", "handed over", "mixed"},
+                  static_cast<std::size_t>(c.gradient_memory));
+    count_choices(counts, "micro-step calls", std::array{"range", "announced", "unannounced"},
+                  static_cast<std::size_t>(c.micro_step_calls));
+    count_choices(counts, "ready order", std::array{"reverse", "shuffled", "fixed"},
+                  static_cast<std::size_t>(c.order));
     if (c.has_unused) {
         count_flag(counts, "unused units reported", c.reports_unused);
     }
@@ -125,13 +170,16 @@ void count_calls(Counts& counts, Configuration const& c) {
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 
-/// What has to come often: asked of the configuration where it decides it, of the oracle's history where the numbers do.
+/// What has to come often: asked of the configuration where it decides it, of the oracle's history
+/// where the numbers do.
 void count_events(Counts& counts, Configuration const& c, History const& history) {
     std::size_t elements = 0;
     bool has_padding = false;
     for (auto const& shape : c.shapes) {
         elements += shape.trainable ? shape.elements : 0;
-        has_padding = has_padding || (shape.trainable && shape.elements % 64 != 0 && c.memory != Memory::adopted);
+        has_padding =
+            has_padding
+            || (shape.trainable && shape.elements % 64 != 0 && c.memory != Memory::adopted);
     }
     bool has_unused = false;
     for (std::size_t step = 0; step < c.all_steps(); ++step) {
@@ -161,7 +209,8 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     Plan const plan = Plan::from_environment();
     std::cout << "oracle: seed " << plan.seed << ", " << plan.configurations << " configurations\n";
     if (plan.configurations < Plan::full || plan.only) {
-        std::cout << "skipped: coverage is asserted for " << Plan::full << " configurations or more\n";
+        std::cout << "skipped: coverage is asserted for " << Plan::full
+                  << " configurations or more\n";
         SUCCEED("nothing to assert");
         return;
     }
@@ -197,8 +246,10 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
 
 TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
     std::string sources;
-    for (auto const& entry : std::filesystem::directory_iterator(std::string(ZERO_SOURCE_DIR) + "/tests/stage")) {
-        if (entry.path().extension() == ".cpp" && entry.path().filename() != "oracle_coverage_test.cpp") {
+    for (auto const& entry :
+         std::filesystem::directory_iterator(std::string(ZERO_SOURCE_DIR) + "/tests/stage")) {
+        if (entry.path().extension() == ".cpp"
+            && entry.path().filename() != "oracle_coverage_test.cpp") {
             std::ifstream file(entry.path());
             sources.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
         }

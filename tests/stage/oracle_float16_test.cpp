@@ -4,6 +4,18 @@
 
 using namespace zero::test::oracle;
 
-TEST_CASE("Float16 parameters, dynamic scale: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<9>(); }
-TEST_CASE("Float16 parameters dealt in turn: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<10>(); }
-TEST_CASE("Float16 parameters with float gradients in one bucket: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<11>(); }
+TEST_CASE("Float16 parameters, dynamic scale: random configurations give the bits of the oracle in "
+          "every stage",
+          "[oracle]") {
+    run_row<9>();
+}
+TEST_CASE("Float16 parameters dealt in turn: random configurations give the bits of the oracle in "
+          "every stage",
+          "[oracle]") {
+    run_row<10>();
+}
+TEST_CASE("Float16 parameters with float gradients in one bucket: random configurations give the "
+          "bits of the oracle in every stage",
+          "[oracle]") {
+    run_row<11>();
+}

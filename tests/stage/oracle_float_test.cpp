@@ -4,6 +4,18 @@
 
 using namespace zero::test::oracle;
 
-TEST_CASE("Float parameters with AdamW: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<0>(); }
-TEST_CASE("Float parameters dealt in turn, with SGD: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<1>(); }
-TEST_CASE("Float parameters in one bucket, static scale: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<2>(); }
+TEST_CASE(
+    "Float parameters with AdamW: random configurations give the bits of the oracle in every stage",
+    "[oracle]") {
+    run_row<0>();
+}
+TEST_CASE("Float parameters dealt in turn, with SGD: random configurations give the bits of the "
+          "oracle in every stage",
+          "[oracle]") {
+    run_row<1>();
+}
+TEST_CASE("Float parameters in one bucket, static scale: random configurations give the bits of "
+          "the oracle in every stage",
+          "[oracle]") {
+    run_row<2>();
+}

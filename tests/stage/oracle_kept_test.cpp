@@ -26,15 +26,40 @@ std::size_t differences_with_a_wrong_rate() {
 
 } // namespace
 
-TEST_CASE("Master weights in parts: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<20>(); }
-TEST_CASE("Stochastic rounding and bfloat16 states: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<21>(); }
-TEST_CASE("Master weights in float16: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<22>(); }
-TEST_CASE("Scaled states of float parameters: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<23>(); }
-TEST_CASE("Master weights in parts and scaled states: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<24>(); }
+TEST_CASE(
+    "Master weights in parts: random configurations give the bits of the oracle in every stage",
+    "[oracle]") {
+    run_row<20>();
+}
+TEST_CASE("Stochastic rounding and bfloat16 states: random configurations give the bits of the "
+          "oracle in every stage",
+          "[oracle]") {
+    run_row<21>();
+}
+TEST_CASE(
+    "Master weights in float16: random configurations give the bits of the oracle in every stage",
+    "[oracle]") {
+    run_row<22>();
+}
+TEST_CASE("Scaled states of float parameters: random configurations give the bits of the oracle in "
+          "every stage",
+          "[oracle]") {
+    run_row<23>();
+}
+TEST_CASE("Master weights in parts and scaled states: random configurations give the bits of the "
+          "oracle in every stage",
+          "[oracle]") {
+    run_row<24>();
+}
 
-TEST_CASE("Bfloat16 and float parameters: random configurations give the bits of the oracle in every stage", "[oracle]") { run_row<25>(); }
+TEST_CASE("Bfloat16 and float parameters: random configurations give the bits of the oracle in "
+          "every stage",
+          "[oracle]") {
+    run_row<25>();
+}
 
-TEST_CASE("The oracle finds a wrong learning rate in every way of keeping weights and states", "[oracle][mutants]") {
+TEST_CASE("The oracle finds a wrong learning rate in every way of keeping weights and states",
+          "[oracle][mutants]") {
     CHECK(differences_with_a_wrong_rate<20>() != 0);
     CHECK(differences_with_a_wrong_rate<21>() != 0);
     CHECK(differences_with_a_wrong_rate<22>() != 0);

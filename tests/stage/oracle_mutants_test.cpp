@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-// An oracle that finds nothing proves nothing: each error below has to be found by the same comparison that passes without it.
+// An oracle that finds nothing proves nothing: each error below has to be found by the same
+// comparison that passes without it.
 
 using namespace zero;
 using namespace zero::test::oracle;
@@ -36,8 +37,10 @@ void require_found(Configuration const& c, Mutation mutation) {
 
 static_assert(fences == 11, "a new fence needs a test below that takes it away");
 
-/// A missing fence is a race: it may go well, so it is tried again with other delays until it does not.
-void require_fence(Fence fence, std::vector<int> const& stages, std::function<void(Configuration&)> const& adjust) {
+/// A missing fence is a race: it may go well, so it is tried again with other delays until it does
+/// not.
+void require_fence(Fence fence, std::vector<int> const& stages,
+                   std::function<void(Configuration&)> const& adjust) {
     constexpr std::size_t attempts = 60;
     for (int const stage : stages) {
         Configuration c = make_mutant_configuration(0);
@@ -45,21 +48,28 @@ void require_fence(Fence fence, std::vector<int> const& stages, std::function<vo
         CAPTURE(name_of(fence), stage);
         CHECK(count_differences(stage, c) == 0);
         if (has_thread_sanitizer) {
-            std::cout << "skipped: stage " << stage << " without the fence '" << name_of(fence) << "' has a data race, which the thread sanitizer reports itself\n";
+            std::cout << "skipped: stage " << stage << " without the fence '" << name_of(fence)
+                      << "' has a data race, which the thread sanitizer reports itself\n";
             continue;
         }
         std::size_t attempt = 0;
-        while (attempt < attempts && count_differences(stage, c, {Mutation::fence_removed, fence}) == 0) {
+        while (attempt < attempts
+               && count_differences(stage, c, {Mutation::fence_removed, fence}) == 0) {
             c.index = ++attempt;
         }
         CHECK(attempt < attempts);
     }
 }
 
-void compute_slowly(Configuration& c) { c.compute = Compute::delaying; }
-void communicate_slowly(Configuration& c) { c.communication = Communication::delaying; }
+void compute_slowly(Configuration& c) {
+    c.compute = Compute::delaying;
+}
+void communicate_slowly(Configuration& c) {
+    c.communication = Communication::delaying;
+}
 
-/// In stage 3 the gather of a unit comes behind the reductions before it, and hides them, unless it was enqueued in advance.
+/// In stage 3 the gather of a unit comes behind the reductions before it, and hides them, unless it
+/// was enqueued in advance.
 void communicate_ahead(Configuration& c) {
     communicate_slowly(c);
     c.prefetches = true;
@@ -77,11 +87,16 @@ TEST_CASE("A learning rate that is 0.1 % too large is found in every stage", "[o
     }
 }
 
-TEST_CASE("Ranks added in reverse order are found in every stage", "[oracle][mutants]") { require_found(make_mutant_configuration(1), Mutation::ranks_reversed); }
+TEST_CASE("Ranks added in reverse order are found in every stage", "[oracle][mutants]") {
+    require_found(make_mutant_configuration(1), Mutation::ranks_reversed);
+}
 
-TEST_CASE("A sum over ranks that is rounded early is found in every stage", "[oracle][mutants]") { require_found(make_mutant_configuration(2), Mutation::sum_rounded_early); }
+TEST_CASE("A sum over ranks that is rounded early is found in every stage", "[oracle][mutants]") {
+    require_found(make_mutant_configuration(2), Mutation::sum_rounded_early);
+}
 
-TEST_CASE("A sum over micro-steps that is rounded early is found in every stage", "[oracle][mutants]") {
+TEST_CASE("A sum over micro-steps that is rounded early is found in every stage",
+          "[oracle][mutants]") {
     Configuration c = make_mutant_configuration(3);
     require_found(c, Mutation::added_in_bfloat16);
     c.schedule = Schedule::boundary;
@@ -95,7 +110,9 @@ TEST_CASE("A norm that reads the padding is found in every stage", "[oracle][mut
     require_found(c, Mutation::padding_inspected);
 }
 
-TEST_CASE("A norm, or a clip coefficient, that is reported one unit in the last place too small is found in every stage", "[oracle][mutants]") {
+TEST_CASE("A norm, or a clip coefficient, that is reported one unit in the last place too small is "
+          "found in every stage",
+          "[oracle][mutants]") {
     // Parameters and states are right then: only the comparison of reports can find it.
     Configuration c = make_mutant_configuration(5);
     require_found(c, Mutation::norm_off_by_an_ulp);
@@ -106,8 +123,10 @@ TEST_CASE("A norm, or a clip coefficient, that is reported one unit in the last 
     for (int const stage : {0, 1, 2}) {
         CAPTURE(stage);
         CHECK(count_differences(stage, c) == 0);
-        CHECK(count_differences(stage, c, {Mutation::norm_off_by_an_ulp, Fence{}}) == 3 * c.all_steps()); // each rank, each step, and nothing else
-        CHECK(count_differences(stage, c, {Mutation::coefficient_off_by_an_ulp, Fence{}}) == 3 * c.all_steps());
+        CHECK(count_differences(stage, c, {Mutation::norm_off_by_an_ulp, Fence{}})
+              == 3 * c.all_steps()); // each rank, each step, and nothing else
+        CHECK(count_differences(stage, c, {Mutation::coefficient_off_by_an_ulp, Fence{}})
+              == 3 * c.all_steps());
     }
 }
 
@@ -118,7 +137,9 @@ TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle]
     require_found(c, Mutation::last_bucket_dropped);
 }
 
-TEST_CASE("A state that does not follow its elements to their new owners is found in every stage that has owners", "[oracle][mutants]") {
+TEST_CASE("A state that does not follow its elements to their new owners is found in every stage "
+          "that has owners",
+          "[oracle][mutants]") {
     Configuration c = make_mutant_configuration(6);
     c.rebuilds = true;
     c.order = Order::fixed;
@@ -137,34 +158,42 @@ TEST_CASE("A reduction that does not wait for the backward pass is found", "[ora
     require_fence(Fence::gradients_written, {0, 1, 2, 3}, compute_slowly);
 }
 
-TEST_CASE("A backward pass that does not wait for its bucket's last reduction is found", "[oracle][mutants]") {
+TEST_CASE("A backward pass that does not wait for its bucket's last reduction is found",
+          "[oracle][mutants]") {
     require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, communicate_ahead);
 }
 
-TEST_CASE("A forward pass that does not wait for the updated weights is found", "[oracle][mutants]") {
+TEST_CASE("A forward pass that does not wait for the updated weights is found",
+          "[oracle][mutants]") {
     require_fence(Fence::weights_published, {0, 1, 2}, [](Configuration& c) {
         communicate_slowly(c);
         c.evaluates = true;
     });
 }
 
-TEST_CASE("A forward pass that does not wait for the gathered weights is found", "[oracle][mutants]") { require_fence(Fence::weights_gathered, {3}, communicate_slowly); }
+TEST_CASE("A forward pass that does not wait for the gathered weights is found",
+          "[oracle][mutants]") {
+    require_fence(Fence::weights_gathered, {3}, communicate_slowly);
+}
 
-TEST_CASE("An update that does not wait for the readers of the old weights is found", "[oracle][mutants]") {
+TEST_CASE("An update that does not wait for the readers of the old weights is found",
+          "[oracle][mutants]") {
     require_fence(Fence::weights_read, {0, 1, 2}, [](Configuration& c) {
         compute_slowly(c);
         c.evaluates = true;
     });
 }
 
-TEST_CASE("Poison that does not wait for the readers of a released unit is found", "[oracle][mutants]") {
+TEST_CASE("Poison that does not wait for the readers of a released unit is found",
+          "[oracle][mutants]") {
     require_fence(Fence::weights_read, {3}, [](Configuration& c) {
         compute_slowly(c);
         c.is_poisoned = true;
     });
 }
 
-TEST_CASE("A gather that does not wait for the readers of the unit before is found", "[oracle][mutants]") {
+TEST_CASE("A gather that does not wait for the readers of the unit before is found",
+          "[oracle][mutants]") {
     require_fence(Fence::parameter_lease_reuse, {3}, compute_slowly);
 }
 
@@ -172,27 +201,38 @@ TEST_CASE("A backward pass that does not wait for the loss scale is found", "[or
     require_fence(Fence::loss_scale_captured, {0, 1, 2}, communicate_slowly);
 }
 
-TEST_CASE("A capture of the loss scale that does not wait for the readers of the old one is found", "[oracle][mutants]") {
+TEST_CASE("A capture of the loss scale that does not wait for the readers of the old one is found",
+          "[oracle][mutants]") {
     require_fence(Fence::loss_scale_read, {0, 1, 2, 3}, [](Configuration& c) {
         compute_slowly(c);
         c.micro_steps = 1;
-        c.longest_delay = 12000; // a backward pass has to be behind the whole step that decides on the next scale
+        c.longest_delay =
+            12000; // a backward pass has to be behind the whole step that decides on the next scale
     });
 }
 
-TEST_CASE("A transport that does not wait for the data of its peers is found", "[oracle][mutants]") { require_fence(Fence::peers_ready, {0, 1, 2, 3}, communicate_slowly); }
+TEST_CASE("A transport that does not wait for the data of its peers is found",
+          "[oracle][mutants]") {
+    require_fence(Fence::peers_ready, {0, 1, 2, 3}, communicate_slowly);
+}
 
-TEST_CASE("An all-reduce that does not wait for the sums of its peers is found", "[oracle][mutants]") {
+TEST_CASE("An all-reduce that does not wait for the sums of its peers is found",
+          "[oracle][mutants]") {
     require_fence(Fence::peers_reduced, {0}, [](Configuration& c) {
         communicate_slowly(c);
-        c.schedule = Schedule::boundary; // one all-reduce instead of a reduce-scatter for each micro-step
+        c.schedule =
+            Schedule::boundary; // one all-reduce instead of a reduce-scatter for each micro-step
     });
 }
 
-TEST_CASE("A buffer that is used again before the peers have read it is found", "[oracle][mutants]") { require_fence(Fence::peers_done, {0, 1, 2, 3}, communicate_ahead); }
+TEST_CASE("A buffer that is used again before the peers have read it is found",
+          "[oracle][mutants]") {
+    require_fence(Fence::peers_done, {0, 1, 2, 3}, communicate_ahead);
+}
 
 TEST_CASE("A shard is not updated while its last publish is still under way", "[oracle][mutants]") {
-    // Nobody acquires unit 1, so nothing but the engine itself waits until the slow rank has read the fast ones' shards of it.
+    // Nobody acquires unit 1, so nothing but the engine itself waits until the slow rank has read
+    // the fast ones' shards of it.
     auto const adjust = [](Configuration& c) {
         communicate_slowly(c);
         c.never_acquired = 1;

@@ -4,16 +4,17 @@
 #include "support/stages.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <condition_variable>
 #include <mutex>
 
-// Reductions run while the backward pass does: one that waits for its first bucket to be reduced comes to its end.
+// Reductions run while the backward pass does: one that waits for its first bucket to be reduced
+// comes to its end.
 
 namespace zero::test::overlap_test {
 
@@ -53,7 +54,8 @@ struct ObservedBackend : HostBackend {
     inline static thread_local Gate* gate = nullptr;
 
     template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int ranks, std::size_t elements) {
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int ranks,
+                          std::size_t elements) {
         HostBackend::sum_ranks(queue, out, peers, ranks, elements);
         queue->enqueue([gate = gate] { gate->open(); });
     }
@@ -64,14 +66,17 @@ template <int N>
 using Stage = ZeroStage<N, Observed, UnitBucketer>;
 
 struct Seen {
-    int reduced_during_backward = -1; ///< did the wait inside the backward pass end with an open gate?
+    int reduced_during_backward =
+        -1; ///< did the wait inside the backward pass end with an open gate?
     bool is_open_before_step = false;
     std::uint64_t step_count = 0;
 };
 
-/// A step whose backward pass waits for the reduction of the last unit's bucket before it goes on with the others.
+/// A step whose backward pass waits for the reduction of the last unit's bucket before it goes on
+/// with the others.
 template <int N>
-std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule schedule, bool is_announced) {
+std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule schedule,
+                                   bool is_announced) {
     return on_ranks<Seen, Observed>(world, [&](Observed& communicator) {
         Gate gate;
         ObservedBackend::gate = &gate;
@@ -89,7 +94,8 @@ std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule s
             auto const weights = engine.acquire(unit);
             auto const gradients = engine.gradients(unit);
             auto const gradient = gradients[engine.layout().unit_parameters(unit).back()];
-            bool const waits = unit == 3 && (is_announced || schedule == ReductionSchedule::every_micro_step);
+            bool const waits =
+                unit == 3 && (is_announced || schedule == ReductionSchedule::every_micro_step);
             queue->enqueue([=, gate = &gate, result = &seen.reduced_during_backward] {
                 if (waits) {
                     *result = gate->wait() ? 1 : 0;
@@ -119,14 +125,16 @@ void check_overlap(std::vector<Seen> const& ranks) {
 
 } // namespace
 
-TEST_CASE("A backward pass on a threaded compute queue that waits for its first reduced bucket completes") {
+TEST_CASE("A backward pass on a threaded compute queue that waits for its first reduced bucket "
+          "completes") {
     in_every_stage([]<int N>() {
         check_overlap(wait_in_backward<N>(true, ReductionSchedule::boundary, true));
         check_overlap(wait_in_backward<N>(true, ReductionSchedule::every_micro_step, false));
     });
 }
 
-TEST_CASE("A backward pass on the caller's thread that waits for its first reduced bucket completes") {
+TEST_CASE(
+    "A backward pass on the caller's thread that waits for its first reduced bucket completes") {
     in_every_stage([]<int N>() {
         check_overlap(wait_in_backward<N>(false, ReductionSchedule::boundary, true));
         check_overlap(wait_in_backward<N>(false, ReductionSchedule::every_micro_step, true));
@@ -146,39 +154,43 @@ TEST_CASE("A boundary that is not announced has nothing reduced before step") {
 TEST_CASE("With an inline communication queue nothing overlaps and every bit is the same") {
     in_every_stage([]<int N>() {
         auto const train = [](bool is_inline, bool is_compute_threaded) {
-            return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
-                host::ThreadedQueue compute;
-                typename ZeroStage<N>::Options options{.gradient_clipping = 0.5F};
-                if (is_inline) {
-                    options.communication_queue = HostBackend::default_compute_queue();
-                }
-                if (is_compute_threaded) {
-                    options.compute_queue = &compute;
-                }
-                ZeroStage<N> engine(communicator, registration<float>(toy_specs()), options);
-                for (std::uint64_t step = 0; step < 3; ++step) {
-                    engine.begin_step();
-                    for (auto const micro_step : engine.micro_steps(2)) {
-                        compute.synchronise();
-                        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-                            auto const weights = engine.acquire(unit);
-                            auto const gradients = engine.gradients(unit);
-                            for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                                auto const gradient = gradients[parameter];
-                                auto const key = step * 8 + micro_step * 4 + static_cast<std::uint64_t>(communicator.rank());
-                                options.compute_queue->enqueue([=] {
-                                    for (std::size_t i = 0; i < gradient.size(); ++i) {
-                                        gradient[i] += noise(key, unit, parameter, i);
-                                    }
-                                });
-                            }
-                            engine.gradients_ready(unit);
-                        }
+            return on_ranks<std::vector<std::uint32_t>>(
+                world, [&](LoopbackCommunicator& communicator) {
+                    host::ThreadedQueue compute;
+                    typename ZeroStage<N>::Options options{.gradient_clipping = 0.5F};
+                    if (is_inline) {
+                        options.communication_queue = HostBackend::default_compute_queue();
                     }
-                    (void)engine.step(0.01);
-                }
-                return snapshot(engine);
-            });
+                    if (is_compute_threaded) {
+                        options.compute_queue = &compute;
+                    }
+                    ZeroStage<N> engine(communicator, registration<float>(toy_specs()), options);
+                    for (std::uint64_t step = 0; step < 3; ++step) {
+                        engine.begin_step();
+                        for (auto const micro_step : engine.micro_steps(2)) {
+                            compute.synchronise();
+                            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                                auto const weights = engine.acquire(unit);
+                                auto const gradients = engine.gradients(unit);
+                                for (std::size_t const parameter :
+                                     engine.layout().unit_parameters(unit)) {
+                                    auto const gradient = gradients[parameter];
+                                    auto const key =
+                                        step * 8 + micro_step * 4
+                                        + static_cast<std::uint64_t>(communicator.rank());
+                                    options.compute_queue->enqueue([=] {
+                                        for (std::size_t i = 0; i < gradient.size(); ++i) {
+                                            gradient[i] += noise(key, unit, parameter, i);
+                                        }
+                                    });
+                                }
+                                engine.gradients_ready(unit);
+                            }
+                        }
+                        (void)engine.step(0.01);
+                    }
+                    return snapshot(engine);
+                });
         };
         auto const expected = train(false, false);
         CHECK(train(true, false) == expected);

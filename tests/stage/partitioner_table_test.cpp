@@ -17,31 +17,45 @@ std::string page() {
 } // namespace
 
 TEST_CASE("The table of partitioners says what goes with what") {
-    CHECK(compatibility_table()
-          == "| partitioner | stages | collectives | whole parameters | bucketer | adopted block |\n"
-             "|---|---|---|---|---|---|\n"
-             "| `ContiguousPartitioner` | 0, 1, 2, 3 | native even | no | any | yes |\n"
-             "| `PerTensorPartitioner` | 0, 1, 2, 3 | native even | no | its own | no |\n"
-             "| `WholeGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
-             "| `DealtGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
-             "| `RoundRobinPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
-             "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
+    CHECK(
+        compatibility_table()
+        == "| partitioner | stages | collectives | whole parameters | bucketer | adopted block |\n"
+           "|---|---|---|---|---|---|\n"
+           "| `ContiguousPartitioner` | 0, 1, 2, 3 | native even | no | any | yes |\n"
+           "| `PerTensorPartitioner` | 0, 1, 2, 3 | native even | no | its own | no |\n"
+           "| `WholeGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
+           "| `DealtGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
+           "| `RoundRobinPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
+           "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
 }
 
 TEST_CASE("What does not go together has one conflict, by name") {
     CHECK(zero::detail::conflict_of({.stage = 4}) == zero::detail::Conflict::no_such_stage);
     CHECK(zero::detail::conflict_of({.stage = -1}) == zero::detail::Conflict::no_such_stage);
-    CHECK(zero::detail::conflict_of({.stage = 3, .bucketer_may_span_units = true}) == zero::detail::Conflict::bucket_spans_units);
-    CHECK(zero::detail::conflict_of({.stage = 3, .partitioner_cuts_group = true}) == zero::detail::Conflict::units_on_few_ranks);
-    CHECK(zero::detail::conflict_of({.stage = 2, .partitioner_cuts_group = true}) == zero::detail::Conflict::none);
-    CHECK(zero::detail::conflict_of({.stage = 0, .partitioner_brings_other_bucketer = true}) == zero::detail::Conflict::bucketer_not_the_partitioners);
-    CHECK(zero::detail::conflict_of({.stage = 1, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::optimizer_needs_whole_tensor);
-    CHECK(zero::detail::conflict_of({.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::none);
-    CHECK(zero::detail::conflict_of({.stage = 0, .optimizer_is_whole_tensor = true}) == zero::detail::Conflict::none);
-    CHECK(zero::detail::conflict_of({.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true}) == zero::detail::Conflict::whole_tensor_on_device);
-    CHECK(zero::detail::conflict_of({.stage = 1, .is_on_device = true}) == zero::detail::Conflict::none);
-    CHECK(zero::detail::conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true}) == zero::detail::Conflict::whole_tensor_storage);
-    CHECK(zero::detail::conflict_of({.master = zero::detail::Conflict::master_of_itself}) == zero::detail::Conflict::master_of_itself);
+    CHECK(zero::detail::conflict_of({.stage = 3, .bucketer_may_span_units = true})
+          == zero::detail::Conflict::bucket_spans_units);
+    CHECK(zero::detail::conflict_of({.stage = 3, .partitioner_cuts_group = true})
+          == zero::detail::Conflict::units_on_few_ranks);
+    CHECK(zero::detail::conflict_of({.stage = 2, .partitioner_cuts_group = true})
+          == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.stage = 0, .partitioner_brings_other_bucketer = true})
+          == zero::detail::Conflict::bucketer_not_the_partitioners);
+    CHECK(zero::detail::conflict_of({.stage = 1, .optimizer_is_whole_tensor = true})
+          == zero::detail::Conflict::optimizer_needs_whole_tensor);
+    CHECK(zero::detail::conflict_of(
+              {.stage = 1, .partitioner_cuts_parameters = false, .optimizer_is_whole_tensor = true})
+          == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.stage = 0, .optimizer_is_whole_tensor = true})
+          == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of(
+              {.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true})
+          == zero::detail::Conflict::whole_tensor_on_device);
+    CHECK(zero::detail::conflict_of({.stage = 1, .is_on_device = true})
+          == zero::detail::Conflict::none);
+    CHECK(zero::detail::conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true})
+          == zero::detail::Conflict::whole_tensor_storage);
+    CHECK(zero::detail::conflict_of({.master = zero::detail::Conflict::master_of_itself})
+          == zero::detail::Conflict::master_of_itself);
 }
 
 TEST_CASE("The page about partitioners shows the tables that the program prints") {

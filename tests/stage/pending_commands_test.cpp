@@ -14,7 +14,8 @@ namespace zero::test::pending_commands_test {
 
 namespace {
 
-/// Pauses before each command, so that what was enqueued last is pending when the next collective throws.
+/// Pauses before each command, so that what was enqueued last is pending when the next collective
+/// throws.
 class SlowQueue final : public host::ThreadedQueue {
 public:
     ~SlowQueue() override { stop(); }
@@ -27,7 +28,9 @@ private:
 class WatchingResource final : public MemoryResource {
 public:
     explicit WatchingResource(host::Queue& queue) : _queue(&queue) {}
-    void* allocate(std::size_t bytes, BufferKind kind) override { return _heap.allocate(bytes, kind); }
+    void* allocate(std::size_t bytes, BufferKind kind) override {
+        return _heap.allocate(bytes, kind);
+    }
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         bool const is_idle = _queue->record().is_complete();
         ++(is_idle ? freed : freed_too_early);
@@ -51,7 +54,8 @@ struct Seen {
     int freed_too_early = 0;
 };
 
-/// What rank 0 sees of `call(communicator, queue, resource)`, while rank 1 does `other(communicator)`.
+/// What rank 0 sees of `call(communicator, queue, resource)`, while rank 1 does
+/// `other(communicator)`.
 template <class Call, class Other>
 Seen observe(Call const& call, Other const& other) {
     Seen seen;
@@ -84,7 +88,8 @@ TEST_CASE("A gather on the host that meets another collective frees nothing that
         },
         [](LoopbackCommunicator& communicator) {
             std::int64_t number = 0;
-            communicator.broadcast(&number, 1, 0, HostBackend::default_compute_queue(), CollectiveTag{"another", 0});
+            communicator.broadcast(&number, 1, 0, HostBackend::default_compute_queue(),
+                                   CollectiveTag{"another", 0});
         });
     CHECK(seen.type == "CollectiveMismatch");
     CHECK(seen.freed == 1);
@@ -100,7 +105,8 @@ TEST_CASE("Norms that meet another collective free nothing that is in use") {
     int freed_before = 0;
     Seen const seen = observe(
         [&](LoopbackCommunicator& communicator, host::Queue& queue, WatchingResource& memory) {
-            ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.communication_queue = &queue, .memory = &memory});
+            ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
+                                {.communication_queue = &queue, .memory = &memory});
             accumulate(engine);
             freed_before = memory.freed;
             (void)engine.gradient_norms(NormKind::l1);

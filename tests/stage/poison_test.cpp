@@ -4,11 +4,11 @@
 #include "support/stages.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
@@ -20,22 +20,29 @@ namespace {
 
 constexpr int world = 3;
 
-/// The state of each rank after each of three steps with clipping and two micro-steps. Unit 2 never gets a gradient in step 1.
+/// The state of each rank after each of three steps with clipping and two micro-steps. Unit 2 never
+/// gets a gradient in step 1.
 template <class Stage>
-std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule schedule, Storage storage = Storage::owned) {
+std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule schedule,
+                                              Storage storage = Storage::owned) {
     using T = typename Stage::ParameterType;
     return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<T, typename Stage::GradientType>(toy_specs());
         std::vector<T> memory(2048);
-        for (std::size_t index = 0, begin = 0; index < parameters.size() && storage != Storage::owned;
+        for (std::size_t index = 0, begin = 0;
+             index < parameters.size() && storage != Storage::owned;
              begin += parameters[index++].elements) {
             parameters[index].data = memory.data() + begin;
-            parameters[index].initialise(0, std::span<T>(parameters[index].data, parameters[index].elements));
+            parameters[index].initialise(
+                0, std::span<T>(parameters[index].data, parameters[index].elements));
             parameters[index].initialise = nullptr;
         }
         Stage engine(communicator, parameters,
-                     {.gradient_clipping = 0.5F, .storage = storage, .poison = poison, .reduction = {.schedule = schedule}});
+                     {.gradient_clipping = 0.5F,
+                      .storage = storage,
+                      .poison = poison,
+                      .reduction = {.schedule = schedule}});
         std::vector<std::uint32_t> bits;
         for (std::uint64_t step = 0; step < 3; ++step) {
             if (step == 1) {
@@ -45,8 +52,8 @@ std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule sch
                         auto const weights = engine.acquire(unit);
                         auto const gradients = engine.gradients(unit);
                         auto const first = engine.layout().unit_parameters(unit).front();
-                        gradients[first][0] =
-                            from_float<typename Stage::GradientType>(to_float(gradients[first][0]) + to_float(weights[first][0]));
+                        gradients[first][0] = from_float<typename Stage::GradientType>(
+                            to_float(gradients[first][0]) + to_float(weights[first][0]));
                         engine.gradients_ready(unit);
                     }
                 }
@@ -67,7 +74,8 @@ void check_unchanged() {
         auto const clean = train<Stage>(false, schedule);
         CHECK((train<Stage>(true, schedule) == clean));
         if constexpr (Stage::stage != 3) {
-            CHECK((train<Stage>(true, schedule, Storage::scattered) == train<Stage>(false, schedule, Storage::scattered)));
+            CHECK((train<Stage>(true, schedule, Storage::scattered)
+                   == train<Stage>(false, schedule, Storage::scattered)));
         }
         bool has_nan = false;
         for (std::uint32_t const word : clean[0]) {
@@ -90,9 +98,11 @@ struct Seen {
 template <int N>
 std::vector<Seen> look(bool poison) {
     return on_ranks<Seen>(world, [poison](LoopbackCommunicator& communicator) {
-        // With an inline queue everything has happened when a call returns, so the memory may be looked at.
-        ZeroStage<N> engine(communicator, registration<float>(toy_specs()),
-                            {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});
+        // With an inline queue everything has happened when a call returns, so the memory may be
+        // looked at.
+        ZeroStage<N> engine(
+            communicator, registration<float>(toy_specs()),
+            {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});
         Seen seen;
         auto weights = engine.acquire(4);
         float const* const scale = weights[7].data(); // one element, then 63 of padding
@@ -124,26 +134,37 @@ TEST_CASE("Poison changes no bit of float training") {
 
 TEST_CASE("Poison changes no bit with 16-bit types and uneven shards") {
     in_every_stage([]<int N>() {
-        check_unchanged<ZeroStage<N, Parameters<bfloat16>, RoundRobinPartitioner, GradientReduction<void, float, float>>>();
+        check_unchanged<ZeroStage<N, Parameters<bfloat16>, RoundRobinPartitioner,
+                                  GradientReduction<void, float, float>>>();
     });
 }
 
-TEST_CASE("The padding between two gradients that are cleared together is NaN with poison, and zero without") {
+TEST_CASE("The padding between two gradients that are cleared together is NaN with poison, and "
+          "zero without") {
     for (bool const poison : {true, false}) {
         CAPTURE(poison);
-        auto const between = on_ranks<std::vector<float>>(1, [&](LoopbackCommunicator& communicator) {
-            std::vector<Parameter<float>> const parameters{{.name = "first", .elements = 65, .units = {0}}, {.name = "second", .elements = 65, .units = {0}}};
-            ZeroStage<2> engine(communicator, parameters, {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});
-            engine.begin_step();
-            engine.begin_micro_step(true);
-            auto const gradients = engine.gradients(0);
-            float const* const lower = gradients[0].data() < gradients[1].data() ? gradients[0].data() : gradients[1].data();
-            float const* const upper = gradients[0].data() < gradients[1].data() ? gradients[1].data() : gradients[0].data();
-            CHECK(upper - lower == 128);
-            std::vector<float> const values(lower + 65, upper);
-            engine.cancel_step();
-            return values;
-        })[0];
+        auto const between =
+            on_ranks<std::vector<float>>(1, [&](LoopbackCommunicator& communicator) {
+                std::vector<Parameter<float>> const parameters{
+                    {.name = "first", .elements = 65, .units = {0}},
+                    {.name = "second", .elements = 65, .units = {0}}};
+                ZeroStage<2> engine(communicator, parameters,
+                                    {.poison = poison,
+                                     .communication_queue = HostBackend::default_compute_queue()});
+                engine.begin_step();
+                engine.begin_micro_step(true);
+                auto const gradients = engine.gradients(0);
+                float const* const lower = gradients[0].data() < gradients[1].data()
+                                               ? gradients[0].data()
+                                               : gradients[1].data();
+                float const* const upper = gradients[0].data() < gradients[1].data()
+                                               ? gradients[1].data()
+                                               : gradients[0].data();
+                CHECK(upper - lower == 128);
+                std::vector<float> const values(lower + 65, upper);
+                engine.cancel_step();
+                return values;
+            })[0];
         CHECK(between.size() == 63);
         for (float const value : between) {
             CHECK((poison ? is_nan(value) : value == 0.0F));
@@ -151,7 +172,8 @@ TEST_CASE("The padding between two gradients that are cleared together is NaN wi
     }
 }
 
-TEST_CASE("With poison padding and gradients that were not asked to be zero are NaN, and without it padding is zero") {
+TEST_CASE("With poison padding and gradients that were not asked to be zero are NaN, and without "
+          "it padding is zero") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : look<N>(true)) {
             CHECK(seen.nan_in_gradient_padding == 63);

@@ -4,11 +4,11 @@
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
 #include <vector>
@@ -21,7 +21,8 @@ namespace {
 
 /// Adds what one element is outside of a step.
 template <class Engine>
-void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t parameter, std::size_t element) {
+void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t parameter,
+         std::size_t element) {
     auto const weights = engine.acquire(unit);
     seen.push_back(weights[parameter][element]);
 }
@@ -76,16 +77,20 @@ TEST_CASE("After a cancelled step everything goes on as if it had not been") {
             INFO("cancelled at " << where);
             CHECK((state_after<ZeroStage<N>>(cancelled(where)) == expected));
         }
-        CHECK((state_after<ZeroStage<N>>([](auto& engine, std::uint64_t rank) { (void)run_step(engine, rank, 0, 2); }) != expected));
+        CHECK((state_after<ZeroStage<N>>(
+                   [](auto& engine, std::uint64_t rank) { (void)run_step(engine, rank, 0, 2); })
+               != expected));
     });
 }
 
 TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits") {
     in_every_stage([]<int N>() {
-        for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+        for (auto const schedule :
+             {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
             for (std::size_t const count : {1U, 3U}) {
                 INFO(count << " micro-steps, schedule " << static_cast<int>(schedule));
-                typename ZeroStage<N>::Options const options{.gradient_clipping = 1.0F, .reduction = {.schedule = schedule}};
+                typename ZeroStage<N>::Options const options{.gradient_clipping = 1.0F,
+                                                             .reduction = {.schedule = schedule}};
                 auto const by_range = state_after<ZeroStage<N>>(
                     [count](auto& engine, std::uint64_t rank) {
                         (void)run_step(engine, rank, 0, count);
@@ -98,7 +103,8 @@ TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits"
                             for (std::uint64_t step = 0; step < 2; ++step) {
                                 engine.begin_step();
                                 for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
-                                    engine.begin_micro_step(is_announced && micro_step + 1 == count);
+                                    engine.begin_micro_step(is_announced
+                                                            && micro_step + 1 == count);
                                     run_micro_step(engine, rank, step, micro_step);
                                     engine.end_micro_step();
                                 }
@@ -115,25 +121,27 @@ TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits"
 
 TEST_CASE("Units acquired outside a step hold the weights of the last one, on every rank") {
     in_every_stage([]<int N>() {
-        auto const ranks = on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()), {.optimizer = {.momentum = 0.0}});
-            std::vector<float> seen;
-            for (int step = 0; step < 3; ++step) {
-                see(seen, engine, 3, 5, 10);
-                see(seen, engine, 4, 0, 299);
-                engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                    for (std::size_t const unit : {4U, 3U, 0U}) {
-                        auto const gradients = engine.gradients(unit);
-                        gradients[unit == 3 ? 5 : 0][unit == 3 ? 10 : 299] += 1.0F;
-                        engine.gradients_ready(unit);
+        auto const ranks =
+            on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()),
+                                         {.optimizer = {.momentum = 0.0}});
+                std::vector<float> seen;
+                for (int step = 0; step < 3; ++step) {
+                    see(seen, engine, 3, 5, 10);
+                    see(seen, engine, 4, 0, 299);
+                    engine.begin_step();
+                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                        for (std::size_t const unit : {4U, 3U, 0U}) {
+                            auto const gradients = engine.gradients(unit);
+                            gradients[unit == 3 ? 5 : 0][unit == 3 ? 10 : 299] += 1.0F;
+                            engine.gradients_ready(unit);
+                        }
                     }
+                    (void)engine.step(0.25);
                 }
-                (void)engine.step(0.25);
-            }
-            see(seen, engine, 3, 5, 10);
-            return seen;
-        });
+                see(seen, engine, 3, 5, 10);
+                return seen;
+            });
         for (auto const& seen : ranks) {
             REQUIRE(seen.size() == 7);
             CHECK(seen[0] == noise(1, 5, 10));
@@ -149,36 +157,38 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
 TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, is never stale") {
     in_every_stage([]<int N>() {
         // Every step uses fewer units than the order of the step before promised.
-        auto const values = on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()), {.optimizer = {.momentum = 0.0}});
-            std::vector<float> seen;
-            auto const step = [&](std::size_t forward_units) {
-                engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                    for (std::size_t unit = 0; unit < forward_units; ++unit) {
-                        auto const weights = engine.acquire(unit);
+        auto const values =
+            on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()),
+                                         {.optimizer = {.momentum = 0.0}});
+                std::vector<float> seen;
+                auto const step = [&](std::size_t forward_units) {
+                    engine.begin_step();
+                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                        for (std::size_t unit = 0; unit < forward_units; ++unit) {
+                            auto const weights = engine.acquire(unit);
+                        }
+                        auto const gradients = engine.gradients(3);
+                        gradients[5][0] += 1.0F;
+                        engine.gradients_ready(3);
                     }
-                    auto const gradients = engine.gradients(3);
-                    gradients[5][0] += 1.0F;
-                    engine.gradients_ready(3);
+                    (void)engine.step(1.0);
+                };
+                for (std::size_t const forward_units : {5U, 3U, 0U, 5U, 3U, 1U}) {
+                    step(forward_units);
+                    see(seen, engine, 3, 5, 0);
+                    step(3);
+                    see(seen, engine, 3, 5, 0);
                 }
-                (void)engine.step(1.0);
-            };
-            for (std::size_t const forward_units : {5U, 3U, 0U, 5U, 3U, 1U}) {
-                step(forward_units);
+                engine.for_each_owned_slice([&](auto const& slice) {
+                    if (slice.parameter == 5 && slice.begin == 0) {
+                        slice.values[0] = 77.0F;
+                    }
+                });
+                engine.parameters_changed();
                 see(seen, engine, 3, 5, 0);
-                step(3);
-                see(seen, engine, 3, 5, 0);
-            }
-            engine.for_each_owned_slice([&](auto const& slice) {
-                if (slice.parameter == 5 && slice.begin == 0) {
-                    slice.values[0] = 77.0F;
-                }
+                return seen;
             });
-            engine.parameters_changed();
-            see(seen, engine, 3, 5, 0);
-            return seen;
-        });
         for (auto const& seen : values) {
             float expected = noise(1, 5, 0);
             for (std::size_t i = 0; i < 12; ++i) {
@@ -192,33 +202,36 @@ TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, 
 
 TEST_CASE("Groups have their own learning rate and hyper-parameters, from the next step on") {
     in_every_stage([]<int N>() {
-        auto const ranks = on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()),
-                                     {.groups = {{.optimizer = {.momentum = 0.0}}, {.optimizer = {.momentum = 0.0}, .learning_rate_factor = 0.5}}});
-            std::vector<float> seen;
-            auto const step = [&] {
-                engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                    auto const gradients = engine.gradients(1);
-                    gradients[1][0] += 1.0F; // group 0
-                    gradients[2][0] += 1.0F; // group 1
-                    engine.gradients_ready(1);
-                }
-                (void)engine.step(0.25);
-                auto const weights = engine.acquire(1);
-                seen.push_back(weights[1][0]);
-                seen.push_back(weights[2][0]);
-            };
-            step();
-            engine.set_learning_rate(1, 2.0);
-            step();
-            engine.set_hyper_parameters(0, {.momentum = 0.5});
-            engine.set_learning_rate(0, 0.0);
-            step();
-            engine.set_learning_rate(0, 1.0);
-            step();
-            return seen;
-        });
+        auto const ranks =
+            on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Sgd> engine(
+                    communicator, registration<float>(toy_specs()),
+                    {.groups = {{.optimizer = {.momentum = 0.0}},
+                                {.optimizer = {.momentum = 0.0}, .learning_rate_factor = 0.5}}});
+                std::vector<float> seen;
+                auto const step = [&] {
+                    engine.begin_step();
+                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                        auto const gradients = engine.gradients(1);
+                        gradients[1][0] += 1.0F; // group 0
+                        gradients[2][0] += 1.0F; // group 1
+                        engine.gradients_ready(1);
+                    }
+                    (void)engine.step(0.25);
+                    auto const weights = engine.acquire(1);
+                    seen.push_back(weights[1][0]);
+                    seen.push_back(weights[2][0]);
+                };
+                step();
+                engine.set_learning_rate(1, 2.0);
+                step();
+                engine.set_hyper_parameters(0, {.momentum = 0.5});
+                engine.set_learning_rate(0, 0.0);
+                step();
+                engine.set_learning_rate(0, 1.0);
+                step();
+                return seen;
+            });
         for (auto const& seen : ranks) {
             float const a = noise(1, 1, 0), b = noise(1, 2, 0);
             CHECK(seen[0] == a - 0.25F);
@@ -227,7 +240,8 @@ TEST_CASE("Groups have their own learning rate and hyper-parameters, from the ne
             CHECK(seen[3] == seen[1] - 0.5F);
             CHECK(seen[4] == seen[2]);
             CHECK(seen[5] == seen[3] - 0.5F);
-            CHECK(seen[6] == seen[4] - 0.25F * 1.75F); // the buffer: 1, 1, then 0.5 * 1 + 1 = 1.5 and 0.5 * 1.5 + 1 = 1.75
+            CHECK(seen[6] == seen[4] - 0.25F * 1.75F); // the buffer: 1, 1, then 0.5 * 1 + 1 = 1.5
+                                                       // and 0.5 * 1.5 + 1 = 1.75
             CHECK(seen[7] == seen[5] - 0.5F);
         }
     });

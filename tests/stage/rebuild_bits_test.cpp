@@ -2,21 +2,22 @@
 #include "support/stages.hpp"
 #include "support/trained.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
-#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <map>
 #include <vector>
 
-// Buckets that are made anew change no bit of what is trained, whatever is kept beside the parameters, and whoever owns it.
+// Buckets that are made anew change no bit of what is trained, whatever is kept beside the
+// parameters, and whoever owns it.
 
 namespace zero::test::rebuild_bits_test {
 
@@ -47,12 +48,18 @@ void check_bits() {
         CHECK((kept<Capped>() == expected));
         CHECK((rebuilt<Capped>() == expected));
         CHECK((rebuilt<Capped>({.poison = true, .bucketer = {.bucket_bytes = 1024}}) == expected));
-        CHECK((rebuilt<typename Capped::template with<RoundRobinPartitioner>>({.bucketer = {.bucket_bytes = 1024}}) == expected));
+        CHECK((rebuilt<typename Capped::template with<RoundRobinPartitioner>>(
+                   {.bucketer = {.bucket_bytes = 1024}})
+               == expected));
         CHECK((rebuilt<typename Capped::template with<BalancedPartitioner>>() == expected));
         if constexpr (N < 3) {
-            CHECK((rebuilt<Capped>({.storage = Storage::scattered, .bucketer = {.bucket_bytes = 1024}}) == expected));
+            CHECK((
+                rebuilt<Capped>({.storage = Storage::scattered, .bucketer = {.bucket_bytes = 1024}})
+                == expected));
             CHECK((rebuilt<typename Capped::template with<WholeGroupPartitioner>>() == expected));
-            CHECK((rebuilt<typename Capped::template with<DealtGroupPartitioner>>({.storage = Storage::scattered}) == expected));
+            CHECK((rebuilt<typename Capped::template with<DealtGroupPartitioner>>(
+                       {.storage = Storage::scattered})
+                   == expected));
         }
     });
 }
@@ -62,14 +69,20 @@ template <class Stage>
 int ranks_with_other_elements() {
     using Owned = std::map<std::size_t, std::size_t>;
     auto const ranks = on_ranks<int>(world, [](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8, .bucketer = {.bucket_bytes = 1024}});
+        Stage engine(communicator, registration<float>(toy_specs()),
+                     {.rebuild_buckets = Stage::in_ready_order,
+                      .leases_until_rebuild = 8,
+                      .bucketer = {.bucket_bytes = 1024}});
         auto const owned = [&] {
             Owned elements;
-            engine.for_each_owned_slice([&](auto const& slice) { elements[slice.parameter * 4096 + slice.begin] = slice.values.size(); });
+            engine.for_each_owned_slice([&](auto const& slice) {
+                elements[slice.parameter * 4096 + slice.begin] = slice.values.size();
+            });
             return elements;
         };
         Owned const before = owned();
-        (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 1, 0.01, 0, order);
+        (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 1, 0.01, 0,
+                       order);
         return before == owned() ? 0 : 1;
     });
     return ranks[0] + ranks[1] + ranks[2];
@@ -77,26 +90,38 @@ int ranks_with_other_elements() {
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of float parameters", "[stage][rebuild]") { check_bits<>(); }
+TEST_CASE("Buckets made anew change no bit of float parameters", "[stage][rebuild]") {
+    check_bits<>();
+}
 
-TEST_CASE("Buckets made anew change no bit of master weights in float", "[stage][rebuild]") { check_bits<Parameters<bfloat16>, NoLossScaler>(); }
+TEST_CASE("Buckets made anew change no bit of master weights in float", "[stage][rebuild]") {
+    check_bits<Parameters<bfloat16>, NoLossScaler>();
+}
 
-TEST_CASE("Buckets made anew change no bit of master weights in float16", "[stage][rebuild]") { check_bits<Parameters<bfloat16>, MasterWeights<float16>>(); }
+TEST_CASE("Buckets made anew change no bit of master weights in float16", "[stage][rebuild]") {
+    check_bits<Parameters<bfloat16>, MasterWeights<float16>>();
+}
 
-TEST_CASE("Buckets made anew change no bit of master weights in parts and of scaled states", "[stage][rebuild]") {
+TEST_CASE("Buckets made anew change no bit of master weights in parts and of scaled states",
+          "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>();
 }
 
-TEST_CASE("Buckets made anew change no bit of stochastic rounding and bfloat16 states", "[stage][rebuild]") {
+TEST_CASE("Buckets made anew change no bit of stochastic rounding and bfloat16 states",
+          "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, StochasticRounding, OptimizerState<bfloat16>>();
 }
 
-TEST_CASE("The stages and cuts in which buckets are made anew give elements to other ranks", "[stage][rebuild]") {
+TEST_CASE("The stages and cuts in which buckets are made anew give elements to other ranks",
+          "[stage][rebuild]") {
     // Otherwise the comparisons above would hold for a rebuild that moves nothing.
-    CHECK(ranks_with_other_elements<ZeroStage<1, RoundRobinPartitioner, SizeCappedBucketer>>() >= 2);
-    CHECK(ranks_with_other_elements<ZeroStage<2, WholeGroupPartitioner, SizeCappedBucketer>>() >= 2);
+    CHECK(ranks_with_other_elements<ZeroStage<1, RoundRobinPartitioner, SizeCappedBucketer>>()
+          >= 2);
+    CHECK(ranks_with_other_elements<ZeroStage<2, WholeGroupPartitioner, SizeCappedBucketer>>()
+          >= 2);
     CHECK(ranks_with_other_elements<ZeroStage<2, SizeCappedBucketer>>() >= 2);
-    CHECK(ranks_with_other_elements<ZeroStage<3, RoundRobinPartitioner, SizeCappedBucketer>>() >= 2);
+    CHECK(ranks_with_other_elements<ZeroStage<3, RoundRobinPartitioner, SizeCappedBucketer>>()
+          >= 2);
     CHECK(ranks_with_other_elements<ZeroStage<0, SizeCappedBucketer>>() == 0);
 }
 

@@ -5,11 +5,11 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,8 @@
 #include <new>
 #include <vector>
 
-// What buckets that are made anew cost: memory before, during and after, traffic, and what happens when there is no memory.
+// What buckets that are made anew cost: memory before, during and after, traffic, and what happens
+// when there is no memory.
 
 namespace zero::test::rebuild_memory_test {
 
@@ -40,10 +41,14 @@ public:
         return memory;
     }
 
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override { _heap.deallocate(memory, bytes, kind); }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _heap.deallocate(memory, bytes, kind);
+    }
 
     [[nodiscard]] std::size_t bytes() const noexcept { return _heap.allocated_bytes(); }
-    [[nodiscard]] std::size_t bytes(BufferKind kind) const noexcept { return _heap.allocated_bytes(kind); }
+    [[nodiscard]] std::size_t bytes(BufferKind kind) const noexcept {
+        return _heap.allocated_bytes(kind);
+    }
 
     std::atomic<std::size_t> most{0};
     std::atomic<int> refused{-1};
@@ -76,7 +81,12 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
         WatchedMemory memory;
         Account account;
         {
-            Stage engine(communicator, parameters, {.storage = storage, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1024}, .memory = &memory});
+            Stage engine(communicator, parameters,
+                         {.storage = storage,
+                          .rebuild_buckets = Stage::in_ready_order,
+                          .leases_until_rebuild = 5,
+                          .bucketer = {.bucket_bytes = 1024},
+                          .memory = &memory});
             auto const read = [&](auto& bytes) {
                 for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
                     bytes[kind] = memory.bytes(static_cast<BufferKind>(kind));
@@ -87,8 +97,11 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
             read(account.allocated_before);
             for (std::uint64_t step = 0; step < 2; ++step) {
                 memory.most = 0;
-                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, 0.01, 0, order).report();
-                account.most = std::max(account.most, memory.most.load()); // the second step allocates nothing
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                               0.01, 0, order)
+                    .report();
+                account.most =
+                    std::max(account.most, memory.most.load()); // the second step allocates nothing
             }
             account.after = engine.memory_plan();
             read(account.allocated_after);
@@ -113,9 +126,11 @@ std::size_t peak(Account const& account, std::size_t parameter_bytes, std::size_
     std::vector<BufferKind> const states{master_weights, optimizer_state, scratch};
     bool const is_owned = !account.before[parameters].is_callers;
     std::size_t const control_bytes = account.before[control].bytes();
-    std::size_t const first = control_bytes + engine_bytes(account.before, held) + engine_bytes(account.before, states) + engine_bytes(account.after, held)
-                            + (is_owned ? 500 * parameter_bytes : 0);
-    std::size_t const second = account.after.engine_bytes() + engine_bytes(account.before, states) + 500 * state_bytes;
+    std::size_t const first =
+        control_bytes + engine_bytes(account.before, held) + engine_bytes(account.before, states)
+        + engine_bytes(account.after, held) + (is_owned ? 500 * parameter_bytes : 0);
+    std::size_t const second =
+        account.after.engine_bytes() + engine_bytes(account.before, states) + 500 * state_bytes;
     return std::max({account.before.engine_bytes() + account.agreement, first, second});
 }
 
@@ -124,11 +139,16 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
     for (Account const& account : accounts<Stage>(storage)) {
         for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
             INFO(name_of(static_cast<BufferKind>(kind)));
-            CHECK(account.allocated_before[kind] == (account.before.rows[kind].is_callers ? 0 : account.before.rows[kind].bytes()));
-            CHECK(account.allocated_after[kind] == (account.after.rows[kind].is_callers ? 0 : account.after.rows[kind].bytes()));
+            CHECK(
+                account.allocated_before[kind]
+                == (account.before.rows[kind].is_callers ? 0 : account.before.rows[kind].bytes()));
+            CHECK(account.allocated_after[kind]
+                  == (account.after.rows[kind].is_callers ? 0 : account.after.rows[kind].bytes()));
         }
-        CHECK(account.after[BufferKind::gradient_leases].bytes() < account.before[BufferKind::gradient_leases].bytes());
-        // Of each rank the number of parameters, the hash of the layout and those of the 15 named options (see compared_options.hpp).
+        CHECK(account.after[BufferKind::gradient_leases].bytes()
+              < account.before[BufferKind::gradient_leases].bytes());
+        // Of each rank the number of parameters, the hash of the layout and those of the 15 named
+        // options (see compared_options.hpp).
         CHECK(account.agreement == world * (2 + 15) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);
@@ -137,17 +157,21 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
 
 } // namespace
 
-TEST_CASE("Memory is what is planned before and after buckets are made anew, and in between what the documentation says", "[stage][rebuild]") {
+TEST_CASE("Memory is what is planned before and after buckets are made anew, and in between what "
+          "the documentation says",
+          "[stage][rebuild]") {
     in_every_stage([]<int N>() {
         check_accounts<ZeroStage<N, SizeCappedBucketer>>(4);
-        check_accounts<ZeroStage<N, SizeCappedBucketer, BalancedPartitioner, Parameters<bfloat16>>>(2);
+        check_accounts<ZeroStage<N, SizeCappedBucketer, BalancedPartitioner, Parameters<bfloat16>>>(
+            2);
         if constexpr (N < 3) {
             check_accounts<ZeroStage<N, SizeCappedBucketer>>(4, Storage::scattered);
         }
     });
 }
 
-TEST_CASE("Steps after the buckets were made anew move what the formula says for the new layout", "[stage][rebuild]") {
+TEST_CASE("Steps after the buckets were made anew move what the formula says for the new layout",
+          "[stage][rebuild]") {
     struct Counts {
         Traffic transport, formula;
     };
@@ -155,15 +179,20 @@ TEST_CASE("Steps after the buckets were made anew move what the formula says for
         auto const rank = static_cast<std::size_t>(communicator.rank());
         using Stage = ZeroStage<2, BalancedPartitioner>;
         Stage engine(communicator, registration<float>(toy_specs()),
-                     {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 5, .bucketer = {.bucket_bytes = 1200}});
+                     {.rebuild_buckets = Stage::in_ready_order,
+                      .leases_until_rebuild = 5,
+                      .bucketer = {.bucket_bytes = 1200}});
         std::uint64_t const hash = engine.layout().hash();
         (void)run_step(engine, rank, 0, 1, 0.01, 0, order).report();
         communicator.reset_traffic();
         (void)run_step(engine, rank, 1, 1, 0.01, 0, order).report();
         auto const& traffic = communicator.traffic();
         Counts counts;
-        counts.transport = {traffic[CollectiveKind::reduce_scatter].elements, traffic[CollectiveKind::all_gather].elements, hash == engine.layout().hash() ? 1U : 0U};
-        counts.formula = step_traffic_of_rank(engine.layout(), rank, 2, ReductionSchedule::every_micro_step, 1, {});
+        counts.transport = {traffic[CollectiveKind::reduce_scatter].elements,
+                            traffic[CollectiveKind::all_gather].elements,
+                            hash == engine.layout().hash() ? 1U : 0U};
+        counts.formula = step_traffic_of_rank(engine.layout(), rank, 2,
+                                              ReductionSchedule::every_micro_step, 1, {});
         return counts;
     });
     for (Counts const& rank : ranks) {
@@ -171,15 +200,18 @@ TEST_CASE("Steps after the buckets were made anew move what the formula says for
     }
 }
 
-TEST_CASE("Without memory for it the engine breaks on that rank, and the others hear of it", "[stage][rebuild]") {
-    for (BufferKind const kind : {BufferKind::parameters, BufferKind::gradient_leases, BufferKind::optimizer_state}) {
+TEST_CASE("Without memory for it the engine breaks on that rank, and the others hear of it",
+          "[stage][rebuild]") {
+    for (BufferKind const kind :
+         {BufferKind::parameters, BufferKind::gradient_leases, BufferKind::optimizer_state}) {
         INFO(name_of(kind));
         std::array<WatchedMemory, world> memories;
         std::array<Outcome, world> next;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             auto const rank = static_cast<std::size_t>(communicator.rank());
             using Stage = ZeroStage<2>;
-            Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .memory = &memories[rank]});
+            Stage engine(communicator, registration<float>(toy_specs()),
+                         {.rebuild_buckets = Stage::in_ready_order, .memory = &memories[rank]});
             memories[rank].refused = rank == 1 ? static_cast<int>(kind) : -1;
             try {
                 (void)run_step(engine, rank, 0);

@@ -2,17 +2,18 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <limits>
 #include <string>
 #include <vector>
 
-// `rebuild_buckets`: what is recorded in the first step, on which rank, and which buckets come of it.
+// `rebuild_buckets`: what is recorded in the first step, on which rank, and which buckets come of
+// it.
 
 namespace zero::test::rebuild_test {
 
@@ -44,14 +45,20 @@ void report_units(Engine& engine, Order const& order) {
     engine.end_micro_step();
 }
 
-constexpr char const* registered = "head.scale | third.empty third.weight | second.weight | first.bias first.weight | embedding | second.table | ";
-constexpr char const* forwards = "first.bias first.weight | second.weight | third.empty third.weight | head.scale | embedding | second.table | "; // unit 4 completes both
+constexpr char const* registered = "head.scale | third.empty third.weight | second.weight | "
+                                   "first.bias first.weight | embedding | second.table | ";
+constexpr char const* forwards =
+    "first.bias first.weight | second.weight | third.empty third.weight | head.scale | embedding | "
+    "second.table | "; // unit 4 completes both
 
 /// What each rank's layout is after `train(engine, rank)`.
 template <class Train>
 std::vector<std::string> buckets_after(Train const& train) {
     return on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.extra_leases = 2, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 6});
+        Stage engine(communicator, registration<float>(toy_specs()),
+                     {.extra_leases = 2,
+                      .rebuild_buckets = Stage::in_ready_order,
+                      .leases_until_rebuild = 6});
         std::string const before = buckets_of(engine.layout());
         train(engine, communicator.rank());
         return (before == registered ? "" : "built as " + before) + buckets_of(engine.layout());
@@ -62,35 +69,54 @@ using Texts = std::vector<std::string>;
 
 } // namespace
 
-TEST_CASE("After the first step buckets are filled in the order in which units became ready", "[stage][rebuild]") {
-    CHECK(buckets_after([](Stage& engine, int rank) { (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2, 0.01, 0, {0, 1, 2, 3, 4}); }) == Texts(world, forwards));
-    CHECK(buckets_after([](Stage& engine, int rank) { (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2); }) == Texts(world, registered));
-    // The tied embedding is complete with the last of its units, 0 and 4; the frozen table of unit 2 is in no trainable bucket.
-    CHECK(buckets_after([](Stage& engine, int rank) { (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0, {4, 2, 0, 3, 1}); })
-          == Texts(world, "head.scale | second.weight | embedding | third.empty third.weight | first.bias first.weight | second.table | "));
+TEST_CASE("After the first step buckets are filled in the order in which units became ready",
+          "[stage][rebuild]") {
+    CHECK(buckets_after([](Stage& engine, int rank) {
+              (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2, 0.01, 0,
+                             {0, 1, 2, 3, 4});
+          })
+          == Texts(world, forwards));
+    CHECK(buckets_after([](Stage& engine, int rank) {
+              (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2);
+          })
+          == Texts(world, registered));
+    // The tied embedding is complete with the last of its units, 0 and 4; the frozen table of unit
+    // 2 is in no trainable bucket.
+    CHECK(buckets_after([](Stage& engine, int rank) {
+              (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
+                             {4, 2, 0, 3, 1});
+          })
+          == Texts(world, "head.scale | second.weight | embedding | third.empty third.weight | "
+                          "first.bias first.weight | second.table | "));
 }
 
 TEST_CASE("The order is that of rank 0, whatever the others did", "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int rank) {
-              (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0, rank == 0 ? Order{0, 1, 2, 3, 4} : rank == 1 ? Order{2, 4, 3, 0, 1} : Order{});
+              (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
+                             rank == 0   ? Order{0, 1, 2, 3, 4}
+                             : rank == 1 ? Order{2, 4, 3, 0, 1}
+                                         : Order{});
           })
           == Texts(world, forwards));
 }
 
-TEST_CASE("A unit counts where it first became ready in the step, and last when it never did", "[stage][rebuild]") {
+TEST_CASE("A unit counts where it first became ready in the step, and last when it never did",
+          "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int) {
               engine.begin_step();
               report_units(engine, {1});
               report_units(engine, {3, 2, 1, 0});
               (void)engine.step(0.01);
           })
-          == Texts(world, "first.bias first.weight | third.empty third.weight | second.weight | head.scale | embedding | second.table | "));
+          == Texts(world, "first.bias first.weight | third.empty third.weight | second.weight | "
+                          "head.scale | embedding | second.table | "));
     CHECK(buckets_after([](Stage& engine, int) {
               engine.begin_step();
               report_units(engine, {2});
               (void)engine.step(0.01);
           })
-          == Texts(world, "second.weight | head.scale | third.empty third.weight | first.bias first.weight | embedding | second.table | "));
+          == Texts(world, "second.weight | head.scale | third.empty third.weight | first.bias "
+                          "first.weight | embedding | second.table | "));
 }
 
 TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage][rebuild]") {
@@ -108,11 +134,13 @@ TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage
           })
           == Texts(world, forwards));
     auto const is_skipped = on_ranks<int>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
+        Stage engine(communicator, registration<float>(toy_specs()),
+                     {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
         engine.begin_step();
         engine.begin_micro_step();
         for (std::size_t unit = 0; unit < 5; ++unit) {
-            engine.gradients(unit)[engine.layout().unit_parameters(unit).front()][0] = std::numeric_limits<float>::infinity();
+            engine.gradients(unit)[engine.layout().unit_parameters(unit).front()][0] =
+                std::numeric_limits<float>::infinity();
             engine.gradients_ready(unit);
         }
         engine.end_micro_step();
@@ -133,29 +161,35 @@ TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
 }
 
 TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]") {
-    auto const ranks = on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
-        auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<float>(toy_specs()), {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
-        (void)run_step(engine, rank, 0, 1, 0.01, 0, {0, 1, 2, 3, 4});
-        std::vector<std::string> wrong;
-        auto const specs = toy_specs();
-        for (std::size_t index = 0; index < specs.size(); ++index) {
-            ParameterSpec const& found = engine.layout().parameter(index);
-            bool const is_same = found.name == specs[index].name && found.units == specs[index].units && found.group == specs[index].group;
-            auto const weights = engine.acquire(specs[index].units.front());
-            if (!is_same || weights[index].size() != specs[index].elements) {
-                wrong.push_back(specs[index].name);
+    auto const ranks =
+        on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            Stage engine(communicator, registration<float>(toy_specs()),
+                         {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8});
+            (void)run_step(engine, rank, 0, 1, 0.01, 0, {0, 1, 2, 3, 4});
+            std::vector<std::string> wrong;
+            auto const specs = toy_specs();
+            for (std::size_t index = 0; index < specs.size(); ++index) {
+                ParameterSpec const& found = engine.layout().parameter(index);
+                bool const is_same = found.name == specs[index].name
+                                     && found.units == specs[index].units
+                                     && found.group == specs[index].group;
+                auto const weights = engine.acquire(specs[index].units.front());
+                if (!is_same || weights[index].size() != specs[index].elements) {
+                    wrong.push_back(specs[index].name);
+                }
             }
-        }
-        return wrong;
-    });
+            return wrong;
+        });
     for (auto const& wrong : ranks) {
         CHECK(wrong.empty());
     }
 }
 
-TEST_CASE("A backward pass out of order needs its leases in the first step only", "[stage][rebuild]") {
-    // Five units with a bucket each. Forwards, all stay open until the last, which comes first in the order of registration.
+TEST_CASE("A backward pass out of order needs its leases in the first step only",
+          "[stage][rebuild]") {
+    // Five units with a bucket each. Forwards, all stay open until the last, which comes first in
+    // the order of registration.
     std::vector<ParameterSpec> specs;
     for (std::size_t unit = 0; unit < 5; ++unit) {
         specs.push_back({"w" + std::to_string(unit), 100, {unit}, 0, true});
@@ -166,7 +200,9 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
             auto const all = run_and_observe(ranks, [&](LoopbackCommunicator& communicator) {
                 Stage engine(communicator, registration<float>(specs), options);
                 for (std::size_t step = 0; step < orders.size(); ++step) {
-                    (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, 0.01, 0, orders[step]).report();
+                    (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                                   0.01, 0, orders[step])
+                        .report();
                 }
             });
             outcomes.push_back(all.ranks[0]);
@@ -177,11 +213,20 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
     Order const forward{0, 1, 2, 3, 4};
     CHECK(train({}, {forward}) == "OutOfOrder");
     CHECK(train({.rebuild_buckets = Stage::in_ready_order}, {forward}) == "OutOfOrder");
-    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward}) == "OutOfOrder"); // five, and one that is kept free: 2 + 4
-    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, forward, forward}) == "returned");
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward})
+          == "OutOfOrder"); // five, and one that is kept free: 2 + 4
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4},
+                {forward, forward, forward})
+          == "returned");
     CHECK(train({.extra_leases = 4}, {forward, forward}) == "returned");
-    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}}) == "OutOfOrder"); // now backwards is out of order
-    CHECK(train({.extra_leases = 1, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward, {1, 0, 2, 3, 4}}) == "returned"); // extra leases stay
+    CHECK(
+        train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}})
+        == "OutOfOrder"); // now backwards is out of order
+    CHECK(train({.extra_leases = 1,
+                 .rebuild_buckets = Stage::in_ready_order,
+                 .leases_until_rebuild = 3},
+                {forward, {1, 0, 2, 3, 4}})
+          == "returned"); // extra leases stay
 }
 
 TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
@@ -194,17 +239,27 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
         begin += parameter.elements;
     }
     auto const message = [&](Stage::Options const& options) {
-        return run_and_observe(1, [&](LoopbackCommunicator& communicator) { Stage engine(communicator, parameters, options); }).rethrown;
+        return run_and_observe(1,
+                               [&](LoopbackCommunicator& communicator) {
+                                   Stage engine(communicator, parameters, options);
+                               })
+            .rethrown;
     };
-    CHECK(message({.storage = Storage::adopted, .adopted_block = block, .rebuild_buckets = Stage::in_ready_order})
-          == Outcome{"InvalidArgument", "zero: rebuild_buckets would be ignored, because an adopted block is cut in the order of its addresses; leave it out, or use "
-                                        "Storage::scattered."});
+    CHECK(message({.storage = Storage::adopted,
+                   .adopted_block = block,
+                   .rebuild_buckets = Stage::in_ready_order})
+          == Outcome{"InvalidArgument",
+                     "zero: rebuild_buckets would be ignored, because an adopted block is cut in "
+                     "the order of its addresses; leave it out, or use "
+                     "Storage::scattered."});
     CHECK(message({.leases_until_rebuild = 1})
-          == Outcome{"InvalidArgument", "zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, or use extra_leases."});
+          == Outcome{"InvalidArgument", "zero: leases_until_rebuild would be ignored without "
+                                        "rebuild_buckets; set that, too, or use extra_leases."});
     CHECK(message({.storage = Storage::adopted, .adopted_block = block}).type == "returned");
 }
 
-TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch", "[stage][rebuild]") {
+TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch",
+          "[stage][rebuild]") {
     for (bool const differs_in_leases : {false, true}) {
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             Stage::Options options{.rebuild_buckets = Stage::in_ready_order};

@@ -16,13 +16,20 @@ std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of a model with several parameter types", "[stage][rebuild]") {
+TEST_CASE("Buckets made anew change no bit of a model with several parameter types",
+          "[stage][rebuild]") {
     using mixed::Mixed;
-    auto const kept = mixed::train_all<Mixed<0, SizeCappedBucketer>>({.extra_leases = 8, .reduction = {.schedule = ReductionSchedule::boundary}}, order);
+    auto const kept = mixed::train_all<Mixed<0, SizeCappedBucketer>>(
+        {.extra_leases = 8, .reduction = {.schedule = ReductionSchedule::boundary}}, order);
     in_every_stage([&]<int N>() {
         auto const check = [&]<class Stage>(std::size_t bucket_bytes) {
-            auto const rebuilt = mixed::train_all<Stage>(
-                {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8, .poison = true, .bucketer = {.bucket_bytes = bucket_bytes}, .reduction = {.schedule = ReductionSchedule::boundary}}, order);
+            auto const rebuilt =
+                mixed::train_all<Stage>({.rebuild_buckets = Stage::in_ready_order,
+                                         .leases_until_rebuild = 8,
+                                         .poison = true,
+                                         .bucketer = {.bucket_bytes = bucket_bytes},
+                                         .reduction = {.schedule = ReductionSchedule::boundary}},
+                                        order);
             CHECK((rebuilt[0].values == kept[0].values));
             CHECK((rebuilt[2].values == kept[0].values));
             CHECK((mixed::owned_by_all(rebuilt) == mixed::owned_by_all(kept)));
@@ -32,7 +39,9 @@ TEST_CASE("Buckets made anew change no bit of a model with several parameter typ
     });
 }
 
-TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole parameters, and give it the scratch memory of what it now owns", "[stage][rebuild]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole parameters, and give "
+                   "it the scratch memory of what it now owns",
+                   "[stage][rebuild]", Lamb, Muon) {
     auto const run = []<class Stage>(bool is_rebuilt) {
         typename Stage::Options options;
         options.poison = true;
@@ -40,9 +49,13 @@ TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole par
         (is_rebuilt ? options.leases_until_rebuild : options.extra_leases) = 8;
         return trained<Stage>(3, options, 4, 0.01, 24, whole_specs(), order);
     };
-    auto const expected = run.template operator()<ZeroStage<0, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(false);
+    auto const expected =
+        run.template operator()<ZeroStage<0, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(
+            false);
     in_every_stage([&]<int N>() {
-        CHECK((run.template operator()<ZeroStage<N, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(true) == expected));
+        CHECK((run.template
+               operator()<ZeroStage<N, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(true)
+               == expected));
     });
 }
 

@@ -11,7 +11,8 @@
 #include <functional>
 #include <string>
 
-// What ranks do differently inside a program that sends the same: without these checks replicas would drift apart, and nobody would say so.
+// What ranks do differently inside a program that sends the same: without these checks replicas
+// would drift apart, and nobody would say so.
 
 namespace zero::test::settings_agreement_test {
 
@@ -20,10 +21,13 @@ namespace {
 template <int N>
 using Engine = ZeroStage<N, DynamicLossScaler>;
 
-/// Rank 1 alone calls `differ(engine)` before the second step, whose micro-steps and learning rate are `count_of(rank)` and `rate_of(rank)`.
+/// Rank 1 alone calls `differ(engine)` before the second step, whose micro-steps and learning rate
+/// are `count_of(rank)` and `rate_of(rank)`.
 /// @return the text of a CollectiveMismatch that every rank got, "agreed" when none was thrown
 template <int N>
-std::string text_of(GradientReductionOptions const& reduction, std::function<void(Engine<N>&)> const& differ, std::size_t count_of_rank_1 = 2, double rate_of_rank_1 = 0.01) {
+std::string text_of(GradientReductionOptions const& reduction,
+                    std::function<void(Engine<N>&)> const& differ, std::size_t count_of_rank_1 = 2,
+                    double rate_of_rank_1 = 0.01) {
     auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         Engine<N> engine(communicator, registration<float>(toy_specs()), {.reduction = reduction});
@@ -60,12 +64,17 @@ TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divi
         auto const boundary = ReductionSchedule::boundary;
         CHECK((text_of<N>({.schedule = boundary}, none)) == "agreed");
         if (N == 3) { // its gathers meet the wrong ones before that
-            CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)), contains_text("'parameters of bucket 2'"));
+            CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)),
+                       contains_text("'parameters of bucket 2'"));
             return;
         }
-        CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)), contains_text("'gradient norm after micro-steps: 2'") && contains_text("'gradient norm after micro-steps: 3'"));
-        CHECK((text_of<N>({.kind = ReductionKind::sum, .schedule = boundary}, none, 3)) == "agreed");
-        CHECK((text_of<N>({.kind = ReductionKind::weighted_mean, .schedule = boundary}, none, 3)) == "agreed");
+        CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)),
+                   contains_text("'gradient norm after micro-steps: 2'")
+                       && contains_text("'gradient norm after micro-steps: 3'"));
+        CHECK((text_of<N>({.kind = ReductionKind::sum, .schedule = boundary}, none, 3))
+              == "agreed");
+        CHECK((text_of<N>({.kind = ReductionKind::weighted_mean, .schedule = boundary}, none, 3))
+              == "agreed");
     });
 }
 
@@ -74,19 +83,26 @@ TEST_CASE("A rank with another learning rate, other settings or a step of its ow
         auto const differs = contains_text("'steps, rate and settings as hash ");
         auto const none = nothing<Engine<N>>;
         CHECK_THAT((text_of<N>({}, none, 2, 0.02)), differs);
-        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_learning_rate(1, 0.5); })), differs);
-        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_hyper_parameters(0, {.beta1 = 0.8}); })), differs);
-        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_loss_scale(1024.0F); })), differs);
-        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) {
-                       auto state = engine.loss_scaler_state();
-                       state.scale = 512.0F;
-                       engine.set_loss_scaler_state(state);
-                   })),
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_learning_rate(1, 0.5); })),
                    differs);
-        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) {
-                       engine.begin_step();
-                       engine.cancel_step();
-                   })),
+        CHECK_THAT(
+            (text_of<N>({},
+                        [](Engine<N>& engine) { engine.set_hyper_parameters(0, {.beta1 = 0.8}); })),
+            differs);
+        CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_loss_scale(1024.0F); })),
+                   differs);
+        CHECK_THAT((text_of<N>({},
+                               [](Engine<N>& engine) {
+                                   auto state = engine.loss_scaler_state();
+                                   state.scale = 512.0F;
+                                   engine.set_loss_scaler_state(state);
+                               })),
+                   differs);
+        CHECK_THAT((text_of<N>({},
+                               [](Engine<N>& engine) {
+                                   engine.begin_step();
+                                   engine.cancel_step();
+                               })),
                    differs);
     });
 }

@@ -5,11 +5,11 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <cstddef>
@@ -17,7 +17,8 @@
 #include <stdexcept>
 #include <vector>
 
-// A model that works on queues of its own beside the compute queue. The first of them is held up until all is enqueued, so who should wait for it and does not, is early.
+// A model that works on queues of its own beside the compute queue. The first of them is held up
+// until all is enqueued, so who should wait for it and does not, is early.
 
 namespace zero::test::several_queues_test {
 
@@ -33,14 +34,21 @@ void add(host::Queue& queue, std::span<float> gradient, float value) {
     });
 }
 
-/// One parameter of two units, trained by plain gradient descent with a rate of 1 from 0: after a step it is minus the gradient.
+/// One parameter of two units, trained by plain gradient descent with a rate of 1 from 0: after a
+/// step it is minus the gradient.
 template <int N>
 struct Model {
     using Stage = ZeroStage<N, Sgd>;
 
     Model(LoopbackCommunicator& communicator, bool is_in_callers_memory)
-        : callers(elements, 77.0F), handed_over{std::vector<float>(elements, 1.0F), std::vector<float>(elements, 2.0F)},
-          engine(communicator, {{.name = "shared", .elements = elements, .units = {0, 1}, .gradient = is_in_callers_memory ? callers.data() : nullptr}}, options()) {}
+        : callers(elements, 77.0F),
+          handed_over{std::vector<float>(elements, 1.0F), std::vector<float>(elements, 2.0F)},
+          engine(communicator,
+                 {{.name = "shared",
+                   .elements = elements,
+                   .units = {0, 1},
+                   .gradient = is_in_callers_memory ? callers.data() : nullptr}},
+                 options()) {}
 
     typename Stage::Options options() {
         typename Stage::Options result;
@@ -61,7 +69,8 @@ struct Model {
         gate.open();
         (void)ticket.report();
         float result = 0.0F;
-        engine.for_each_full_parameter([&](std::size_t, std::span<float const> values) { result = values[elements - 1]; });
+        engine.for_each_full_parameter(
+            [&](std::size_t, std::span<float const> values) { result = values[elements - 1]; });
         return result;
     }
 
@@ -78,7 +87,8 @@ struct Model {
 template <class Body>
 void check_trained(float expected, bool is_in_callers_memory, Body const& body) {
     in_every_stage([&]<int N>() {
-        INFO((is_in_callers_memory ? "gradient in the caller's memory" : "gradient in the engine's memory"));
+        INFO((is_in_callers_memory ? "gradient in the caller's memory"
+                                   : "gradient in the engine's memory"));
         auto const ranks = on_ranks<float>(1, [&](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, is_in_callers_memory);
             model.engine.begin_step();
@@ -129,8 +139,10 @@ TEST_CASE("A second queue that asks for a gradient finds it cleared") {
 
 TEST_CASE("Gradients that are handed over on two queues are added one after the other") {
     check_trained(-3.0F, false, [](auto& model) {
-        (void)model.engine.hand_over(1, 0, std::span<float const>(model.handed_over[0]), &model.slow);
-        (void)model.engine.hand_over(0, 0, std::span<float const>(model.handed_over[1]), &model.fast);
+        (void)model.engine.hand_over(1, 0, std::span<float const>(model.handed_over[0]),
+                                     &model.slow);
+        (void)model.engine.hand_over(0, 0, std::span<float const>(model.handed_over[1]),
+                                     &model.fast);
         model.engine.gradients_ready(1, &model.slow);
         model.engine.gradients_ready(0, &model.fast);
     });
@@ -147,7 +159,8 @@ TEST_CASE("What a queue wrote before its step was given up does not reach the ne
         model.engine.begin_step();
         model.engine.begin_micro_step(true);
         auto const gradients = model.engine.gradients(1, &model.fast);
-        model.fast.wait(model.slow.record()); // were the memory cleared already, it would not be zero any more
+        model.fast.wait(
+            model.slow.record()); // were the memory cleared already, it would not be zero any more
         add(model.fast, gradients[0], 1.0F);
         model.engine.gradients_ready(1, &model.fast);
         model.engine.gradients_ready(0, &model.fast);
@@ -204,7 +217,8 @@ TEST_CASE("Changes that commands of the compute queue make are sent when they ar
             options.storage = Storage::adopted;
             options.adopted_block = block;
             options.compute_queue = &compute;
-            Stage engine(communicator, {{.name = "all", .data = block.data(), .elements = elements}}, options);
+            Stage engine(communicator,
+                         {{.name = "all", .data = block.data(), .elements = elements}}, options);
             Gate gate;
             gate.hold(compute);
             float const own = communicator.rank() == 0 ? 3.0F : 9.0F;

@@ -7,7 +7,8 @@
 
 #include <zero/layout/round_robin_partitioner.hpp>
 
-// Ways of keeping master weights where some parameters are bfloat16 and others float, which are their own.
+// Ways of keeping master weights where some parameters are bfloat16 and others float, which are
+// their own.
 
 namespace zero::test::mixed::several_types_master_test {
 
@@ -32,7 +33,8 @@ void check_stages() {
             CHECK((found == expected)); // on every rank
             CHECK((owned_by_all(found) == owned_by_all(expected)));
         };
-        check(train_all<Stage>(boundary<Stage>({.poison = true, .bucketer = {.bucket_bytes = 600}})));
+        check(
+            train_all<Stage>(boundary<Stage>({.poison = true, .bucketer = {.bucket_bytes = 600}})));
         using Dealt = typename Stage::template with<RoundRobinPartitioner>;
         check(train_all<Dealt>(boundary<Dealt>()));
     });
@@ -42,9 +44,12 @@ void check_stages() {
 
 } // namespace
 
-TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are the bits of float ones, in every stage", "[stage][master]") {
+TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are the bits of float "
+          "ones, in every stage",
+          "[stage][master]") {
     check_stages<SplitMasterWeights>();
-    auto const split = train_all<Capped<2, SplitMasterWeights>>(boundary<Capped<2, SplitMasterWeights>>());
+    auto const split =
+        train_all<Capped<2, SplitMasterWeights>>(boundary<Capped<2, SplitMasterWeights>>());
     auto const floats = train_all<Capped<2>>(boundary<Capped<2>>());
     auto const none = train_all<Capped<2, NoMasterWeights>>(boundary<Capped<2, NoMasterWeights>>());
     CHECK((split == floats));
@@ -52,7 +57,9 @@ TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are th
     CHECK_FALSE((none == floats));
 }
 
-TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the same bits in every stage, and leaves float ones alone", "[stage][master]") {
+TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the same bits in every "
+          "stage, and leaves float ones alone",
+          "[stage][master]") {
     check_stages<StochasticRounding>();
     using Stage = Capped<2, StochasticRounding>;
     auto const first = train_all<Stage>(boundary<Stage>())[0];
@@ -61,9 +68,11 @@ TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the s
     auto const specs = toy_specs();
     for (std::size_t index = 0; index < specs.size(); ++index) {
         INFO(specs[index].name);
-        bool const is_rounded = !is_float(index) && specs[index].trainable && specs[index].elements != 0;
+        bool const is_rounded =
+            !is_float(index) && specs[index].trainable && specs[index].elements != 0;
         if (specs[index].elements != 1) { // one element may be rounded the same way by chance
-            CHECK((first.values.at(specs[index].name) == other.values.at(specs[index].name)) != is_rounded);
+            CHECK((first.values.at(specs[index].name) == other.values.at(specs[index].name))
+                  != is_rounded);
         }
         if (is_float(index)) {
             CHECK((first.values.at(specs[index].name) == exact.values.at(specs[index].name)));
@@ -71,7 +80,9 @@ TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the s
     }
 }
 
-TEST_CASE("Master weights in float16 and scaled states with several types give the same bits in every stage", "[stage][master]") {
+TEST_CASE("Master weights in float16 and scaled states with several types give the same bits in "
+          "every stage",
+          "[stage][master]") {
     check_stages<MasterWeights<float16>, BlockScaledState<float16>>();
 }
 

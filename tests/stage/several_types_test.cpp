@@ -3,11 +3,11 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <array>
 #include <string>
@@ -23,8 +23,9 @@ namespace {
 template <class T, class Keeps>
 ByName train_some(Keeps const& keeps) {
     return on_ranks<ByName>(world, [&](LoopbackCommunicator& communicator) {
-        ZeroStage<2, Parameters<T>> engine(communicator, mixed_registration<Parameter<T>>(keeps),
-                                           {.reduction = {.schedule = ReductionSchedule::boundary}});
+        ZeroStage<2, Parameters<T>> engine(
+            communicator, mixed_registration<Parameter<T>>(keeps),
+            {.reduction = {.schedule = ReductionSchedule::boundary}});
         (void)train<T, T>(engine, static_cast<std::uint64_t>(communicator.rank()));
         return values_by_name(engine);
     })[0];
@@ -39,30 +40,39 @@ TEST_CASE("A model with two parameter types trains to the bits of two models wit
     for (int const stage : {0, 1, 2, 3}) {
         INFO("stage " << stage);
         with_stage(stage, [&]<int N>() {
-            for (auto const& rank : train_all<Mixed<N>>({.reduction = {.schedule = ReductionSchedule::boundary}})) {
+            for (auto const& rank :
+                 train_all<Mixed<N>>({.reduction = {.schedule = ReductionSchedule::boundary}})) {
                 CHECK((rank.values == expected));
             }
         });
     }
 }
 
-TEST_CASE("With several types clipping, poison, scattered memory and small buckets give the same bits in every stage") {
+TEST_CASE("With several types clipping, poison, scattered memory and small buckets give the same "
+          "bits in every stage") {
     for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
-        auto const expected = train_all<Mixed<0>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}});
+        auto const expected =
+            train_all<Mixed<0>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}});
         CHECK(expected[0].norm > 0.5); // it clips
         for (int const stage : {0, 1, 2, 3}) {
             INFO("stage " << stage);
             with_stage(stage, [&]<int N>() {
-                CHECK((train_all<Mixed<N, SizeCappedBucketer>>(
-                           {.gradient_clipping = 0.5F, .poison = true, .bucketer = {.bucket_bytes = 600}, .reduction = {.schedule = schedule}})
+                CHECK(
+                    (train_all<Mixed<N, SizeCappedBucketer>>({.gradient_clipping = 0.5F,
+                                                              .poison = true,
+                                                              .bucketer = {.bucket_bytes = 600},
+                                                              .reduction = {.schedule = schedule}})
+                     == expected));
+                CHECK((train_all<Mixed<N, RoundRobinPartitioner>>(
+                           {.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}})
                        == expected));
-                CHECK((train_all<Mixed<N, RoundRobinPartitioner>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}}) == expected));
             });
         }
     }
 }
 
-TEST_CASE("With several types the plan is what was allocated, and master weights are kept for bfloat16 alone") {
+TEST_CASE("With several types the plan is what was allocated, and master weights are kept for "
+          "bfloat16 alone") {
     for (int const stage : {0, 1, 2, 3}) {
         INFO("stage " << stage);
         with_stage(stage, [&]<int N>() {
@@ -72,7 +82,9 @@ TEST_CASE("With several types the plan is what was allocated, and master weights
             };
             auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
                 HostMemoryResource memory;
-                Mixed<N> engine(communicator, mixed_registration<AnyParameter>([](std::size_t) { return true; }), {.memory = &memory});
+                Mixed<N> engine(communicator,
+                                mixed_registration<AnyParameter>([](std::size_t) { return true; }),
+                                {.memory = &memory});
                 Account account{engine.memory_plan(), {}};
                 for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
                     account.allocated[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
@@ -86,32 +98,45 @@ TEST_CASE("With several types the plan is what was allocated, and master weights
                 }
                 master += account.plan[BufferKind::master_weights].content_bytes;
             }
-            // embedding 300, first.weight 500, second.weight 129, third.empty 0, head.scale 1; second.table is frozen
+            // embedding 300, first.weight 500, second.weight 129, third.empty 0, head.scale 1;
+            // second.table is frozen
             CHECK(master == 4 * 930 * (N == 0 ? world : 1));
         });
     }
 }
 
 TEST_CASE("Types that do not fit are refused by name") {
-    auto const outcomes = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
-        std::vector<std::string> messages;
-        auto const all = mixed_registration<AnyParameter>([](std::size_t) { return true; });
-        Mixed<2> engine(communicator, all);
-        auto const weights = engine.acquire(1);
-        messages.push_back(outcome_of([&] { (void)weights.template get<float>(1); }).message);
-        std::vector<AnyParameter> with_half = all;
-        with_half.emplace_back(Parameter<float16>{.name = "half", .elements = 3});
-        messages.push_back(outcome_of([&] { Mixed<2> refused(communicator, with_half); }).message);
-        std::vector<bfloat16> block(64);
-        std::vector<AnyParameter> const adopted{Parameter<bfloat16>{.name = "a", .data = block.data(), .elements = 64}};
-        messages.push_back(outcome_of([&] { Mixed<2> refused(communicator, adopted, {.storage = Storage::adopted, .adopted_block = block}); }).message);
-        return messages;
-    })[0];
-    CHECK(outcomes[0] == "zero: parameter 'first.weight' has the type bfloat16, not float32; ask for it as that (rank 0).");
+    auto const outcomes =
+        on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
+            std::vector<std::string> messages;
+            auto const all = mixed_registration<AnyParameter>([](std::size_t) { return true; });
+            Mixed<2> engine(communicator, all);
+            auto const weights = engine.acquire(1);
+            messages.push_back(outcome_of([&] { (void)weights.template get<float>(1); }).message);
+            std::vector<AnyParameter> with_half = all;
+            with_half.emplace_back(Parameter<float16>{.name = "half", .elements = 3});
+            messages.push_back(
+                outcome_of([&] { Mixed<2> refused(communicator, with_half); }).message);
+            std::vector<bfloat16> block(64);
+            std::vector<AnyParameter> const adopted{
+                Parameter<bfloat16>{.name = "a", .data = block.data(), .elements = 64}};
+            messages.push_back(outcome_of([&] {
+                                   Mixed<2> refused(
+                                       communicator, adopted,
+                                       {.storage = Storage::adopted, .adopted_block = block});
+                               }).message);
+            return messages;
+        })[0];
+    CHECK(outcomes[0]
+          == "zero: parameter 'first.weight' has the type bfloat16, not float32; ask for it as "
+             "that (rank 0).");
     CHECK(outcomes[1]
-          == "zero: parameter 'half' is float16 with a float16 gradient, which is none of the types of this composition; name its type in "
+          == "zero: parameter 'half' is float16 with a float16 gradient, which is none of the "
+             "types of this composition; name its type in "
              "zero::Parameters, and its gradient's in zero::GradientReduction.");
-    CHECK(outcomes[2] == "zero: an adopted block holds one parameter type, but the model has several; use Storage::scattered.");
+    CHECK(outcomes[2]
+          == "zero: an adopted block holds one parameter type, but the model has several; use "
+             "Storage::scattered.");
 }
 
 } // namespace zero::test::mixed::several_types_test

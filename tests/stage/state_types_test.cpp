@@ -1,15 +1,16 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cmath>
 #include <vector>
 
-// States of the optimizer in 16 bits: how near they are to float ones. That stages agree is in optimizer_state_conformance_test.cpp.
+// States of the optimizer in 16 bits: how near they are to float ones. That stages agree is in
+// optimizer_state_conformance_test.cpp.
 
 namespace zero::test::state_types_test {
 
@@ -17,7 +18,8 @@ namespace {
 
 constexpr int world = 3;
 
-/// The largest difference of a parameter from the one of a run with float states, with gradients of neighbours that differ by up to 2^binades.
+/// The largest difference of a parameter from the one of a run with float states, with gradients of
+/// neighbours that differ by up to 2^binades.
 template <class Policy>
 float distance(std::size_t binades) {
     auto const exact = trained<ZeroStage<2>>(world, {}, 4, 0.01, binades).parameters;
@@ -34,24 +36,37 @@ float distance(std::size_t binades) {
 } // namespace
 
 TEST_CASE("States in scaled float16 go with master weights in parts") {
-    auto const expected = trained<ZeroStage<0, Parameters<bfloat16>, MasterWeights<float>, BlockScaledState<float16>>>(world);
-    CHECK((trained<ZeroStage<3, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>>(world) == expected));
-    CHECK((trained<ZeroStage<2, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>>(world, {.storage = Storage::scattered}) == expected));
+    auto const expected = trained<
+        ZeroStage<0, Parameters<bfloat16>, MasterWeights<float>, BlockScaledState<float16>>>(world);
+    CHECK(
+        (trained<ZeroStage<3, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>>(
+             world)
+         == expected));
+    CHECK(
+        (trained<ZeroStage<2, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>>(
+             world, {.storage = Storage::scattered})
+         == expected));
 }
 
-TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scaled states begin elsewhere") {
-    CHECK_FALSE((trained<ZeroStage<2, BlockScaledState<float16>>>(world, {.storage = Storage::adopted}) == trained<ZeroStage<2, BlockScaledState<float16>>>(world)));
-    CHECK((trained<ZeroStage<2, OptimizerState<bfloat16>>>(world, {.storage = Storage::adopted}) == trained<ZeroStage<2, OptimizerState<bfloat16>>>(world)));
+TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scaled states begin "
+          "elsewhere") {
+    CHECK_FALSE(
+        (trained<ZeroStage<2, BlockScaledState<float16>>>(world, {.storage = Storage::adopted})
+         == trained<ZeroStage<2, BlockScaledState<float16>>>(world)));
+    CHECK((trained<ZeroStage<2, OptimizerState<bfloat16>>>(world, {.storage = Storage::adopted})
+           == trained<ZeroStage<2, OptimizerState<bfloat16>>>(world)));
 }
 
 TEST_CASE("Four steps of 0.01 end near those with float states") {
-    CHECK(distance<BlockScaledState<float16>>(0) < 4e-5F); // 4 * 0.01 * 2^-10: both moments are off by 2^-11, one of them under a root
+    CHECK(distance<BlockScaledState<float16>>(0)
+          < 4e-5F); // 4 * 0.01 * 2^-10: both moments are off by 2^-11, one of them under a root
     CHECK(distance<OptimizerState<bfloat16>>(0) < 3e-4F);
     CHECK(distance<OptimizerState<bfloat16>>(0) > 4e-5F);
     CHECK(distance<OptimizerState<float>>(0) == 0.0F);
 }
 
-TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update with scaled states is too small, but none is too large") {
+TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update with scaled states "
+          "is too small, but none is too large") {
     float const found = distance<BlockScaledState<float16>>(24);
     CHECK(found < 0.04F); // all that four steps of 0.01 can move
     CHECK(found > 0.01F);

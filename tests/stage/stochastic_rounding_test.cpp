@@ -1,15 +1,16 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/zero_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// Stochastic rounding depends on the seed, the step and the number of an element: not on the number of ranks, and by
-// master_weights_conformance_test.cpp not on stage, partitioner, bucket size and storage.
+// Stochastic rounding depends on the seed, the step and the number of an element: not on the number
+// of ranks, and by master_weights_conformance_test.cpp not on stage, partitioner, bucket size and
+// storage.
 
 namespace zero::test::stochastic_rounding_test {
 
@@ -18,16 +19,19 @@ namespace {
 template <int N>
 using Stage = ZeroStage<N, Parameters<bfloat16>, StochasticRounding>;
 
-/// All parameters after some steps in which every rank has the same gradients, so that the world size does not change them.
+/// All parameters after some steps in which every rank has the same gradients, so that the world
+/// size does not change them.
 template <int N>
 std::vector<std::vector<float>> alike(int ranks, std::uint64_t seed = 0) {
-    return on_ranks<std::vector<std::vector<float>>>(ranks, [&](LoopbackCommunicator& communicator) {
-        Stage<N> engine(communicator, registration<bfloat16>(toy_specs()), {.master_weights = {.seed = seed}});
-        for (std::uint64_t step = 0; step < 3; ++step) {
-            (void)run_step(engine, 0, step);
-        }
-        return full_parameters(engine);
-    })[0];
+    return on_ranks<std::vector<std::vector<float>>>(
+        ranks, [&](LoopbackCommunicator& communicator) {
+            Stage<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                            {.master_weights = {.seed = seed}});
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                (void)run_step(engine, 0, step);
+            }
+            return full_parameters(engine);
+        })[0];
 }
 
 } // namespace
@@ -41,7 +45,9 @@ TEST_CASE("Stochastically rounded parameters do not depend on the number of rank
 
 TEST_CASE("Ranks with different seeds are told so") {
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
-        Stage<2> const engine(communicator, registration<bfloat16>(toy_specs()), {.master_weights = {.seed = static_cast<std::uint64_t>(communicator.rank())}});
+        Stage<2> const engine(
+            communicator, registration<bfloat16>(toy_specs()),
+            {.master_weights = {.seed = static_cast<std::uint64_t>(communicator.rank())}});
     });
     CHECK(outcomes.rethrown.type == "LayoutMismatch");
     CHECK_THAT(outcomes.rethrown.message, contains_text("master_weights"));

@@ -3,12 +3,12 @@
 #include "support/snapshot.hpp"
 
 #include <zero/layout/single_bucketer.hpp>
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,8 @@
 #include <utility>
 #include <vector>
 
-// Whose memory holds parameters and gradients changes no bit of the training, and the caller's memory holds what it should.
+// Whose memory holds parameters and gradients changes no bit of the training, and the caller's
+// memory holds what it should.
 
 namespace zero::test::storage_test {
 
@@ -28,7 +29,8 @@ constexpr int world = 3;
 
 enum class GradientStore { buckets, callers, handed_over, overwritten };
 
-/// What one rank has after three steps: all parameters, and those in the caller's memory (empty when the engine owns them).
+/// What one rank has after three steps: all parameters, and those in the caller's memory (empty
+/// when the engine owns them).
 struct Trained {
     std::vector<std::vector<float>> full;
     std::vector<std::vector<float>> callers;
@@ -40,7 +42,8 @@ std::vector<ParameterSpec> specs() {
     return list;
 }
 
-float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std::size_t parameter, std::size_t i) {
+float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std::size_t parameter,
+                  std::size_t i) {
     return noise(3 + rank, step * 10 + unit, parameter, i);
 }
 
@@ -56,7 +59,8 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
             if (storage != Storage::owned) {
                 parameter.data = block.data() + begin;
                 for (std::size_t i = 0; i < parameter.elements; ++i) {
-                    parameter.data[i] = rank == 0 ? noise(1, index, i) : 1000.0F; // the values of rank 0 count
+                    parameter.data[i] =
+                        rank == 0 ? noise(1, index, i) : 1000.0F; // the values of rank 0 count
                 }
                 parameter.initialise = nullptr;
             }
@@ -65,7 +69,10 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
             }
             begin += parameter.elements + (index == 3 ? 11 : 0);
         }
-        typename ZeroStage<N>::Options options{.storage = storage, .reduction = {.schedule = ReductionSchedule::every_micro_step}}; // the same in every stage
+        typename ZeroStage<N>::Options options{
+            .storage = storage,
+            .reduction = {.schedule =
+                              ReductionSchedule::every_micro_step}}; // the same in every stage
         if (storage == Storage::adopted) {
             options.adopted_block = block;
         }
@@ -88,10 +95,12 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
                             }
                             engine.hand_over(unit, index, transient).synchronise();
                         } else {
-                            bool const overwrites = memory == GradientStore::overwritten && layout.parameter(index).units.size() == 1;
+                            bool const overwrites = memory == GradientStore::overwritten
+                                                    && layout.parameter(index).units.size() == 1;
                             auto const gradient = engine.gradients(unit, {}, !overwrites)[index];
                             for (std::size_t i = 0; i < gradient.size(); ++i) {
-                                gradient[i] = (overwrites ? 0.0F : gradient[i]) + gradient_of(rank, key, unit, index, i);
+                                gradient[i] = (overwrites ? 0.0F : gradient[i])
+                                              + gradient_of(rank, key, unit, index, i);
                             }
                         }
                     }
@@ -114,7 +123,8 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
     });
 }
 
-void check_same(std::vector<Trained> const& ranks, std::vector<std::vector<float>> const& expected) {
+void check_same(std::vector<Trained> const& ranks,
+                std::vector<std::vector<float>> const& expected) {
     for (Trained const& trained : ranks) {
         CHECK((trained.full == expected)); // without printing all of it
         CHECK((trained.callers.empty() || trained.callers == expected));
@@ -123,10 +133,12 @@ void check_same(std::vector<Trained> const& ranks, std::vector<std::vector<float
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to the same bits", "", ((int N), N), 0, 1, 2) {
+TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to the same bits", "",
+                       ((int N), N), 0, 1, 2) {
     auto const expected = train<0>(Storage::owned, GradientStore::buckets)[0].full;
     CHECK((expected != train<0>(Storage::owned, GradientStore::buckets, 0.0100001)[0].full));
-    for (auto const memory : {GradientStore::buckets, GradientStore::callers, GradientStore::handed_over}) {
+    for (auto const memory :
+         {GradientStore::buckets, GradientStore::callers, GradientStore::handed_over}) {
         check_same(train<N>(Storage::owned, memory), expected);
         check_same(train<N>(Storage::scattered, memory), expected);
     }
@@ -134,20 +146,26 @@ TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to t
     check_same(train<N>(Storage::adopted, GradientStore::handed_over), expected);
 }
 
-TEMPLATE_TEST_CASE_SIG("Gradients in buckets, in the caller's memory, handed over or overwritten give the same bits", "", ((int N), N), 0, 2, 3) {
+TEMPLATE_TEST_CASE_SIG(
+    "Gradients in buckets, in the caller's memory, handed over or overwritten give the same bits",
+    "", ((int N), N), 0, 2, 3) {
     auto const expected = train<0>(Storage::owned, GradientStore::buckets)[0].full;
-    for (auto const memory : {GradientStore::buckets, GradientStore::callers, GradientStore::handed_over, GradientStore::overwritten}) {
+    for (auto const memory : {GradientStore::buckets, GradientStore::callers,
+                              GradientStore::handed_over, GradientStore::overwritten}) {
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
     }
 }
 
-TEST_CASE("A gradient in the caller's memory is read once: with its own unit, not with others whose gradients lie around it") {
+TEST_CASE("A gradient in the caller's memory is read once: with its own unit, not with others "
+          "whose gradients lie around it") {
     std::array<std::vector<float>, 5> gradients;
     std::vector<Parameter<float>> parameters;
     for (std::size_t index = 0; index < gradients.size(); ++index) {
         gradients[index].assign(64 + index, 1.0F);
-        parameters.push_back({.name = std::string(1, static_cast<char>('a' + index)), .elements = gradients[index].size(), .units = {index % 2}});
+        parameters.push_back({.name = std::string(1, static_cast<char>('a' + index)),
+                              .elements = gradients[index].size(),
+                              .units = {index % 2}});
         parameters.back().gradient = gradients[index].data();
     }
     LoopbackCommunicator communicator = std::move(LoopbackCommunicator::make_group(1).front());
@@ -167,12 +185,15 @@ TEST_CASE("A gradient in the caller's memory is read once: with its own unit, no
     write(0, 100.0F);
     engine.end_micro_step();
     auto const norms = engine.gradient_norms(NormKind::infinity, NormScope::parameters);
-    CHECK(std::vector<double>(norms.begin(), norms.end()) == std::vector<double>{3.0, 2.0, 3.0, 2.0, 3.0});
+    CHECK(std::vector<double>(norms.begin(), norms.end())
+          == std::vector<double>{3.0, 2.0, 3.0, 2.0, 3.0});
     (void)engine.step(0.0);
 }
 
 TEST_CASE("The frozen parameters keep their values in every storage") {
-    for (auto const& ranks : {train<0>(Storage::scattered, GradientStore::buckets), train<2>(Storage::adopted, GradientStore::callers), train<3>(Storage::owned, GradientStore::buckets)}) {
+    for (auto const& ranks : {train<0>(Storage::scattered, GradientStore::buckets),
+                              train<2>(Storage::adopted, GradientStore::callers),
+                              train<3>(Storage::owned, GradientStore::buckets)}) {
         for (Trained const& trained : ranks) {
             for (std::size_t const frozen : {2U, 4U}) {
                 for (std::size_t i = 0; i < trained.full[frozen].size(); ++i) {

@@ -5,26 +5,30 @@
 
 #include <zero/comm/recording.hpp>
 #include <zero/layout/traffic.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <optional>
 #include <vector>
 
-// How many elements the ranks read from each other in one step: the transport's count, the recorder's, the formula and literals agree.
+// How many elements the ranks read from each other in one step: the transport's count, the
+// recorder's, the formula and literals agree.
 
 namespace zero::test::traffic_test {
 
 namespace {
 
-/// Moves no data of the model, so that 124 million parameters cost neither time nor memory (pages that nobody touches). Counts are made elsewhere.
+/// Moves no data of the model, so that 124 million parameters cost neither time nor memory (pages
+/// that nobody touches). Counts are made elsewhere.
 struct IdleBackend : HostBackend {
     template <class T>
     static void fill(Queue, T*, std::size_t, T) {}
-    static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) { HostBackend::copy_bytes(queue, out, in, bytes < 4096 ? bytes : 0); }
+    static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
+        HostBackend::copy_bytes(queue, out, in, bytes < 4096 ? bytes : 0);
+    }
     template <class To, class From>
     static void convert(Queue, To*, From const*, std::size_t, float) {}
     template <class To, class From>
@@ -47,14 +51,16 @@ struct Counts {
 };
 
 template <int N>
-std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int world, ReductionSchedule schedule, std::size_t micro_steps) {
+std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int world,
+                               ReductionSchedule schedule, std::size_t micro_steps) {
     return on_ranks<Counts, Idle>(world, [&](Idle& communicator) {
         Recording<Idle> recording(communicator);
         std::vector<Parameter<bfloat16>> parameters = registration<bfloat16>(specs);
         for (auto& parameter : parameters) {
             parameter.initialise = nullptr;
         }
-        ZeroStage<N, Parameters<bfloat16>, Recording<Idle>> engine(recording, parameters, {.reduction = {.schedule = schedule}});
+        ZeroStage<N, Parameters<bfloat16>, Recording<Idle>> engine(
+            recording, parameters, {.reduction = {.schedule = schedule}});
         std::vector<std::size_t> acquired;
         Counts counts;
         for (int step = 0; step < 2; ++step) { // the second with prefetch
@@ -76,7 +82,8 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
             }
             (void)engine.step(0.1).report();
             if (step == 0) {
-                auto const evaluated = engine.acquire(1); // which the next step does not take for the unit behind its last
+                auto const evaluated = engine.acquire(
+                    1); // which the next step does not take for the unit behind its last
             }
         }
         counts.transport = communicator.traffic();
@@ -101,28 +108,39 @@ struct Expected {
 };
 
 template <int N>
-void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSchedule schedule, std::size_t micro_steps, Expected const& expected) {
-    INFO("stage " << N << ", world " << world << ", " << micro_steps << " micro-steps, " << (schedule == ReductionSchedule::boundary ? "boundary" : "every micro-step"));
+void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSchedule schedule,
+                std::size_t micro_steps, Expected const& expected) {
+    INFO("stage " << N << ", world " << world << ", " << micro_steps << " micro-steps, "
+                  << (schedule == ReductionSchedule::boundary ? "boundary" : "every micro-step"));
     auto const ranks = count_step<N>(specs, world, schedule, micro_steps);
     auto const others = static_cast<std::uint64_t>(world) - 1;
-    CHECK(ranks[0].formula == Traffic{expected.reduce_scatter, expected.all_gather, expected.all_reduce});
+    CHECK(ranks[0].formula
+          == Traffic{expected.reduce_scatter, expected.all_gather, expected.all_reduce});
     CHECK(sum(ranks, CollectiveKind::reduce_scatter) == expected.reduce_scatter);
     CHECK(sum(ranks, CollectiveKind::all_gather) == expected.all_gather);
     CHECK(sum(ranks, CollectiveKind::all_reduce) == expected.all_reduce);
     CHECK(sum(ranks, CollectiveKind::broadcast) == 0);
     for (Counts const& rank : ranks) {
-        // Equal shards: each rank moves the same. A payload of n elements moves n (W - 1) over all ranks, in an all-reduce twice.
-        CHECK(rank.transport[CollectiveKind::reduce_scatter].elements * ranks.size() == expected.reduce_scatter);
-        CHECK(rank.recorded[CollectiveKind::reduce_scatter].elements * others == expected.reduce_scatter);
+        // Equal shards: each rank moves the same. A payload of n elements moves n (W - 1) over all
+        // ranks, in an all-reduce twice.
+        CHECK(rank.transport[CollectiveKind::reduce_scatter].elements * ranks.size()
+              == expected.reduce_scatter);
+        CHECK(rank.recorded[CollectiveKind::reduce_scatter].elements * others
+              == expected.reduce_scatter);
         CHECK(rank.recorded[CollectiveKind::all_gather].elements * others == expected.all_gather);
-        CHECK(rank.recorded[CollectiveKind::all_reduce].elements * others * 2 == expected.all_reduce);
+        CHECK(rank.recorded[CollectiveKind::all_reduce].elements * others * 2
+              == expected.all_reduce);
         // bfloat16, but stage 0 gathers what several reductions were added up to, in float.
-        CHECK(rank.recorded[CollectiveKind::all_gather].bytes == (N == 0 ? 4 : 2) * rank.recorded[CollectiveKind::all_gather].elements);
-        CHECK(rank.recorded[CollectiveKind::reduce_scatter].bytes == 2 * rank.recorded[CollectiveKind::reduce_scatter].elements);
-        for (auto const kind : {CollectiveKind::reduce_scatter, CollectiveKind::all_gather, CollectiveKind::all_reduce}) {
+        CHECK(rank.recorded[CollectiveKind::all_gather].bytes
+              == (N == 0 ? 4 : 2) * rank.recorded[CollectiveKind::all_gather].elements);
+        CHECK(rank.recorded[CollectiveKind::reduce_scatter].bytes
+              == 2 * rank.recorded[CollectiveKind::reduce_scatter].elements);
+        for (auto const kind : {CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+                                CollectiveKind::all_reduce}) {
             CHECK(rank.recorded[kind].calls == rank.transport[kind].calls);
         }
-        CHECK(rank.recorded[CollectiveKind::reduce_scatter].calls + rank.recorded[CollectiveKind::all_reduce].calls
+        CHECK(rank.recorded[CollectiveKind::reduce_scatter].calls
+                  + rank.recorded[CollectiveKind::all_reduce].calls
               == rank.buckets * (schedule == ReductionSchedule::boundary ? 1 : micro_steps));
     }
 }
@@ -130,8 +148,10 @@ void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSch
 constexpr auto boundary = ReductionSchedule::boundary;
 constexpr auto every = ReductionSchedule::every_micro_step;
 
-/// `p` trainable elements, of which each micro-step of stage 3 gathers `gathered`, on `world` ranks.
-void check_model(std::vector<ParameterSpec> const& specs, int world, std::uint64_t p, std::uint64_t gathered) {
+/// `p` trainable elements, of which each micro-step of stage 3 gathers `gathered`, on `world`
+/// ranks.
+void check_model(std::vector<ParameterSpec> const& specs, int world, std::uint64_t p,
+                 std::uint64_t gathered) {
     std::uint64_t const w = static_cast<std::uint64_t>(world) - 1;
     check_step<0>(specs, world, boundary, 1, {0, 0, 2 * p * w});
     check_step<0>(specs, world, boundary, 3, {0, 0, 2 * p * w});
@@ -142,7 +162,8 @@ void check_model(std::vector<ParameterSpec> const& specs, int world, std::uint64
         check_step<1>(specs, world, every, micro_steps, {micro_steps * p * w, p * w, 0});
         check_step<2>(specs, world, every, micro_steps, {micro_steps * p * w, p * w, 0});
         check_step<3>(specs, world, boundary, micro_steps, {p * w, micro_steps * gathered * w, 0});
-        check_step<3>(specs, world, every, micro_steps, {micro_steps * p * w, micro_steps * gathered * w, 0});
+        check_step<3>(specs, world, every, micro_steps,
+                      {micro_steps * p * w, micro_steps * gathered * w, 0});
     }
 }
 
@@ -163,7 +184,8 @@ TEST_CASE("GPT-2 124M with a tied head gathers the embedding for both of its uni
 
 TEST_CASE("A model without ties moves 3 P' (W - 1) elements a micro-step in stage 3") {
     auto const specs = gpt2_124m(Head::separate);
-    check_step<3>(specs, 2, every, 1, {163'037'184, 326'074'368, 0}); // together 489,111,552 = 3 * 163,037,184
+    check_step<3>(specs, 2, every, 1,
+                  {163'037'184, 326'074'368, 0}); // together 489,111,552 = 3 * 163,037,184
     check_step<3>(specs, 2, every, 4, {652'148'736, 1'304'297'472, 0});
     check_step<1>(specs, 2, boundary, 4, {163'037'184, 163'037'184, 0});
 }

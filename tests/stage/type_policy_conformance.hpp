@@ -1,14 +1,16 @@
 #pragma once
 
-// What every policy promises that names types of numbers or how they are kept: master weights, optimizer states, gradient reductions. A new one
-// needs an entry in the list of its test file:
+// What every policy promises that names types of numbers or how they are kept: master weights,
+// optimizer states, gradient reductions. A new one needs an entry in the list of its test file:
 //
 //     struct Entry {
 //         using Parameter = ...;                                  // the parameter type
-//         template <int N, class... More> using Stage = ZeroStage<N, ..., NoLossScaler, SizeCappedBucketer, More...>;
-//         static constexpr Bytes of_500;                          // what 500 elements take on one rank of stage 2, worked out by hand
-//         static constexpr bool has_bits_of_default;              // trains to the same bits as without the policy
-//         static constexpr bool keeps_more;                       // master weights only: more than the parameter's own bits
+//         template <int N, class... More> using Stage = ZeroStage<N, ..., NoLossScaler,
+//         SizeCappedBucketer, More...>; static constexpr Bytes of_500;                          //
+//         what 500 elements take on one rank of stage 2, worked out by hand static constexpr bool
+//         has_bits_of_default;              // trains to the same bits as without the policy static
+//         constexpr bool keeps_more;                       // master weights only: more than the
+//         parameter's own bits
 //     };
 
 #include "support/catch.hpp"
@@ -16,11 +18,11 @@
 #include "support/trained.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <cstddef>
@@ -43,7 +45,8 @@ template <class P, class... Policies>
 struct TypePolicyEntry {
     using Parameter = P;
     template <int N, class... More>
-    using Stage = ZeroStage<N, Parameters<P>, NoLossScaler, SizeCappedBucketer, Policies..., More...>;
+    using Stage =
+        ZeroStage<N, Parameters<P>, NoLossScaler, SizeCappedBucketer, Policies..., More...>;
 };
 
 /// Stage, partitioner, bucket size, storage, poison and buckets made anew change no bit.
@@ -52,22 +55,34 @@ void check_same_bits() {
     constexpr int world = 3;
     using First = typename Entry::template Stage<0>;
     auto const expected = trained<First>(world);
-    auto const adopted = trained<First>(world, {.storage = Storage::adopted}); // scales of blocks begin elsewhere there
+    auto const adopted = trained<First>(
+        world, {.storage = Storage::adopted}); // scales of blocks begin elsewhere there
     in_every_stage([&]<int N>() {
         using Stage = typename Entry::template Stage<N>;
         CHECK((trained<Stage>(world, {.poison = true}) == expected));
-        CHECK((trained<typename Entry::template Stage<N, RoundRobinPartitioner>>(world, {.bucketer = {.bucket_bytes = 1024}}) == expected));
+        CHECK((trained<typename Entry::template Stage<N, RoundRobinPartitioner>>(
+                   world, {.bucketer = {.bucket_bytes = 1024}})
+               == expected));
         if constexpr (N < 3) {
             CHECK((trained<Stage>(world, {.storage = Storage::scattered}) == expected));
-            CHECK((trained<Stage>(world, {.storage = Storage::adopted, .poison = true}) == adopted));
+            CHECK(
+                (trained<Stage>(world, {.storage = Storage::adopted, .poison = true}) == adopted));
         }
     });
-    using Third = typename Entry::template Stage<2, RoundRobinPartitioner>; // whatever is kept follows its elements to new owners
+    using Third =
+        typename Entry::template Stage<2, RoundRobinPartitioner>; // whatever is kept follows its
+                                                                  // elements to new owners
     std::vector<std::size_t> const order{1, 3, 0, 2, 4};
-    CHECK((trained<Third>(world, {.rebuild_buckets = Third::in_ready_order, .leases_until_rebuild = 8, .bucketer = {.bucket_bytes = 1024}}, 4, 0.01, 24, toy_specs(), order)
+    CHECK((trained<Third>(world,
+                          {.rebuild_buckets = Third::in_ready_order,
+                           .leases_until_rebuild = 8,
+                           .bucketer = {.bucket_bytes = 1024}},
+                          4, 0.01, 24, toy_specs(), order)
            == trained<First>(world, {.extra_leases = 8}, 4, 0.01, 24, toy_specs(), order)));
     CHECK_FALSE((trained<First>(world, {}, 4, 0.0101) == expected));
-    CHECK((trained<ZeroStage<0, Parameters<typename Entry::Parameter>, NoLossScaler>>(world) == expected) == Entry::has_bits_of_default);
+    CHECK((trained<ZeroStage<0, Parameters<typename Entry::Parameter>, NoLossScaler>>(world)
+           == expected)
+          == Entry::has_bits_of_default);
 }
 
 /// A step that is skipped changes no bit of what the policy keeps, nor of what comes after it.
@@ -76,7 +91,8 @@ void check_skip() {
     in_every_stage([]<int N>() {
         using Stage = typename Entry::template Stage<N>;
         auto const run = [](bool with_skip) {
-            return on_ranks<std::vector<std::uint32_t>>(2, [with_skip](LoopbackCommunicator& communicator) {
+            return on_ranks<std::vector<std::uint32_t>>(2, [with_skip](
+                                                               LoopbackCommunicator& communicator) {
                 auto const rank = static_cast<std::uint64_t>(communicator.rank());
                 using G = typename Stage::GradientType;
                 Stage engine(communicator, registration<typename Entry::Parameter, G>(toy_specs()));
@@ -85,7 +101,8 @@ void check_skip() {
                 if (with_skip) {
                     engine.begin_step();
                     for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                        engine.gradients(1)[1][3] = from_float<G>(std::numeric_limits<float>::infinity());
+                        engine.gradients(1)[1][3] =
+                            from_float<G>(std::numeric_limits<float>::infinity());
                         engine.gradients_ready(1);
                     }
                     bits.push_back(engine.step(0.01).report().is_skipped ? 1 : 0);
@@ -105,7 +122,8 @@ void check_skip() {
     });
 }
 
-/// What is allocated is what the plan says, before and after a step, and the bytes that were worked out by hand.
+/// What is allocated is what the plan says, before and after a step, and the bytes that were worked
+/// out by hand.
 template <class Entry>
 void check_memory() {
     in_every_stage([]<int N>() {
@@ -117,7 +135,8 @@ void check_memory() {
         auto const run = [](int world, std::vector<ParameterSpec> const& specs) {
             return on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
                 HostMemoryResource memory;
-                Stage engine(communicator, registration<typename Entry::Parameter, G>(specs), {.memory = &memory});
+                Stage engine(communicator, registration<typename Entry::Parameter, G>(specs),
+                             {.memory = &memory});
                 Seen seen;
                 auto const read = [&](auto& bytes) {
                     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
@@ -128,7 +147,8 @@ void check_memory() {
                     seen.planned[kind] = engine.memory_plan().rows[kind].bytes();
                 }
                 read(seen.allocated);
-                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 2).report();
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 2)
+                    .report();
                 read(seen.after);
                 return seen;
             });
@@ -140,7 +160,9 @@ void check_memory() {
         auto const bytes = run(1, {{"w", 500, {0}, 0, true}})[0].allocated;
         auto const of = [&](BufferKind kind) { return bytes[static_cast<std::size_t>(kind)]; };
         if constexpr (N == 2) {
-            CHECK((Bytes{of(BufferKind::gradients), of(BufferKind::master_weights), of(BufferKind::optimizer_state)} == Entry::of_500));
+            CHECK((Bytes{of(BufferKind::gradients), of(BufferKind::master_weights),
+                         of(BufferKind::optimizer_state)}
+                   == Entry::of_500));
         }
     });
 }
@@ -167,7 +189,8 @@ void check_changed_parameters() {
             engine.parameters_changed();
             engine.for_each_owned_slice([&](auto const& slice) {
                 for (std::size_t i = 0; i < slice.values.size(); ++i) {
-                    seen.wrong += slice.master_weight(i) == 3.0F + static_cast<float>(i % 8) * 0.125F ? 0 : 1;
+                    seen.wrong +=
+                        slice.master_weight(i) == 3.0F + static_cast<float>(i % 8) * 0.125F ? 0 : 1;
                 }
             });
             return seen;

@@ -3,14 +3,15 @@
 #include "support/toy_model.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// Unequal shards: each rank reads what the formula says for its own extents, and the sum is that of equal ones.
+// Unequal shards: each rank reads what the formula says for its own extents, and the sum is that of
+// equal ones.
 
 namespace zero::test::uneven_traffic_test {
 
@@ -25,13 +26,16 @@ template <class Partitioner>
 std::vector<Counts> count_step(int world) {
     return on_ranks<Counts>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
-        ZeroStage<2, Partitioner> engine(communicator, registration<float>(toy_specs()), {.bucketer = {.bucket_bytes = 1200}});
+        ZeroStage<2, Partitioner> engine(communicator, registration<float>(toy_specs()),
+                                         {.bucketer = {.bucket_bytes = 1200}});
         communicator.reset_traffic();
         (void)run_step(engine, rank, 0).report();
         auto const& traffic = communicator.traffic();
         Counts counts;
-        counts.transport = {traffic[CollectiveKind::reduce_scatter].elements, traffic[CollectiveKind::all_gather].elements, 0};
-        counts.formula = step_traffic_of_rank(engine.layout(), rank, 2, ReductionSchedule::every_micro_step, 1, {});
+        counts.transport = {traffic[CollectiveKind::reduce_scatter].elements,
+                            traffic[CollectiveKind::all_gather].elements, 0};
+        counts.formula = step_traffic_of_rank(engine.layout(), rank, 2,
+                                              ReductionSchedule::every_micro_step, 1, {});
         counts.padded = engine.layout().bucket_begin(engine.layout().trainable_buckets());
         return counts;
     });
@@ -49,13 +53,16 @@ void check_traffic(std::size_t padded) {
         is_uneven = is_uneven || rank.transport != ranks[0].transport;
     }
     CHECK(reduced == 2 * padded);
-    CHECK(is_uneven == !Partitioner::cuts_parameters); // the whole group is uneven in a bucket, but not in sum
+    CHECK(
+        is_uneven
+        == !Partitioner::cuts_parameters); // the whole group is uneven in a bucket, but not in sum
 }
 
 } // namespace
 
 TEST_CASE("With unequal shards each rank reads from the others what the formula says") {
-    // 320 + 512 + 64 + 192 + 64 + 0 + 64 = 1,216 trainable elements in multiples of 64; the group up to 3 * 448.
+    // 320 + 512 + 64 + 192 + 64 + 0 + 64 = 1,216 trainable elements in multiples of 64; the group
+    // up to 3 * 448.
     check_traffic<BalancedPartitioner>(1216);
     check_traffic<WholeGroupPartitioner>(1344);
     check_traffic<DealtGroupPartitioner>(1344);

@@ -2,18 +2,18 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
+#include <zero/stage/detail/accepted_stage.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
 
 #include <atomic>
 #include <vector>
 
-// A backward pass that writes every element itself asks for no zeros. Leases are used again and again, so what another unit or another step
-// left in them must reach nobody.
+// A backward pass that writes every element itself asks for no zeros. Leases are used again and
+// again, so what another unit or another step left in them must reach nobody.
 
 namespace zero::test::unzeroed_gradients_test {
 
@@ -22,7 +22,8 @@ namespace {
 constexpr int world = 3;
 constexpr std::size_t silent_unit = 2;
 
-/// Its communication queue does not clear what is at least as long as the one trainable parameter of `silent_unit`, which padding may follow.
+/// Its communication queue does not clear what is at least as long as the one trainable parameter
+/// of `silent_unit`, which padding may follow.
 struct Forgetful : HostBackend {
     inline static std::atomic<bool> forgets = false;
 
@@ -34,47 +35,55 @@ struct Forgetful : HostBackend {
     }
 };
 
-/// Two steps of all units, then one in which `silent_unit` gets no gradient, and reports that or does not.
+/// Two steps of all units, then one in which `silent_unit` gets no gradient, and reports that or
+/// does not.
 template <class Stage>
-std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_reports, bool poison, ReductionSchedule schedule,
-                                              bool forgets = false) {
-    return on_ranks<std::vector<std::uint32_t>, typename Stage::Communicator>(world, [&](typename Stage::Communicator& communicator) {
-        auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<float>(toy_specs()), {.poison = poison, .reduction = {.schedule = schedule}});
-        (void)run_step(engine, rank, 0, 2);
-        (void)run_step(engine, rank, 1, 2);
-        Forgetful::forgets = forgets;
-        engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
-            std::vector<bool> is_written(engine.layout().parameters().size(), false);
-            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-                if (unit != silent_unit) {
-                    auto const gradients = engine.gradients(unit, {}, is_zeroed);
-                    for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                        for (std::size_t i = 0; i < gradients[parameter].size(); ++i) {
-                            float const before = is_zeroed || is_written[parameter] ? gradients[parameter][i] : 0.0F;
-                            gradients[parameter][i] = before + noise(7 + rank + unit, parameter, i, micro_step);
+std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_reports, bool poison,
+                                              ReductionSchedule schedule, bool forgets = false) {
+    return on_ranks<std::vector<std::uint32_t>, typename Stage::Communicator>(
+        world, [&](typename Stage::Communicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            Stage engine(communicator, registration<float>(toy_specs()),
+                         {.poison = poison, .reduction = {.schedule = schedule}});
+            (void)run_step(engine, rank, 0, 2);
+            (void)run_step(engine, rank, 1, 2);
+            Forgetful::forgets = forgets;
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                std::vector<bool> is_written(engine.layout().parameters().size(), false);
+                for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                    if (unit != silent_unit) {
+                        auto const gradients = engine.gradients(unit, {}, is_zeroed);
+                        for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                            for (std::size_t i = 0; i < gradients[parameter].size(); ++i) {
+                                float const before = is_zeroed || is_written[parameter]
+                                                         ? gradients[parameter][i]
+                                                         : 0.0F;
+                                gradients[parameter][i] =
+                                    before + noise(7 + rank + unit, parameter, i, micro_step);
+                            }
+                            is_written[parameter] = true;
                         }
-                        is_written[parameter] = true;
+                    }
+                    if (unit != silent_unit || silent_unit_reports) {
+                        engine.gradients_ready(unit);
                     }
                 }
-                if (unit != silent_unit || silent_unit_reports) {
-                    engine.gradients_ready(unit);
-                }
             }
-        }
-        (void)engine.step(0.01);
-        return snapshot(engine);
-    });
+            (void)engine.step(0.01);
+            return snapshot(engine);
+        });
 }
 
 } // namespace
 
-TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds to zeros") {
+TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds "
+          "to zeros") {
     for (int const stage : {0, 1, 2, 3}) {
         INFO("stage " << stage);
         with_stage(stage, []<int N>() {
-            for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+            for (auto const schedule :
+                 {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
                 auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
                 for (bool const reports : {false, true}) {
                     for (bool const poison : {false, true}) {
@@ -87,10 +96,12 @@ TEST_CASE("Gradients that the backward pass writes whole give the same bits as t
     }
 }
 
-TEST_CASE("A silent unit whose gradient nobody clears is noticed") { // the control of the test above
+TEST_CASE(
+    "A silent unit whose gradient nobody clears is noticed") { // the control of the test above
     using Stage = ZeroStage<2, Loopback<Forgetful>>;
     auto const expected = train<Stage>(false, true, false, ReductionSchedule::every_micro_step);
-    CHECK((train<Stage>(false, true, false, ReductionSchedule::every_micro_step, true) != expected));
+    CHECK(
+        (train<Stage>(false, true, false, ReductionSchedule::every_micro_step, true) != expected));
 }
 
 } // namespace zero::test::unzeroed_gradients_test

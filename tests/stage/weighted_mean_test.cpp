@@ -4,11 +4,11 @@
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-// A mean over tokens whose number only the end of the step knows, and that differs between ranks; and payloads divided before they are sent.
+// A mean over tokens whose number only the end of the step knows, and that differs between ranks;
+// and payloads divided before they are sent.
 
 namespace zero::test::weighted_mean_test {
 
@@ -30,14 +31,18 @@ typename Stage::Options plain_descent(typename Stage::Options options) {
     return options;
 }
 
-/// One step of plain descent on one parameter; rank r's gradient is r + 1 everywhere, of `weights[r]` tokens.
+/// One step of plain descent on one parameter; rank r's gradient is r + 1 everywhere, of
+/// `weights[r]` tokens.
 template <int N>
-std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, GradientReductionOptions const& reduction, NonFinite non_finite = NonFinite::skip) {
+std::vector<float> after_one_step(std::vector<std::int64_t> const& weights,
+                                  GradientReductionOptions const& reduction,
+                                  NonFinite non_finite = NonFinite::skip) {
     return on_ranks<float>(world, [&](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<N, Sgd>;
         auto const rank = static_cast<std::size_t>(communicator.rank());
         std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
-        Stage engine(communicator, parameters, plain_descent<Stage>({.non_finite = non_finite, .reduction = reduction}));
+        Stage engine(communicator, parameters,
+                     plain_descent<Stage>({.non_finite = non_finite, .reduction = reduction}));
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
             auto const gradients = engine.gradients(0);
@@ -54,28 +59,35 @@ std::vector<float> after_one_step(std::vector<std::int64_t> const& weights, Grad
 
 } // namespace
 
-TEST_CASE("A weighted mean divides the sum of all ranks and micro-steps by the sum of their weights") {
+TEST_CASE(
+    "A weighted mean divides the sum of all ranks and micro-steps by the sum of their weights") {
     in_every_stage([]<int N>() {
-        for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
-            GradientReductionOptions const weighted{.kind = ReductionKind::weighted_mean, .schedule = schedule};
+        for (auto const schedule :
+             {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+            GradientReductionOptions const weighted{.kind = ReductionKind::weighted_mean,
+                                                    .schedule = schedule};
             // 2 * (1 + 2 + 3) = 12, over 8 + 0 + 40 tokens
             CHECK((after_one_step<N>({8, 0, 40}, weighted) == std::vector<float>(world, -0.25F)));
             // with as many tokens as samples it is the mean
-            CHECK((after_one_step<N>({2, 2, 2}, weighted) == after_one_step<N>({}, {.schedule = schedule})));
+            CHECK((after_one_step<N>({2, 2, 2}, weighted)
+                   == after_one_step<N>({}, {.schedule = schedule})));
         }
     });
 }
 
-TEST_CASE("A step of no tokens at all is skipped, and no error where non-finite gradients are one") {
+TEST_CASE(
+    "A step of no tokens at all is skipped, and no error where non-finite gradients are one") {
     in_every_stage([]<int N>() {
         for (auto const non_finite : {NonFinite::skip, NonFinite::step, NonFinite::throw_error}) {
-            CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite) == std::vector<float>(world, 0.0F)));
+            CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite)
+                   == std::vector<float>(world, 0.0F)));
         }
     });
 }
 
 TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its overflow counts") {
-    // Grows after two clean steps in a row, and restores its two overflows of patience at each clean step.
+    // Grows after two clean steps in a row, and restores its two overflows of patience at each
+    // clean step.
     using Stage = ZeroStage<2, DynamicLossScaler>;
     struct Seen {
         float scale;
@@ -86,7 +98,10 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
     auto const ranks = on_ranks<std::vector<Seen>>(world, [](LoopbackCommunicator& communicator) {
         std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
         Stage engine(communicator, parameters,
-                     {.loss_scaler = {.initial_scale = 64.0F, .growth_interval = 2, .hysteresis = 2, .consecutive_hysteresis = true},
+                     {.loss_scaler = {.initial_scale = 64.0F,
+                                      .growth_interval = 2,
+                                      .hysteresis = 2,
+                                      .consecutive_hysteresis = true},
                       .reduction = {.kind = ReductionKind::weighted_mean}});
         std::vector<Seen> seen;
         auto const step = [&](std::int64_t weight, float gradient) {
@@ -97,7 +112,8 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
             }
             auto const report = engine.step(0.1, weight).report();
             auto const state = engine.loss_scaler_state();
-            seen.push_back({report.next_loss_scale, state.clean_steps, state.hysteresis_left, report.is_skipped});
+            seen.push_back({report.next_loss_scale, state.clean_steps, state.hysteresis_left,
+                            report.is_skipped});
         };
         float const infinite = std::numeric_limits<float>::infinity();
         step(5, 1.0F);
@@ -123,34 +139,42 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
     }
 }
 
-TEST_CASE("A weight that is missing, negative or would be ignored is refused, and the step can go on") {
-    auto const messages = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
-        std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
-        ZeroStage<1> plain(communicator, parameters);
-        ZeroStage<1> weighted(communicator, parameters, {.reduction = {.kind = ReductionKind::weighted_mean}});
-        std::vector<std::string> found;
-        for (auto* engine : {&plain, &weighted}) {
-            engine->begin_step();
-            engine->begin_micro_step();
-            engine->end_micro_step();
-        }
-        found.push_back(outcome_of([&] { plain.step(0.1, 5); }).message);
-        found.push_back(outcome_of([&] { weighted.step(0.1); }).message);
-        found.push_back(outcome_of([&] { weighted.step(0.1, -5); }).message);
-        plain.step(0.1);
-        weighted.step(0.1, 5);
-        found.push_back(std::to_string(plain.step_count() + weighted.step_count()));
-        return found;
-    })[0];
+TEST_CASE(
+    "A weight that is missing, negative or would be ignored is refused, and the step can go on") {
+    auto const messages =
+        on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
+            std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
+            ZeroStage<1> plain(communicator, parameters);
+            ZeroStage<1> weighted(communicator, parameters,
+                                  {.reduction = {.kind = ReductionKind::weighted_mean}});
+            std::vector<std::string> found;
+            for (auto* engine : {&plain, &weighted}) {
+                engine->begin_step();
+                engine->begin_micro_step();
+                engine->end_micro_step();
+            }
+            found.push_back(outcome_of([&] { plain.step(0.1, 5); }).message);
+            found.push_back(outcome_of([&] { weighted.step(0.1); }).message);
+            found.push_back(outcome_of([&] { weighted.step(0.1, -5); }).message);
+            plain.step(0.1);
+            weighted.step(0.1, 5);
+            found.push_back(std::to_string(plain.step_count() + weighted.step_count()));
+            return found;
+        })[0];
     CHECK(messages
-          == std::vector<std::string>{"zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.",
-                                      "zero: step() needs the weight of this rank's gradients: reduction.kind is weighted_mean.",
-                                      "zero: the weight of a step is -5; it has to be at least 0 (rank 0).", "2"});
+          == std::vector<std::string>{
+              "zero: step() got a weight, which would be ignored; set reduction.kind to "
+              "weighted_mean.",
+              "zero: step() needs the weight of this rank's gradients: reduction.kind is "
+              "weighted_mean.",
+              "zero: the weight of a step is -5; it has to be at least 0 (rank 0).", "2"});
 }
 
-TEST_CASE("Payloads may be divided by any factor before they are sent, which the step makes up for") {
+TEST_CASE(
+    "Payloads may be divided by any factor before they are sent, which the step makes up for") {
     in_every_stage([]<int N>() {
-        for (float const predivide : {1.0F, 2.0F, 3.0F, 5.0F}) { // W among them; thirds of 2, 4 and 6 are rounded
+        for (float const predivide :
+             {1.0F, 2.0F, 3.0F, 5.0F}) { // W among them; thirds of 2, 4 and 6 are rounded
             for (float const value : after_one_step<N>({}, {.predivide = predivide})) {
                 CHECK(value == Approx(-2.0F).epsilon(1e-6));
             }
@@ -161,14 +185,17 @@ TEST_CASE("Payloads may be divided by any factor before they are sent, which the
 
 TEST_CASE("With a divisor that rounds the stages still agree in every bit") {
     auto const train = []<int N>() {
-        return on_ranks<std::vector<std::vector<float>>>(world, [](LoopbackCommunicator& communicator) {
-            ZeroStage<N, Parameters<float16>> engine(communicator, registration<float16>(toy_specs()),
-                                                     {.reduction = {.schedule = ReductionSchedule::boundary, .predivide = 3.0F}});
-            for (std::uint64_t step = 0; step < 3; ++step) {
-                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2);
-            }
-            return full_parameters(engine);
-        });
+        return on_ranks<std::vector<std::vector<float>>>(
+            world, [](LoopbackCommunicator& communicator) {
+                ZeroStage<N, Parameters<float16>> engine(
+                    communicator, registration<float16>(toy_specs()),
+                    {.reduction = {.schedule = ReductionSchedule::boundary, .predivide = 3.0F}});
+                for (std::uint64_t step = 0; step < 3; ++step) {
+                    (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step,
+                                   2);
+                }
+                return full_parameters(engine);
+            });
     };
     auto const expected = train.operator()<0>();
     CHECK((train.operator()<1>() == expected));

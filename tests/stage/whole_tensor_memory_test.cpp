@@ -9,7 +9,8 @@ namespace zero::test::whole_tensor_memory_test {
 
 namespace {
 
-/// What one rank planned for scratch, and what it allocated before and after steps, of scratch and of all kinds.
+/// What one rank planned for scratch, and what it allocated before and after steps, of scratch and
+/// of all kinds.
 struct Scratch {
     std::size_t planned = 0, allocated = 0, after_steps = 0, left = 0;
     std::size_t all_planned = 0, all_allocated = 0;
@@ -29,7 +30,8 @@ std::vector<Scratch> scratch_of(int world, std::vector<ParameterSpec> const& spe
             scratch.allocated = memory.allocated_bytes(BufferKind::scratch);
             scratch.all_allocated = memory.allocated_bytes();
             for (std::uint64_t step = 0; step < 2; ++step) {
-                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step).report();
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step)
+                    .report();
             }
             scratch.after_steps = memory.allocated_bytes();
         }
@@ -39,7 +41,8 @@ std::vector<Scratch> scratch_of(int world, std::vector<ParameterSpec> const& spe
 }
 
 template <class Stage>
-std::vector<std::size_t> scratch_bytes(int world, std::vector<ParameterSpec> const& specs = whole_specs()) {
+std::vector<std::size_t> scratch_bytes(int world,
+                                       std::vector<ParameterSpec> const& specs = whole_specs()) {
     std::vector<std::size_t> bytes;
     for (Scratch const& scratch : scratch_of<Stage>(world, specs)) {
         CHECK(scratch.planned == scratch.allocated);
@@ -53,23 +56,37 @@ std::vector<std::size_t> scratch_bytes(int world, std::vector<ParameterSpec> con
 
 } // namespace
 
-TEST_CASE("Muon's scratch memory is planned and allocated for the largest need of a rank", "[stage][tensor]") {
-    // Twice the matrix and twice the square of its shorter side: 20 x 25 is 1000 + 800 floats, 20 x 15 is 600 + 450, 3 x 43 is 258 + 18.
+TEST_CASE("Muon's scratch memory is planned and allocated for the largest need of a rank",
+          "[stage][tensor]") {
+    // Twice the matrix and twice the square of its shorter side: 20 x 25 is 1000 + 800 floats, 20 x
+    // 15 is 600 + 450, 3 x 43 is 258 + 18.
     using Bytes = std::vector<std::size_t>;
     CHECK(scratch_bytes<ZeroStage<0, Muon>>(2) == Bytes{7200, 7200});
-    std::vector<ParameterSpec> const specs{{"a", 300, {0}, 0, true, 0, 20}, {"b", 500, {0}, 0, true, 0, 20}, {"c", 129, {0}, 0, true, 0, 3}, {"d", 900, {0}, 0, true, 0, 0}};
-    CHECK(scratch_bytes<ZeroStage<1, RoundRobinPartitioner, Muon>>(4, specs) == Bytes{0, 1104, 7200, 4200}); // dealt from the last one on
-    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(4, specs) == Bytes{0, 1104, 7200, 4200});
-    CHECK(scratch_bytes<ZeroStage<3, RoundRobinPartitioner, Muon>>(4, specs) == Bytes{0, 1104, 7200, 4200});
-    CHECK(scratch_bytes<ZeroStage<2, BalancedPartitioner, Parameters<bfloat16>, Muon>>(1, specs) == Bytes{7200});
+    std::vector<ParameterSpec> const specs{{"a", 300, {0}, 0, true, 0, 20},
+                                           {"b", 500, {0}, 0, true, 0, 20},
+                                           {"c", 129, {0}, 0, true, 0, 3},
+                                           {"d", 900, {0}, 0, true, 0, 0}};
+    CHECK(scratch_bytes<ZeroStage<1, RoundRobinPartitioner, Muon>>(4, specs)
+          == Bytes{0, 1104, 7200, 4200}); // dealt from the last one on
+    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(4, specs)
+          == Bytes{0, 1104, 7200, 4200});
+    CHECK(scratch_bytes<ZeroStage<3, RoundRobinPartitioner, Muon>>(4, specs)
+          == Bytes{0, 1104, 7200, 4200});
+    CHECK(scratch_bytes<ZeroStage<2, BalancedPartitioner, Parameters<bfloat16>, Muon>>(1, specs)
+          == Bytes{7200});
 }
 
-TEST_CASE("Frozen matrices and parameters that are no matrices need no scratch memory", "[stage][tensor]") {
-    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(1, {{"a", 300, {0}, 0, true, 0, 0}, {"b", 300, {0}, 0, false, 0, 20}}) == std::vector<std::size_t>{0});
+TEST_CASE("Frozen matrices and parameters that are no matrices need no scratch memory",
+          "[stage][tensor]") {
+    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(
+              1, {{"a", 300, {0}, 0, true, 0, 0}, {"b", 300, {0}, 0, false, 0, 20}})
+          == std::vector<std::size_t>{0});
 }
 
-TEMPLATE_TEST_CASE("LAMB and optimizers of one element have no scratch memory", "[stage][tensor]", Lamb, AdamW) {
-    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, TestType>>(2) == std::vector<std::size_t>{0, 0});
+TEMPLATE_TEST_CASE("LAMB and optimizers of one element have no scratch memory", "[stage][tensor]",
+                   Lamb, AdamW) {
+    CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, TestType>>(2)
+          == std::vector<std::size_t>{0, 0});
 }
 
 } // namespace zero::test::whole_tensor_memory_test

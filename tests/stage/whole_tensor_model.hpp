@@ -8,7 +8,8 @@
 
 namespace zero::test {
 
-/// The toy model with matrices: wide, tall, square, of one row and of one column; biases, one empty parameter and one element are none.
+/// The toy model with matrices: wide, tall, square, of one row and of one column; biases, one empty
+/// parameter and one element are none.
 inline std::vector<ParameterSpec> whole_specs() {
     auto specs = toy_specs();
     specs[0].rows = 20; // 20 x 15
@@ -23,7 +24,8 @@ inline std::vector<ParameterSpec> whole_specs() {
 }
 
 template <class Stage>
-Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = Storage::owned, std::vector<ParameterSpec> const& specs = whole_specs()) {
+Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = Storage::owned,
+                      std::vector<ParameterSpec> const& specs = whole_specs()) {
     typename Stage::Options options;
     options.storage = storage;
     options.poison = true; // the scratch memory, too

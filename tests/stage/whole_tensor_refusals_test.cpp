@@ -35,36 +35,48 @@ constexpr auto adopt = [](auto&, auto& options, int) { options.storage = Storage
 } // namespace
 
 TEST_CASE("Rows that do not divide a parameter are refused by name") {
-    auto const outcome = outcome_of_making<ZeroStage<2>>([](auto& specs, auto&, int) { specs[1].rows = 21; });
+    auto const outcome =
+        outcome_of_making<ZeroStage<2>>([](auto& specs, auto&, int) { specs[1].rows = 21; });
     CHECK(outcome.type == "InvalidArgument");
     CHECK(outcome.message
-          == "zero: parameter 'first.weight' has 500 elements, which are not 21 rows of equal length; give the rows of the matrix, or 0 if it is none.");
+          == "zero: parameter 'first.weight' has 500 elements, which are not 21 rows of equal "
+             "length; give the rows of the matrix, or 0 if it is none.");
     CHECK(outcome_of_making<ZeroStage<2>>(nothing).type == "returned");
 }
 
 TEST_CASE("Ranks that register other rows are told so") {
-    auto const outcome = outcome_of_making<ZeroStage<2>>([](auto& specs, auto&, int rank) { specs[1].rows = rank == 0 ? 20 : 0; });
+    auto const outcome = outcome_of_making<ZeroStage<2>>(
+        [](auto& specs, auto&, int rank) { specs[1].rows = rank == 0 ? 20 : 0; });
     CHECK(outcome.type == "LayoutMismatch");
-    CHECK_THAT(outcome.message, contains_text("is 'first.weight' (500 elements of float32 in 20 rows, units 1"));
-    CHECK_THAT(outcome.message, contains_text("and 'first.weight' (500 elements of float32, units 1"));
+    CHECK_THAT(outcome.message,
+               contains_text("is 'first.weight' (500 elements of float32 in 20 rows, units 1"));
+    CHECK_THAT(outcome.message,
+               contains_text("and 'first.weight' (500 elements of float32, units 1"));
 }
 
-TEMPLATE_TEST_CASE("An adopted block is refused for an optimizer of whole parameters", "", Lamb, Muon) {
+TEMPLATE_TEST_CASE("An adopted block is refused for an optimizer of whole parameters", "", Lamb,
+                   Muon) {
     auto const outcome = outcome_of_making<ZeroStage<0, TestType>>(adopt);
     CHECK(outcome.type == "InvalidArgument");
     CHECK(outcome.message
-          == "zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; use Storage::scattered or Storage::owned.");
+          == "zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; "
+             "use Storage::scattered or Storage::owned.");
     CHECK(outcome_of_making<ZeroStage<2, RoundRobinPartitioner, TestType>>(adopt) == outcome);
     CHECK(outcome_of_making<ZeroStage<0, AdamW>>(adopt).type == "returned");
 }
 
-TEST_CASE("A partitioner that cuts parameters although it says otherwise is refused with the parameter's name") {
+TEST_CASE("A partitioner that cuts parameters although it says otherwise is refused with the "
+          "parameter's name") {
     auto const outcome = outcome_of_making<ZeroStage<2, LyingPartitioner, Lamb>>(nothing);
     CHECK(outcome.type == "InvalidArgument");
-    CHECK_THAT(outcome.message, contains_text("zero: the partitioner says that it cuts no parameter, but cuts '"));
-    CHECK_THAT(outcome.message, contains_text("; cut between pieces, or make cuts_parameters true."));
-    CHECK(outcome_of_making<ZeroStage<0, LyingPartitioner, AdamW>>(nothing) == outcome); // a lie is one in every stage
-    CHECK(outcome_of_making<ZeroStage<0, ContiguousPartitioner, AdamW>>(nothing).type == "returned");
+    CHECK_THAT(outcome.message,
+               contains_text("zero: the partitioner says that it cuts no parameter, but cuts '"));
+    CHECK_THAT(outcome.message,
+               contains_text("; cut between pieces, or make cuts_parameters true."));
+    CHECK(outcome_of_making<ZeroStage<0, LyingPartitioner, AdamW>>(nothing)
+          == outcome); // a lie is one in every stage
+    CHECK(outcome_of_making<ZeroStage<0, ContiguousPartitioner, AdamW>>(nothing).type
+          == "returned");
 }
 
 } // namespace zero::test::whole_tensor_refusals_test

@@ -8,9 +8,12 @@
 
 namespace zero::test::whole_tensor_test {
 
-TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage, however parameters are dealt to ranks", "[stage][tensor]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage, however "
+                   "parameters are dealt to ranks",
+                   "[stage][tensor]", Lamb, Muon) {
     auto const expected = trained_whole<ZeroStage<0, RoundRobinPartitioner, TestType>>(3);
-    CHECK(trained_whole<ZeroStage<0, TestType>>(3) == expected); // a partitioner that cuts parameters: all ranks update all of them
+    CHECK(trained_whole<ZeroStage<0, TestType>>(3)
+          == expected); // a partitioner that cuts parameters: all ranks update all of them
     CHECK(trained_whole<ZeroStage<1, RoundRobinPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<1, BalancedPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<2, RoundRobinPartitioner, TestType>>(3) == expected);
@@ -20,17 +23,23 @@ TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in ever
     CHECK_FALSE(trained_whole<ZeroStage<3, BalancedPartitioner, TestType>>(3, 0.011) == expected);
 }
 
-TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage for bfloat16 parameters with float master weights", "[stage][tensor]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage for "
+                   "bfloat16 parameters with float master weights",
+                   "[stage][tensor]", Lamb, Muon) {
     using Types = Parameters<bfloat16>;
     auto const expected = trained_whole<ZeroStage<0, Types, RoundRobinPartitioner, TestType>>(3);
     CHECK(trained_whole<ZeroStage<1, Types, BalancedPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<2, Types, RoundRobinPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<3, Types, BalancedPartitioner, TestType>>(3) == expected);
-    CHECK(trained_whole<ZeroStage<2, Types, SplitMasterWeights, BalancedPartitioner, TestType>>(3) == expected);
-    CHECK_FALSE(trained_whole<ZeroStage<2, Types, NoMasterWeights, BalancedPartitioner, TestType>>(3) == expected);
+    CHECK(trained_whole<ZeroStage<2, Types, SplitMasterWeights, BalancedPartitioner, TestType>>(3)
+          == expected);
+    CHECK_FALSE(
+        trained_whole<ZeroStage<2, Types, NoMasterWeights, BalancedPartitioner, TestType>>(3)
+        == expected);
 }
 
-TEMPLATE_TEST_CASE("Scattered parameters are updated as a whole, too", "[stage][tensor]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("Scattered parameters are updated as a whole, too", "[stage][tensor]", Lamb,
+                   Muon) {
     using Stage = ZeroStage<2, RoundRobinPartitioner, TestType>;
     CHECK(trained_whole<Stage>(3, 0.01, Storage::scattered) == trained_whole<Stage>(3));
 }
@@ -47,26 +56,29 @@ TEST_CASE("Muon reads the rows of a registered matrix", "[stage][tensor]") {
     CHECK(trained_whole<Stage>(2, 0.01, Storage::owned, whole_specs()) == expected);
 }
 
-TEMPLATE_TEST_CASE("A skipped step changes no bit of an optimizer of whole parameters", "[stage][tensor]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("A skipped step changes no bit of an optimizer of whole parameters",
+                   "[stage][tensor]", Lamb, Muon) {
     using Stage = ZeroStage<2, RoundRobinPartitioner, TestType>;
-    auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(2, [&](LoopbackCommunicator& communicator) {
-        auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        Stage engine(communicator, registration<float>(whole_specs()), {.non_finite = NonFinite::skip});
-        std::vector<std::vector<std::uint32_t>> seen;
-        (void)run_step(engine, rank, 0);
-        seen.push_back(snapshot(engine));
-        engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-            auto const gradients = engine.gradients(1);
-            gradients[1][3] += std::numeric_limits<float>::infinity();
-            engine.gradients_ready(1);
-        }
-        (void)engine.step(0.01);
-        seen.push_back(snapshot(engine));
-        (void)run_step(engine, rank, 1);
-        seen.push_back(snapshot(engine));
-        return seen;
-    });
+    auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(
+        2, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            Stage engine(communicator, registration<float>(whole_specs()),
+                         {.non_finite = NonFinite::skip});
+            std::vector<std::vector<std::uint32_t>> seen;
+            (void)run_step(engine, rank, 0);
+            seen.push_back(snapshot(engine));
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                auto const gradients = engine.gradients(1);
+                gradients[1][3] += std::numeric_limits<float>::infinity();
+                engine.gradients_ready(1);
+            }
+            (void)engine.step(0.01);
+            seen.push_back(snapshot(engine));
+            (void)run_step(engine, rank, 1);
+            seen.push_back(snapshot(engine));
+            return seen;
+        });
     for (auto const& seen : ranks) {
         CHECK(seen[0] == seen[1]);
         CHECK(seen[1] != seen[2]);

@@ -4,18 +4,19 @@
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
-// A command fails on a queue of one rank: that rank learns it from its next call, the others get `Aborted`, and the engine stays readable.
+// A command fails on a queue of one rank: that rank learns it from its next call, the others get
+// `Aborted`, and the engine stays readable.
 
 namespace zero::test::worker_failure_test {
 
@@ -38,7 +39,8 @@ struct FaultyBackend : HostBackend {
     }
 
     template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int ranks, std::size_t elements) {
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int ranks,
+                          std::size_t elements) {
         perhaps_fail(queue, Fault::sum);
         HostBackend::sum_ranks(queue, out, peers, ranks, elements);
     }
@@ -50,7 +52,8 @@ struct FaultyBackend : HostBackend {
     }
 
     template <class Optimizer, class Slice, class Group>
-    static void update(Queue queue, std::span<Slice const> slices, Group const* groups, UpdateDecision const* decision) {
+    static void update(Queue queue, std::span<Slice const> slices, Group const* groups,
+                       UpdateDecision const* decision) {
         perhaps_fail(queue, Fault::update);
         HostBackend::update<Optimizer>(queue, slices, groups, decision);
     }
@@ -60,7 +63,7 @@ using FaultyCommunicator = Loopback<FaultyBackend>;
 
 /// What rank 1 saw of its engine after the failure.
 struct Seen {
-    Outcome first;              ///< of the first call that threw
+    Outcome first; ///< of the first call that threw
     Outcome begin, acquire, changed, full;
     std::uint64_t step_count = 0;
     std::size_t owned = 0;
@@ -88,7 +91,8 @@ void observe(Engine& engine, Seen& seen, Body const& body) {
     }
 }
 
-void check(Outcomes const& outcomes, Seen const& seen, std::string const& cause, std::uint64_t step_count) {
+void check(Outcomes const& outcomes, Seen const& seen, std::string const& cause,
+           std::uint64_t step_count) {
     for (int rank = 0; rank < world; ++rank) {
         Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
         INFO("rank " << rank << ": " << outcome.message);
@@ -99,7 +103,8 @@ void check(Outcomes const& outcomes, Seen const& seen, std::string const& cause,
     CHECK(seen.first == Outcome{"other", cause});
     for (Outcome const& refused : {seen.begin, seen.acquire, seen.changed, seen.full}) {
         CHECK(refused.type == "BrokenEngine");
-        CHECK_THAT(refused.message, contains_text("this engine failed earlier (" + cause + ")") && contains_text("its state can be read"));
+        CHECK_THAT(refused.message, contains_text("this engine failed earlier (" + cause + ")")
+                                        && contains_text("its state can be read"));
     }
     CHECK(seen.step_count == step_count);
     CHECK(seen.owned > 0);
@@ -110,27 +115,33 @@ void check(Outcomes const& outcomes, Seen const& seen, std::string const& cause,
 template <int N>
 void fail_on_communication_queue(Fault fault, bool is_inline) {
     Seen seen;
-    auto const outcomes = run_and_observe<FaultyCommunicator>(world, [&](FaultyCommunicator& communicator) {
-        auto const rank = static_cast<std::uint64_t>(communicator.rank());
-        typename ZeroStage<N, FaultyCommunicator>::Options options;
-        options.communication_queue = is_inline ? std::optional(HostBackend::default_compute_queue()) : std::nullopt;
-        ZeroStage<N, FaultyCommunicator> engine(communicator, registration<float>(toy_specs()), options);
-        (void)run_step(engine, rank, 0).report();
-        FaultyBackend::fault = rank == failing ? fault : Fault::none;
-        Seen ignored;
-        observe(engine, rank == failing ? seen : ignored, [&] {
-            for (std::uint64_t step = 1; step < 4; ++step) {
-                (void)run_step(engine, rank, step).report();
-            }
+    auto const outcomes =
+        run_and_observe<FaultyCommunicator>(world, [&](FaultyCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            typename ZeroStage<N, FaultyCommunicator>::Options options;
+            options.communication_queue =
+                is_inline ? std::optional(HostBackend::default_compute_queue()) : std::nullopt;
+            ZeroStage<N, FaultyCommunicator> engine(communicator, registration<float>(toy_specs()),
+                                                    options);
+            (void)run_step(engine, rank, 0).report();
+            FaultyBackend::fault = rank == failing ? fault : Fault::none;
+            Seen ignored;
+            observe(engine, rank == failing ? seen : ignored, [&] {
+                for (std::uint64_t step = 1; step < 4; ++step) {
+                    (void)run_step(engine, rank, step).report();
+                }
+            });
         });
-    });
     FaultyBackend::fault = Fault::none;
-    check(outcomes, seen, "the disk is on fire", fault == Fault::update ? 2 : 1); // an update comes after the decision, which counts the step
+    check(outcomes, seen, "the disk is on fire",
+          fault == Fault::update ? 2
+                                 : 1); // an update comes after the decision, which counts the step
 }
 
 } // namespace
 
-TEST_CASE("A command of a collective that throws on the communication queue is kept and aborts the group") {
+TEST_CASE("A command of a collective that throws on the communication queue is kept and aborts the "
+          "group") {
     in_every_stage([]<int N>() { fail_on_communication_queue<N>(Fault::sum, false); });
 }
 
@@ -138,7 +149,8 @@ TEST_CASE("A collective that throws on the caller's thread aborts the group") {
     in_every_stage([]<int N>() { fail_on_communication_queue<N>(Fault::sum, true); });
 }
 
-TEST_CASE("An exception inside step aborts the group, whether its commands run on a worker or on the caller's thread") {
+TEST_CASE("An exception inside step aborts the group, whether its commands run on a worker or on "
+          "the caller's thread") {
     in_every_stage([]<int N>() {
         for (bool const is_inline : {false, true}) {
             fail_on_communication_queue<N>(Fault::inspect, is_inline);
@@ -147,13 +159,15 @@ TEST_CASE("An exception inside step aborts the group, whether its commands run o
     });
 }
 
-TEST_CASE("A command of the model that throws on a threaded compute queue is kept and aborts the group") {
+TEST_CASE(
+    "A command of the model that throws on a threaded compute queue is kept and aborts the group") {
     in_every_stage([]<int N>() {
         Seen seen;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             auto const rank = static_cast<std::uint64_t>(communicator.rank());
             host::ThreadedQueue compute;
-            ZeroStage<N> engine(communicator, registration<float>(toy_specs()), {.compute_queue = &compute});
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()),
+                                {.compute_queue = &compute});
             Seen ignored;
             observe(engine, rank == failing ? seen : ignored, [&] {
                 for (std::uint64_t step = 0; step < 4; ++step) {
@@ -163,11 +177,14 @@ TEST_CASE("A command of the model that throws on a threaded compute queue is kep
                             auto const weights = engine.acquire(unit);
                             auto const gradients = engine.gradients(unit);
                             if (rank == failing && step == 1 && unit == 2) {
-                                compute.enqueue([] { throw std::runtime_error("layer 2 divided by zero"); });
+                                compute.enqueue(
+                                    [] { throw std::runtime_error("layer 2 divided by zero"); });
                             }
-                            auto const gradient = gradients[engine.layout().unit_parameters(unit).front()];
+                            auto const gradient =
+                                gradients[engine.layout().unit_parameters(unit).front()];
                             compute.enqueue([gradient] { gradient[0] += 1.0F; });
-                            compute.synchronise(); // so that the step is not enqueued before the failure
+                            compute.synchronise(); // so that the step is not enqueued before the
+                                                   // failure
                             engine.gradients_ready(unit);
                         }
                     }
@@ -179,11 +196,13 @@ TEST_CASE("A command of the model that throws on a threaded compute queue is kep
     });
 }
 
-TEST_CASE("A command of the model that throws what a refusal throws breaks the engine all the same") {
+TEST_CASE(
+    "A command of the model that throws what a refusal throws breaks the engine all the same") {
     Outcome first, second;
     (void)run_and_observe(1, [&](LoopbackCommunicator& communicator) {
         host::ThreadedQueue compute;
-        ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.compute_queue = &compute});
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
+                            {.compute_queue = &compute});
         engine.begin_step();
         engine.begin_micro_step(true);
         compute.enqueue([] { throw OutOfOrder("the model's own"); });
@@ -199,7 +218,8 @@ TEST_CASE("A step whose model failed on the compute queue does not report succes
     Outcome report;
     auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
         host::ThreadedQueue compute;
-        ZeroStage<2> engine(communicator, registration<float>(toy_specs()), {.compute_queue = &compute});
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
+                            {.compute_queue = &compute});
         engine.begin_step();
         engine.begin_micro_step(true);
         engine.end_micro_step();

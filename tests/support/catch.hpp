@@ -1,7 +1,8 @@
 #pragma once
 
-// The one way in which tests include Catch2: version 2 (one header) and version 3 (many) differ only here.
-// Assertions of Catch2 2 are not thread-safe: collect failures per rank and assert on the main thread.
+// The one way in which tests include Catch2: version 2 (one header) and version 3 (many) differ
+// only here. Assertions of Catch2 2 are not thread-safe: collect failures per rank and assert on
+// the main thread.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 
@@ -28,7 +29,8 @@ using Catch::Approx;
 using Catch::Detail::Approx;
 #endif
 
-/// @brief Matches a string that contains `text`, for instance in `CHECK_THROWS_WITH(f(), contains_text("rank 3"))`.
+/// @brief Matches a string that contains `text`, for instance in `CHECK_THROWS_WITH(f(),
+/// contains_text("rank 3"))`.
 ///
 /// Version 3 renamed Catch's own matcher.
 inline auto contains_text(std::string const& text) {

@@ -8,7 +8,8 @@
 
 namespace zero::test {
 
-/// Holds queues up until it is opened or destroyed. Before that, others get time to overtake who should have waited: what is right does not depend on how much.
+/// Holds queues up until it is opened or destroyed. Before that, others get time to overtake who
+/// should have waited: what is right does not depend on how much.
 class Gate {
 public:
     Gate() = default;
@@ -19,7 +20,8 @@ public:
         if (_opener.joinable()) {
             _opener.join();
         }
-        for (host::Event const& passed : _passed) { // a command that was let through may still read the flag
+        for (host::Event const& passed :
+             _passed) { // a command that was let through may still read the flag
             passed.synchronise();
         }
     }

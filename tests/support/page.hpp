@@ -22,7 +22,8 @@ inline std::vector<std::string> blocks_of(std::string const& page, std::string c
     std::vector<std::string> found;
     std::string const text = text_of(page);
     std::string const begin = "```" + language + "\n";
-    for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+    for (std::size_t at = text.find(begin); at != std::string::npos;
+         at = text.find(begin, at + 1)) {
         std::size_t const first = at + begin.size();
         found.push_back(text.substr(first, text.find("```", first) - first));
     }
@@ -38,7 +39,8 @@ inline std::vector<std::string> lines_of(std::string const& text) {
     return lines;
 }
 
-/// @brief Applies one block of a diff without line numbers: what its lines ' ' and '-' say is replaced by what ' ' and '+' say.
+/// @brief Applies one block of a diff without line numbers: what its lines ' ' and '-' say is
+/// replaced by what ' ' and '+' say.
 /// @return empty when the old lines are not in the text exactly once
 inline std::string patched(std::string const& text, std::string const& diff) {
     std::string old_lines = "\n";

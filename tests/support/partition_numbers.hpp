@@ -1,20 +1,21 @@
 #pragma once
 
-// What the partitioners cost on known models, as numbers and as the tables of docs/partitioners.md. Shared by a test and bench/layout.
+// What the partitioners cost on known models, as numbers and as the tables of docs/partitioners.md.
+// Shared by a test and bench/layout.
 
 #include "shapes.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/validate_parameters.hpp>
+#include <zero/layout/layout_options.hpp>
 #include <zero/layout/lease_count.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/layout_options.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/layout/dealt_group_partitioner.hpp>
 
 #include <algorithm>
 #include <array>
@@ -32,12 +33,18 @@ struct PartitionNumbers {
     std::size_t collectives = 0; ///< reductions a step
     std::size_t open = 0;        ///< buckets open at once during the backward pass, stages 0 to 2
 
-    [[nodiscard]] double padding_percent() const { return 100.0 * static_cast<double>(padding) / static_cast<double>(elements); }
+    [[nodiscard]] double padding_percent() const {
+        return 100.0 * static_cast<double>(padding) / static_cast<double>(elements);
+    }
     /// @brief Times the mean.
-    [[nodiscard]] double imbalance(std::size_t world) const { return static_cast<double>(fullest) * static_cast<double>(world) / static_cast<double>(elements); }
+    [[nodiscard]] double imbalance(std::size_t world) const {
+        return static_cast<double>(fullest) * static_cast<double>(world)
+               / static_cast<double>(elements);
+    }
 };
 
-/// @brief Counts a partitioner and a bucketer, with its default options, on a bfloat16 model. O(pieces * W).
+/// @brief Counts a partitioner and a bucketer, with its default options, on a bfloat16 model.
+/// O(pieces * W).
 template <class Partitioner, class Bucketer>
 PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std::size_t world) {
     FlatLayout const layout = make_layout<Partitioner, Bucketer>(model, {world, 2, false});
@@ -67,7 +74,8 @@ inline std::string number(double value, int digits) {
 }
 
 /// @brief "9", or "9-10" when it depends on W.
-inline std::string range_of(std::vector<PartitionNumbers> const& all, std::size_t PartitionNumbers::* member) {
+inline std::string range_of(std::vector<PartitionNumbers> const& all,
+                            std::size_t PartitionNumbers::*member) {
     std::size_t least = all.front().*member;
     std::size_t most = least;
     for (auto const& numbers : all) {
@@ -87,13 +95,16 @@ std::string table_row(char const* name, std::vector<ParameterSpec> const& model)
         padding += " | " + number(all.back().padding_percent(), 3);
         imbalance += " | " + number(all.back().imbalance(world), 2);
     }
-    return std::string("| ") + name + " | " + (Partitioner::is_even ? "native even" : "grouped uneven") + " | " + range_of(all, &PartitionNumbers::collectives)
-         + " | " + range_of(all, &PartitionNumbers::open) + padding + imbalance + " |\n";
+    return std::string("| ") + name + " | "
+           + (Partitioner::is_even ? "native even" : "grouped uneven") + " | "
+           + range_of(all, &PartitionNumbers::collectives) + " | "
+           + range_of(all, &PartitionNumbers::open) + padding + imbalance + " |\n";
 }
 
 } // namespace detail
 
-/// @brief One row per partitioner: kind and number of collectives, buckets open at once, then padding in percent and imbalance for each W.
+/// @brief One row per partitioner: kind and number of collectives, buckets open at once, then
+/// padding in percent and imbalance for each W.
 inline std::string partition_table(std::vector<ParameterSpec> const& model) {
     std::string text = "| partitioner | collectives | reductions a step | open at once";
     std::string rule = "|---|---|---|---";
@@ -103,17 +114,25 @@ inline std::string partition_table(std::vector<ParameterSpec> const& model) {
             rule += "|---";
         }
     }
-    return text + " |\n" + rule + "|\n" + detail::table_row<ContiguousPartitioner, SizeCappedBucketer>("`ContiguousPartitioner`", model)
-         + detail::table_row<PerTensorPartitioner, ParameterBucketer>("`PerTensorPartitioner`", model)
-         + detail::table_row<WholeGroupPartitioner, SizeCappedBucketer>("`WholeGroupPartitioner`", model)
-         + detail::table_row<DealtGroupPartitioner, SizeCappedBucketer>("`DealtGroupPartitioner`", model)
-         + detail::table_row<RoundRobinPartitioner, SizeCappedBucketer>("`RoundRobinPartitioner`", model)
-         + detail::table_row<BalancedPartitioner, SizeCappedBucketer>("`BalancedPartitioner`", model);
+    return text + " |\n" + rule + "|\n"
+           + detail::table_row<ContiguousPartitioner, SizeCappedBucketer>("`ContiguousPartitioner`",
+                                                                          model)
+           + detail::table_row<PerTensorPartitioner, ParameterBucketer>("`PerTensorPartitioner`",
+                                                                        model)
+           + detail::table_row<WholeGroupPartitioner, SizeCappedBucketer>("`WholeGroupPartitioner`",
+                                                                          model)
+           + detail::table_row<DealtGroupPartitioner, SizeCappedBucketer>("`DealtGroupPartitioner`",
+                                                                          model)
+           + detail::table_row<RoundRobinPartitioner, SizeCappedBucketer>("`RoundRobinPartitioner`",
+                                                                          model)
+           + detail::table_row<BalancedPartitioner, SizeCappedBucketer>("`BalancedPartitioner`",
+                                                                        model);
 }
 
 /// @brief All tables of docs/partitioners.md.
 inline std::string partition_tables() {
-    return "GPT-2 124M, tied head:\n\n" + partition_table(gpt2_124m()) + "\nLlama 7B:\n\n" + partition_table(llama_7b());
+    return "GPT-2 124M, tied head:\n\n" + partition_table(gpt2_124m()) + "\nLlama 7B:\n\n"
+           + partition_table(llama_7b());
 }
 
 } // namespace zero::test

@@ -1,6 +1,7 @@
 #pragma once
 
-// The table of docs/partitioners.md that says what each partitioner goes with. Shared by a test and bench/layout.
+// The table of docs/partitioners.md that says what each partitioner goes with. Shared by a test and
+// bench/layout.
 
 #include <zero/stage/partitioner_table.hpp>
 
@@ -10,14 +11,18 @@ namespace zero::test {
 
 inline std::string compatibility_table() {
     auto const yes_or_no = [](bool value) { return std::string(value ? "yes" : "no"); };
-    std::string text = "| partitioner | stages | collectives | whole parameters | bucketer | adopted block |\n|---|---|---|---|---|---|\n";
+    std::string text = "| partitioner | stages | collectives | whole parameters | bucketer | "
+                       "adopted block |\n|---|---|---|---|---|---|\n";
     for (PartitionerRow const& row : partitioner_table) {
         std::string stages;
         for (std::size_t stage = 0; stage < row.stages.size(); ++stage) {
             stages += row.stages[stage] ? (stages.empty() ? "" : ", ") + std::to_string(stage) : "";
         }
-        text += std::string("| `") + row.name + "` | " + stages + " | " + (row.is_even ? "native even" : "grouped uneven") + " | " + yes_or_no(row.keeps_parameters) + " | "
-              + (row.chooses_bucketer ? "its own" : "any") + " | " + yes_or_no(row.serves_adopted_block) + " |\n";
+        text += std::string("| `") + row.name + "` | " + stages + " | "
+                + (row.is_even ? "native even" : "grouped uneven") + " | "
+                + yes_or_no(row.keeps_parameters) + " | "
+                + (row.chooses_bucketer ? "its own" : "any") + " | "
+                + yes_or_no(row.serves_adopted_block) + " |\n";
     }
     return text;
 }

@@ -14,7 +14,9 @@ struct ProgramOutcome {
     std::string output; ///< of both streams
     int status = -1;
 
-    [[nodiscard]] bool contains(std::string const& text) const { return output.find(text) != std::string::npos; }
+    [[nodiscard]] bool contains(std::string const& text) const {
+        return output.find(text) != std::string::npos;
+    }
 
     /// @brief What stands behind the last `label` up to the end of its line.
     [[nodiscard]] std::string after(std::string const& label) const {

@@ -1,9 +1,10 @@
 #pragma once
 
-// Ranks are threads, and assertions of Catch2 are not thread-safe: each rank returns what it saw, and the main thread asserts.
+// Ranks are threads, and assertions of Catch2 are not thread-safe: each rank returns what it saw,
+// and the main thread asserts.
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -16,17 +17,21 @@ namespace zero::test {
 
 inline constexpr LoopbackOptions test_time_out{.time_out = std::chrono::seconds(60)};
 
-/// Runs `body(communicator)` on each rank and returns the results by rank. (Not for bool: the ranks would write to one word.)
+/// Runs `body(communicator)` on each rank and returns the results by rank. (Not for bool: the ranks
+/// would write to one word.)
 template <class Result, class Communicator = LoopbackCommunicator, class Body>
 std::vector<Result> on_ranks(int world, Body const& body) {
     std::vector<Result> results(static_cast<std::size_t>(world));
-    run_ranks<Communicator>(world, test_time_out, [&](Communicator& communicator) { results[static_cast<std::size_t>(communicator.rank())] = body(communicator); });
+    run_ranks<Communicator>(world, test_time_out, [&](Communicator& communicator) {
+        results[static_cast<std::size_t>(communicator.rank())] = body(communicator);
+    });
     return results;
 }
 
 /// How one rank ended.
 struct Outcome {
-    std::string type = "returned"; ///< "Aborted", "TimedOut", "CollectiveMismatch", ..., "other" or "returned"
+    std::string type =
+        "returned"; ///< "Aborted", "TimedOut", "CollectiveMismatch", ..., "other" or "returned"
     std::string message;
 
     friend bool operator==(Outcome const&, Outcome const&) = default;
@@ -81,7 +86,8 @@ struct Outcomes {
     Outcome rethrown;
 };
 
-/// Runs `body(communicator)` on each rank, keeps how it ended and lets the exception go on, as in a program that does not catch.
+/// Runs `body(communicator)` on each rank, keeps how it ended and lets the exception go on, as in a
+/// program that does not catch.
 template <class Communicator = LoopbackCommunicator, class Body>
 Outcomes run_and_observe(int world, Body const& body) {
     Outcomes outcomes;
@@ -91,7 +97,8 @@ Outcomes run_and_observe(int world, Body const& body) {
             try {
                 body(communicator);
             } catch (...) {
-                outcomes.ranks[static_cast<std::size_t>(communicator.rank())] = outcome_of_current_exception();
+                outcomes.ranks[static_cast<std::size_t>(communicator.rank())] =
+                    outcome_of_current_exception();
                 throw;
             }
         });

@@ -20,9 +20,11 @@ inline constexpr std::size_t gpt2_tensors = 148;
 inline constexpr std::size_t gpt2_elements = 124'439'808;          ///< with a tied head
 inline constexpr std::size_t gpt2_block_elements = 7'087'872;      ///< one of the twelve blocks
 inline constexpr std::size_t gpt2_embedding_elements = 38'597'376; ///< 50257 x 768
-inline constexpr std::size_t gpt2_units = 14;                      ///< embeddings, twelve blocks, last norm with the head
+inline constexpr std::size_t gpt2_units =
+    14; ///< embeddings, twelve blocks, last norm with the head
 
-/// @brief GPT-2 with 124 million parameters: every size is a multiple of 64, of 256 even, but for W above 4 not of W * 64.
+/// @brief GPT-2 with 124 million parameters: every size is a multiple of 64, of 256 even, but for W
+/// above 4 not of W * 64.
 inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
     struct Tensor {
         char const* name;
@@ -51,7 +53,11 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
     model.push_back({"wpe", 1024 * width, {0}, 0, true});
     for (std::size_t layer = 0; layer < 12; ++layer) {
         for (Tensor const& tensor : block) {
-            model.push_back({"h" + std::to_string(layer) + "." + tensor.name, tensor.elements, {layer + 1}, 0, true});
+            model.push_back({"h" + std::to_string(layer) + "." + tensor.name,
+                             tensor.elements,
+                             {layer + 1},
+                             0,
+                             true});
         }
     }
     model.push_back({"lnf.w", width, {last}, 0, true});
@@ -65,7 +71,8 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
 inline constexpr std::size_t llama_7b_tensors = 291;
 inline constexpr std::size_t llama_7b_elements = 6'738'415'616;
 
-/// @brief Llama with 7 billion parameters: 32 layers of width 4096, feed-forward width 11008, 32000 tokens, a head of its own.
+/// @brief Llama with 7 billion parameters: 32 layers of width 4096, feed-forward width 11008, 32000
+/// tokens, a head of its own.
 inline std::vector<ParameterSpec> llama_7b() {
     constexpr std::size_t width = 4096;
     constexpr std::size_t inner = 11008;
@@ -74,7 +81,8 @@ inline std::vector<ParameterSpec> llama_7b() {
     std::vector<ParameterSpec> model{{"embedding", tokens * width, {0}, 0, true}};
     for (std::size_t layer = 0; layer < layers; ++layer) {
         auto const add = [&](char const* name, std::size_t elements) {
-            model.push_back({"l" + std::to_string(layer) + "." + name, elements, {layer + 1}, 0, true});
+            model.push_back(
+                {"l" + std::to_string(layer) + "." + name, elements, {layer + 1}, 0, true});
         };
         add("attention_norm", width);
         add("q", width * width);
@@ -92,7 +100,8 @@ inline std::vector<ParameterSpec> llama_7b() {
 }
 
 /// @brief One parameter per size, numbered from p0: parameter i belongs to unit i / `per_unit`.
-inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes, std::size_t per_unit = 1) {
+inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes,
+                                                 std::size_t per_unit = 1) {
     std::vector<ParameterSpec> model;
     for (std::size_t index = 0; index < sizes.size(); ++index) {
         model.push_back({"p" + std::to_string(index), sizes[index], {index / per_unit}, 0, true});

@@ -1,6 +1,7 @@
 #pragma once
 
-// Every policy that ships, by category: the type lists that conformance suites run over. A test compares them with the headers.
+// Every policy that ships, by category: the type lists that conformance suites run over. A test
+// compares them with the headers.
 
 #include <zero/core/type_name.hpp>
 #include <zero/zero.hpp>
@@ -12,21 +13,30 @@
 
 namespace zero::test {
 
-using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Parameters<float16>, Parameters<bfloat16, float>>;
+using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Parameters<float16>,
+                                     Parameters<bfloat16, float>>;
 using ShippedPartitioners =
-    std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, RoundRobinPartitioner, BalancedPartitioner>;
-using ShippedBucketers = std::tuple<SizeCappedBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
-using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>, Checked<LoopbackCommunicator>>;
+    std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner,
+               DealtGroupPartitioner, RoundRobinPartitioner, BalancedPartitioner>;
+using ShippedBucketers =
+    std::tuple<SizeCappedBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
+using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>,
+                                        Checked<LoopbackCommunicator>>;
 using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLossScaler>;
-using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>, NoMasterWeights, SplitMasterWeights, StochasticRounding>;
+using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>,
+                                        NoMasterWeights, SplitMasterWeights, StochasticRounding>;
 using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad, Lamb, Muon>;
-using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
-using ShippedGradientReductions = std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>, GradientReduction<float, float, bfloat16>>;
+using ShippedOptimizerStates =
+    std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
+using ShippedGradientReductions =
+    std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>,
+               GradientReduction<float, float, bfloat16>>;
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
 /// @brief All but the communicators, which are objects.
-using ShippedValuePolicies = joined<ShippedParameters, ShippedPartitioners, ShippedBucketers, ShippedLossScalers, ShippedMasterWeights, ShippedOptimizers,
+using ShippedValuePolicies = joined<ShippedParameters, ShippedPartitioners, ShippedBucketers,
+                                    ShippedLossScalers, ShippedMasterWeights, ShippedOptimizers,
                                     ShippedOptimizerStates, ShippedGradientReductions>;
 
 namespace detail {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <zero/core/storage_types.hpp>
 #include <zero/core/convert.hpp>
-#include <zero/stage/parameter.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/stage/detail/validate_memory.hpp>
+#include <zero/stage/parameter.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,18 +14,21 @@ namespace zero::test {
 
 /// A number in [-1, 1) that depends on its arguments only.
 constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
-    std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
+    std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U
+                      ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
     x ^= x >> 31U;
     x *= 0xbf58476d1ce4e5b9U;
     x ^= x >> 29U;
     return static_cast<float>(x >> 40U) * 0x1.0p-23F - 1.0F;
 }
 
-/// Three layers between an embedding and a head that share the first parameter; one frozen parameter, one without elements, two groups.
+/// Three layers between an embedding and a head that share the first parameter; one frozen
+/// parameter, one without elements, two groups.
 inline std::vector<ParameterSpec> toy_specs() {
-    return {{"embedding", 300, {0, 4}, 0, true}, {"first.weight", 500, {1}, 0, true}, {"first.bias", 7, {1}, 1, true},
-            {"second.weight", 129, {2}, 0, true}, {"second.table", 40, {2}, 0, false}, {"third.weight", 64, {3}, 0, true},
-            {"third.empty", 0, {3}, 0, true},     {"head.scale", 1, {4}, 1, true}};
+    return {{"embedding", 300, {0, 4}, 0, true}, {"first.weight", 500, {1}, 0, true},
+            {"first.bias", 7, {1}, 1, true},     {"second.weight", 129, {2}, 0, true},
+            {"second.table", 40, {2}, 0, false}, {"third.weight", 64, {3}, 0, true},
+            {"third.empty", 0, {3}, 0, true},    {"head.scale", 1, {4}, 1, true}};
 }
 
 /// The registration of `specs` with initial values from `noise`, the same on every rank.
@@ -50,25 +53,30 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
     return parameters;
 }
 
-/// One micro-step of a model whose gradients are noise: acquires every unit forwards and, in `order` (empty: backwards), once more.
-/// Neighbours differ by up to 2^binades.
+/// One micro-step of a model whose gradients are noise: acquires every unit forwards and, in
+/// `order` (empty: backwards), once more. Neighbours differ by up to 2^binades.
 template <class Engine>
-void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
+void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step,
+                    std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
                     std::vector<std::size_t> const& order = {}) {
     using G = typename Engine::GradientType;
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         auto const weights = engine.acquire(unit);
     }
-    for (std::size_t position = 0; position < (order.empty() ? layout.units() : order.size()); ++position) {
+    for (std::size_t position = 0; position < (order.empty() ? layout.units() : order.size());
+         ++position) {
         std::size_t const unit = order.empty() ? layout.units() - 1 - position : order[position];
         auto const weights = engine.acquire(unit);
         auto const gradients = engine.gradients(unit);
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             for (std::size_t i = 0; i < gradient.size(); ++i) {
-                float const smaller = 1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
-                float const added = smaller * scale * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
+                float const smaller =
+                    1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
+                float const added =
+                    smaller * scale
+                    * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
                 gradient[i] = from_float<G>(to_float(gradient[i]) + added);
             }
         }
@@ -77,7 +85,8 @@ void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std:
 }
 
 template <class Engine>
-auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1, double learning_rate = 0.01, std::size_t binades = 0,
+auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_t micro_steps = 1,
+              double learning_rate = 0.01, std::size_t binades = 0,
               std::vector<std::size_t> const& order = {}) {
     engine.begin_step();
     float const scale = engine.loss_scale();

@@ -15,7 +15,8 @@
 
 namespace zero::test {
 
-/// The caller's memory for the toy model: parameters one after the other, with their initial values, and gradients.
+/// The caller's memory for the toy model: parameters one after the other, with their initial
+/// values, and gradients.
 template <class T, class G>
 struct CallersMemory {
     explicit CallersMemory(std::vector<Parameter<T, G>>& parameters) {
@@ -39,8 +40,9 @@ struct CallersMemory {
     std::vector<G> gradients;
 };
 
-/// What a run of the toy model leaves: of rank 0 all parameters, and of all ranks together the master weight and the states of each trainable element,
-/// by parameter and in the order of its elements. So runs in any stage and on any number of ranks compare.
+/// What a run of the toy model leaves: of rank 0 all parameters, and of all ranks together the
+/// master weight and the states of each trainable element, by parameter and in the order of its
+/// elements. So runs in any stage and on any number of ranks compare.
 struct Trained {
     std::vector<std::vector<float>> parameters;
     std::vector<std::vector<float>> masters;
@@ -48,35 +50,45 @@ struct Trained {
     MemoryPlan plan;
 
     friend bool operator==(Trained const& a, Trained const& b) {
-        return same(a.parameters, b.parameters) && same(a.masters, b.masters) && same(a.states, b.states);
+        return same(a.parameters, b.parameters) && same(a.masters, b.masters)
+               && same(a.states, b.states);
     }
 
 private:
-    static bool same(std::vector<std::vector<float>> const& a, std::vector<std::vector<float>> const& b) {
+    static bool same(std::vector<std::vector<float>> const& a,
+                     std::vector<std::vector<float>> const& b) {
         bool is_same = a.size() == b.size();
         for (std::size_t i = 0; is_same && i < a.size(); ++i) {
-            is_same = a[i].size() == b[i].size() && (a[i].empty() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) == 0);
+            is_same =
+                a[i].size() == b[i].size()
+                && (a[i].empty()
+                    || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) == 0);
         }
         return is_same;
     }
 };
 
 template <class Stage>
-Trained trained(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4, double learning_rate = 0.01,
-                std::size_t binades = 24, std::vector<ParameterSpec> const& specs = toy_specs(), std::vector<std::size_t> const& order = {}) {
+Trained trained(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4,
+                double learning_rate = 0.01, std::size_t binades = 24,
+                std::vector<ParameterSpec> const& specs = toy_specs(),
+                std::vector<std::size_t> const& order = {}) {
     using T = typename Stage::ParameterType;
     auto const ranks = on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
         auto parameters = registration<T, typename Stage::GradientType>(specs);
         auto own_options = options;
-        own_options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
+        own_options.reduction.schedule =
+            ReductionSchedule::boundary; // the default differs between stages
         std::optional<CallersMemory<T, typename Stage::GradientType>> memory;
         if (options.storage != Storage::owned) {
             memory.emplace(parameters);
-            own_options.adopted_block = options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
+            own_options.adopted_block =
+                options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
         }
         Stage engine(communicator, parameters, own_options);
         for (std::uint64_t step = 0; step < steps; ++step) {
-            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, learning_rate, binades, order);
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
+                           learning_rate, binades, order);
         }
         Trained result;
         result.parameters = full_parameters(engine);
@@ -90,7 +102,8 @@ Trained trained(int world, typename Stage::Options const& options = {}, std::uin
             for (std::size_t i = 0; i < slice.values.size(); ++i) {
                 result.masters[slice.parameter][slice.begin + i] = slice.master_weight(i);
                 for (std::size_t state = 0; state < slice.states.size(); ++state) {
-                    result.states[slice.parameter][2 * (slice.begin + i) + state] = slice.state(state, i);
+                    result.states[slice.parameter][2 * (slice.begin + i) + state] =
+                        slice.state(state, i);
                 }
             }
         });
@@ -101,10 +114,13 @@ Trained trained(int world, typename Stage::Options const& options = {}, std::uin
     for (std::size_t rank = 1; rank < ranks.size(); ++rank) { // what a rank does not own is zero
         for (std::size_t index = 0; index < all.masters.size(); ++index) {
             for (std::size_t i = 0; i < all.masters[index].size(); ++i) {
-                all.masters[index][i] = all.masters[index][i] == 0.0F ? ranks[rank].masters[index][i] : all.masters[index][i];
+                all.masters[index][i] = all.masters[index][i] == 0.0F
+                                            ? ranks[rank].masters[index][i]
+                                            : all.masters[index][i];
             }
             for (std::size_t i = 0; i < all.states[index].size(); ++i) {
-                all.states[index][i] = all.states[index][i] == 0.0F ? ranks[rank].states[index][i] : all.states[index][i];
+                all.states[index][i] = all.states[index][i] == 0.0F ? ranks[rank].states[index][i]
+                                                                    : all.states[index][i];
             }
         }
     }

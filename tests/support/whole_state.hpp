@@ -15,8 +15,9 @@ namespace zero::test {
 struct OwnedState {
     using Bits = std::vector<std::uint32_t>; ///< value, master weight if there is one, moments
 
-    std::vector<std::vector<float>> full;  ///< all parameters
-    std::vector<std::vector<Bits>> owned;  ///< by parameter and element; empty where another rank owns it
+    std::vector<std::vector<float>> full; ///< all parameters
+    std::vector<std::vector<Bits>>
+        owned; ///< by parameter and element; empty where another rank owns it
     std::uint64_t step_count = 0;
 };
 
@@ -44,7 +45,8 @@ OwnedState owned_state(Engine& engine) {
     return state;
 }
 
-/// Every bit of the state of all ranks in the order of the model, whoever owns it: nothing where the ranks contradict each other.
+/// Every bit of the state of all ranks in the order of the model, whoever owns it: nothing where
+/// the ranks contradict each other.
 inline std::optional<std::vector<std::uint32_t>> whole_state(std::vector<OwnedState> const& ranks) {
     std::vector<std::uint32_t> bits;
     for (std::size_t parameter = 0; parameter < ranks[0].full.size(); ++parameter) {
@@ -52,7 +54,8 @@ inline std::optional<std::vector<std::uint32_t>> whole_state(std::vector<OwnedSt
             OwnedState::Bits element;
             for (OwnedState const& rank : ranks) {
                 auto const& own = rank.owned[parameter][i];
-                if (std::bit_cast<std::uint32_t>(rank.full[parameter][i]) != std::bit_cast<std::uint32_t>(ranks[0].full[parameter][i])
+                if (std::bit_cast<std::uint32_t>(rank.full[parameter][i])
+                        != std::bit_cast<std::uint32_t>(ranks[0].full[parameter][i])
                     || (!own.empty() && !element.empty() && own != element)) {
                     return std::nullopt;
                 }

@@ -1,6 +1,9 @@
-// What clang-tidy reads: every header of the umbrella, and one engine in whole, because the analyzer follows only what is instantiated.
+// What clang-tidy reads: every header of the umbrella, and one engine in whole, because the
+// analyzer follows only what is instantiated.
 
 #include <zero/zero.hpp>
 
-using Composition = zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner, zero::DynamicLossScaler, zero::SplitMasterWeights>::Composition;
+using Composition =
+    zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner,
+                    zero::DynamicLossScaler, zero::SplitMasterWeights>::Composition;
 template class zero::Engine<Composition::EngineConfig>;

@@ -14,7 +14,8 @@
 
 namespace gpt {
 
-/// @brief Ranks as threads on one device, or processes over NCCL: chosen when the program starts, so that each stage is compiled once.
+/// @brief Ranks as threads on one device, or processes over NCCL: chosen when the program starts,
+/// so that each stage is compiled once.
 class CudaCommunicator {
 public:
     using policy_category = zero::CommunicatorCategory;
@@ -46,23 +47,31 @@ public:
     }
 
     template <class T>
-    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, zero::CollectiveTag tag = {}) {
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        zero::CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.reduce_scatter(send, receive, cuts, queue, tag); });
     }
     template <class T>
-    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, zero::CollectiveTag tag = {}) {
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    zero::CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_gather(send, receive, cuts, queue, tag); });
     }
     template <class T>
-    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, zero::CollectiveTag tag = {}) {
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    zero::CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_reduce(send, receive, cuts, queue, tag); });
     }
     template <class T>
-    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, zero::CollectiveTag tag = {}) {
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue,
+                   zero::CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.broadcast(buffer, elements, root, queue, tag); });
     }
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, zero::IntegerReduction reduction, Queue queue, zero::CollectiveTag tag = {}) {
-        visit([&](auto& inner) { inner.all_reduce_integers(values, elements, reduction, queue, tag); });
+    void all_reduce_integers(std::int64_t* values, std::size_t elements,
+                             zero::IntegerReduction reduction, Queue queue,
+                             zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) {
+            inner.all_reduce_integers(values, elements, reduction, queue, tag);
+        });
     }
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         visit([&](auto& inner) { inner.abort(cause, is_provisional); });

@@ -4,8 +4,8 @@
 #include "../storage.hpp"
 #include "../text.hpp"
 
-#include <zero/policy/parameters.hpp>
 #include <zero/cuda/error.hpp>
+#include <zero/policy/parameters.hpp>
 
 #include <cuda_runtime.h>
 
@@ -13,8 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The kernels of the model. Each sum is formed in one order that depends on the shape alone: a thread adds its terms in turn, then a tree adds the threads. Nothing
-// is added atomically, so a training has the same bits every time.
+// The kernels of the model. Each sum is formed in one order that depends on the shape alone: a
+// thread adds its terms in turn, then a tree adds the threads. Nothing is added atomically, so a
+// training has the same bits every time.
 
 namespace gpt::kernels {
 
@@ -22,19 +23,22 @@ inline constexpr unsigned threads = 128;
 
 /// @brief Enqueues a kernel with `threads` threads a block. @throws zero::CudaError
 template <class... Parameters, class... Arguments>
-void launch(cudaStream_t stream, std::size_t blocks, void (*kernel)(Parameters...), Arguments const&... arguments) {
+void launch(cudaStream_t stream, std::size_t blocks, void (*kernel)(Parameters...),
+            Arguments const&... arguments) {
     if (blocks != 0) {
         cudaLaunchConfig_t config{};
         config.gridDim = dim3(static_cast<unsigned>(blocks));
         config.blockDim = dim3(threads);
         config.stream = stream;
-        zero::cuda::check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
+        zero::cuda::check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...),
+                          "cudaLaunchKernelEx");
     }
 }
 
 /// @brief Enqueues a kernel of one thread per element.
 template <class... Parameters, class... Arguments>
-void launch_elements(cudaStream_t stream, std::size_t elements, void (*kernel)(std::size_t, Parameters...), Arguments const&... arguments) {
+void launch_elements(cudaStream_t stream, std::size_t elements,
+                     void (*kernel)(std::size_t, Parameters...), Arguments const&... arguments) {
     launch(stream, (elements + threads - 1) / threads, kernel, elements, arguments...);
 }
 
@@ -51,7 +55,9 @@ struct Maximum {
     __host__ __device__ float operator()(float a, float b) const { return a < b ? b : a; }
 };
 
-__device__ inline std::size_t element_index() { return blockIdx.x * std::size_t{threads} + threadIdx.x; }
+inline __device__ std::size_t element_index() {
+    return blockIdx.x * std::size_t{threads} + threadIdx.x;
+}
 
 /// @brief The values of all threads of the block, combined in a tree; every thread gets the result.
 template <class Combine, class T>
@@ -79,7 +85,8 @@ __device__ float sum_of(std::size_t count, Term const& term) {
     return combine_block(sum, Sum{});
 }
 
-/// @brief Turns `count` scores (at least 1) into probabilities in place. @return log(sum of e^score)
+/// @brief Turns `count` scores (at least 1) into probabilities in place. @return log(sum of
+/// e^score)
 __device__ inline float softmax(float* values, std::size_t count, float scale) {
     float own = values[0] * scale;
     for (std::size_t index = threadIdx.x; index < count; index += threads) {
@@ -117,14 +124,16 @@ __global__ void add_to(std::size_t elements, Stored* to, float const* from) {
     }
 }
 
-static __global__ void add(std::size_t elements, float const* left, float const* right, float* result) {
+static __global__ void add(std::size_t elements, float const* left, float const* right,
+                           float* result) {
     std::size_t const index = element_index();
     if (index < elements) {
         result[index] = left[index] + right[index];
     }
 }
 
-static __global__ void add_bias(std::size_t elements, float const* bias, std::size_t columns, float* result) {
+static __global__ void add_bias(std::size_t elements, float const* bias, std::size_t columns,
+                                float* result) {
     std::size_t const index = element_index();
     if (index < elements) {
         result[index] += bias[index % columns];
@@ -145,16 +154,21 @@ static __global__ void gelu_backward(std::size_t elements, float const* x, float
     }
 }
 
-static __global__ void embed(std::size_t elements, std::uint8_t const* tokens, float const* token, float const* position, std::size_t context, std::size_t columns, float* result) {
+static __global__ void embed(std::size_t elements, std::uint8_t const* tokens, float const* token,
+                             float const* position, std::size_t context, std::size_t columns,
+                             float* result) {
     std::size_t const index = element_index();
     if (index < elements) {
         std::size_t const row = index / columns;
         std::size_t const column = index % columns;
-        result[index] = token[tokens[row] * columns + column] + position[row % context * columns + column];
+        result[index] =
+            token[tokens[row] * columns + column] + position[row % context * columns + column];
     }
 }
 
-static __global__ void cross_entropy_backward(std::size_t elements, std::uint8_t const* targets, std::size_t columns, float const* scale, float* probabilities) {
+static __global__ void cross_entropy_backward(std::size_t elements, std::uint8_t const* targets,
+                                              std::size_t columns, float const* scale,
+                                              float* probabilities) {
     std::size_t const index = element_index();
     if (index < elements) {
         float const factor = *scale / static_cast<float>(elements / columns);
@@ -163,7 +177,9 @@ static __global__ void cross_entropy_backward(std::size_t elements, std::uint8_t
     }
 }
 
-static __global__ void fill_batch(std::size_t elements, std::uint8_t const* text, SamplePositions positions, std::size_t context, std::uint8_t* tokens, std::uint8_t* targets) {
+static __global__ void fill_batch(std::size_t elements, std::uint8_t const* text,
+                                  SamplePositions positions, std::size_t context,
+                                  std::uint8_t* tokens, std::uint8_t* targets) {
     std::size_t const index = element_index();
     if (index < elements) {
         std::size_t const place = positions(index / context) + index % context;
@@ -174,11 +190,15 @@ static __global__ void fill_batch(std::size_t elements, std::uint8_t const* text
 
 // --- One block per row. ---
 
-static __global__ void norm_forward(float const* x, float const* weight, float const* bias, std::size_t columns, float* normalised, float* inverse_deviation, float* result) {
+static __global__ void norm_forward(float const* x, float const* weight, float const* bias,
+                                    std::size_t columns, float* normalised,
+                                    float* inverse_deviation, float* result) {
     std::size_t const first = blockIdx.x * columns;
     float const inverse_width = 1.0F / static_cast<float>(columns);
     float const mean = inverse_width * sum_of(columns, [=](std::size_t i) { return x[first + i]; });
-    float const variance = inverse_width * sum_of(columns, [=](std::size_t i) { return (x[first + i] - mean) * (x[first + i] - mean); });
+    float const variance = inverse_width * sum_of(columns, [=](std::size_t i) {
+                               return (x[first + i] - mean) * (x[first + i] - mean);
+                           });
     float const inverse = 1.0F / std::sqrt(variance + 1e-5F);
     for (std::size_t i = threadIdx.x; i < columns; i += threads) {
         float const value = (x[first + i] - mean) * inverse;
@@ -190,14 +210,21 @@ static __global__ void norm_forward(float const* x, float const* weight, float c
     }
 }
 
-static __global__ void norm_backward(float const* d_result, float const* weight, float const* normalised, float const* inverse_deviation, std::size_t columns, float* d_x) {
+static __global__ void norm_backward(float const* d_result, float const* weight,
+                                     float const* normalised, float const* inverse_deviation,
+                                     std::size_t columns, float* d_x) {
     std::size_t const first = blockIdx.x * columns;
     float const inverse_width = 1.0F / static_cast<float>(columns);
-    float const mean = inverse_width * sum_of(columns, [=](std::size_t i) { return d_result[first + i] * weight[i]; });
-    float const slope = inverse_width * sum_of(columns, [=](std::size_t i) { return d_result[first + i] * weight[i] * normalised[first + i]; });
+    float const mean = inverse_width * sum_of(columns, [=](std::size_t i) {
+                           return d_result[first + i] * weight[i];
+                       });
+    float const slope = inverse_width * sum_of(columns, [=](std::size_t i) {
+                            return d_result[first + i] * weight[i] * normalised[first + i];
+                        });
     float const inverse = inverse_deviation[blockIdx.x];
     for (std::size_t i = threadIdx.x; i < columns; i += threads) {
-        d_x[first + i] += (d_result[first + i] * weight[i] - mean - normalised[first + i] * slope) * inverse;
+        d_x[first + i] +=
+            (d_result[first + i] * weight[i] - mean - normalised[first + i] * slope) * inverse;
     }
 }
 
@@ -211,7 +238,8 @@ static __global__ void attention_forward(float* scores, std::size_t context, flo
     }
 }
 
-static __global__ void attention_backward(float const* probabilities, float* gradients, std::size_t context, float scale) {
+static __global__ void attention_backward(float const* probabilities, float* gradients,
+                                          std::size_t context, float scale) {
     float const* const probability = probabilities + blockIdx.x * context;
     float* const gradient = gradients + blockIdx.x * context;
     std::size_t const visible = blockIdx.x % context + 1;
@@ -221,7 +249,8 @@ static __global__ void attention_backward(float const* probabilities, float* gra
     }
 }
 
-static __global__ void cross_entropy(float* logits, std::uint8_t const* targets, std::size_t columns, float* losses) {
+static __global__ void cross_entropy(float* logits, std::uint8_t const* targets,
+                                     std::size_t columns, float* losses) {
     float* const row = logits + blockIdx.x * columns;
     float const target = row[targets[blockIdx.x]];
     float const normaliser = softmax(row, columns, 1.0F);
@@ -247,12 +276,14 @@ static __global__ void add_mean(float const* losses, std::size_t rows, double* s
 inline constexpr unsigned columns_per_block = 32;
 
 /// Sums over the rows of `values`, times `factors` unless they are null, for some columns.
-static __global__ void column_sums(float const* values, float const* factors, std::size_t rows, std::size_t columns, float* sums) {
+static __global__ void column_sums(float const* values, float const* factors, std::size_t rows,
+                                   std::size_t columns, float* sums) {
     constexpr unsigned lanes = threads / columns_per_block;
     __shared__ float partial[threads];
     std::size_t const column = blockIdx.x * columns_per_block + threadIdx.x % columns_per_block;
     float sum = 0.0F;
-    for (std::size_t row = threadIdx.x / columns_per_block; column < columns && row < rows; row += lanes) {
+    for (std::size_t row = threadIdx.x / columns_per_block; column < columns && row < rows;
+         row += lanes) {
         float const value = values[row * columns + column];
         sum += factors == nullptr ? value : value * factors[row * columns + column];
     }
@@ -267,7 +298,9 @@ static __global__ void column_sums(float const* values, float const* factors, st
 }
 
 /// A block takes one token, and adds the gradients of its places in their order.
-static __global__ void embed_backward_tokens(std::uint8_t const* tokens, float const* d_result, std::size_t rows, std::size_t columns, float* d_token) {
+static __global__ void embed_backward_tokens(std::uint8_t const* tokens, float const* d_result,
+                                             std::size_t rows, std::size_t columns,
+                                             float* d_token) {
     for (std::size_t column = threadIdx.x; column < columns; column += threads) {
         float sum = 0.0F;
         for (std::size_t row = 0; row < rows; ++row) {
@@ -278,7 +311,9 @@ static __global__ void embed_backward_tokens(std::uint8_t const* tokens, float c
 }
 
 /// A block takes one position, and adds the gradients of all samples there.
-static __global__ void embed_backward_positions(float const* d_result, std::size_t rows, std::size_t context, std::size_t columns, float* d_position) {
+static __global__ void embed_backward_positions(float const* d_result, std::size_t rows,
+                                                std::size_t context, std::size_t columns,
+                                                float* d_position) {
     for (std::size_t column = threadIdx.x; column < columns; column += threads) {
         float sum = 0.0F;
         for (std::size_t row = blockIdx.x; row < rows; row += context) {

@@ -15,18 +15,23 @@
 
 namespace gpt {
 
-/// @brief Device memory of the model, zero at first in the order of a stream; made and freed outside of steps.
+/// @brief Device memory of the model, zero at first in the order of a stream; made and freed
+/// outside of steps.
 template <class T>
 class CudaBuffer {
 public:
     CudaBuffer() = default;
     CudaBuffer(cudaStream_t stream, std::size_t elements) : _elements(elements) {
         if (elements != 0) {
-            zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)), "cudaMalloc");
-            zero::cuda::check(cudaMemsetAsync(_data, 0, elements * sizeof(T), stream), "cudaMemsetAsync");
+            zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                              "cudaMalloc");
+            zero::cuda::check(cudaMemsetAsync(_data, 0, elements * sizeof(T), stream),
+                              "cudaMemsetAsync");
         }
     }
-    CudaBuffer(CudaBuffer&& other) noexcept : _data(std::exchange(other._data, nullptr)), _elements(std::exchange(other._elements, 0)) {}
+    CudaBuffer(CudaBuffer&& other) noexcept
+        : _data(std::exchange(other._data, nullptr)), _elements(std::exchange(other._elements, 0)) {
+    }
     CudaBuffer& operator=(CudaBuffer&& other) noexcept {
         std::swap(_data, other._data);
         std::swap(_elements, other._elements);
@@ -49,10 +54,15 @@ private:
 class CudaMatrix {
 public:
     CudaMatrix() = default;
-    CudaMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns) : _buffer(stream, rows * columns), _rows(rows), _columns(columns) {}
+    CudaMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns)
+        : _buffer(stream, rows * columns), _rows(rows), _columns(columns) {}
 
-    operator View<float>() noexcept { return {_buffer.data(), _rows, _columns, _columns}; }             // NOLINT
-    operator View<float const>() const noexcept { return {_buffer.data(), _rows, _columns, _columns}; } // NOLINT
+    operator View<float>() noexcept {
+        return {_buffer.data(), _rows, _columns, _columns};
+    } // NOLINT
+    operator View<float const>() const noexcept {
+        return {_buffer.data(), _rows, _columns, _columns};
+    } // NOLINT
     View<float> view() noexcept { return *this; }
     View<float const> view() const noexcept { return *this; }
 
@@ -74,7 +84,9 @@ public:
         zero::cuda::default_memory().deallocate(memory, bytes, kind);
         _allocated[static_cast<std::size_t>(kind)] -= bytes;
     }
-    [[nodiscard]] std::size_t allocated_bytes(zero::BufferKind kind) const noexcept { return _allocated[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] std::size_t allocated_bytes(zero::BufferKind kind) const noexcept {
+        return _allocated[static_cast<std::size_t>(kind)];
+    }
 
 private:
     std::array<std::atomic<std::size_t>, zero::buffer_kinds> _allocated{};

@@ -29,7 +29,8 @@ struct UpdateSlice : Weights, States {
     std::size_t elements = 0;    ///< any number
     std::size_t group = 0;       ///< number of the parameter group
     std::size_t rows = 0;        ///< of the matrix, when the slice is a whole one; 0: it is none
-    float* scratch = nullptr;    ///< for an optimizer of whole parameters, the same memory for every slice: what it leaves there is lost
+    float* scratch = nullptr; ///< for an optimizer of whole parameters, the same memory for every
+                              ///< slice: what it leaves there is lost
 
     /// @brief Only where the weights are.
     [[nodiscard]] constexpr Weights const& weights() const noexcept { return *this; }

@@ -8,9 +8,10 @@ namespace zero {
 
 /// @brief What the decision of a step leaves for the update, in the backend's memory.
 struct UpdateDecision {
-    float factor = 1.0F;          ///< multiplies every gradient
-    bool skip = false;            ///< the update changes nothing
-    std::uint64_t random_key = 0; ///< of this step's random numbers, where parameters are rounded stochastically
+    float factor = 1.0F; ///< multiplies every gradient
+    bool skip = false;   ///< the update changes nothing
+    std::uint64_t random_key =
+        0; ///< of this step's random numbers, where parameters are rounded stochastically
 };
 
 /// @brief Where the weights of a slice are, with what the decision of a step says about them.

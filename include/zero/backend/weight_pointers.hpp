@@ -23,9 +23,10 @@ struct SplitPointers {
 /// @brief Parameters that are rounded stochastically and are their own masters.
 template <class P>
 struct StochasticPointers {
-    P* parameter = nullptr;        ///< read, updated in float, and rounded to either neighbour
-    std::uint64_t first_index = 0; ///< of all elements in registration order: counts the random numbers
-    std::uint64_t key = 0;         ///< of the step; in a table of slices unset, see `UpdateDecision`
+    P* parameter = nullptr; ///< read, updated in float, and rounded to either neighbour
+    std::uint64_t first_index =
+        0;                 ///< of all elements in registration order: counts the random numbers
+    std::uint64_t key = 0; ///< of the step; in a table of slices unset, see `UpdateDecision`
 };
 
 } // namespace zero

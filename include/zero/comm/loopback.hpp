@@ -31,21 +31,26 @@
 namespace zero {
 
 struct LoopbackOptions {
-    detail::Rendezvous::Duration time_out = std::chrono::minutes(30); ///< above 0; how long a rank waits for its peers in one collective
+    detail::Rendezvous::Duration time_out = std::chrono::minutes(
+        30); ///< above 0; how long a rank waits for its peers in one collective
 };
 
-/// @brief A communicator between the threads of one process, one per rank; the oracle for every other transport.
+/// @brief A communicator between the threads of one process, one per rank; the oracle for every
+/// other transport.
 ///
-/// The ranks meet on the host: the calling thread blocks until all ranks called, but not for the data, whose movement is enqueued. (It waits
-/// for data only when it is more than 64 collectives ahead of its queue, fewer in large groups: otherwise the queue would overflow. On a
-/// device that copies arguments it never does.) Sums
-/// are formed in float in rank order, starting with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
-/// difference is a CollectiveMismatch on every rank. No call allocates.
+/// The ranks meet on the host: the calling thread blocks until all ranks called, but not for the
+/// data, whose movement is enqueued. (It waits for data only when it is more than 64 collectives
+/// ahead of its queue, fewer in large groups: otherwise the queue would overflow. On a device that
+/// copies arguments it never does.) Sums are formed in float in rank order, starting with the value
+/// of rank 0, and rounded once. Operation, type, counts and tag are compared; a difference is a
+/// CollectiveMismatch on every rank. No call allocates.
 ///
-/// A rank leaves a collective, normally or by an exception, only after its peers have enqueued what they read of its memory, and its queue
-/// waits for them: so when that queue has been drained, no peer reads the rank's memory any more. After an exception the group is aborted
-/// and every further collective throws `Aborted` with the first cause; a new group works. Destroying a communicator means that the rank
-/// leaves: peers that would wait for it get `Aborted`. It waits until the commands that this communicator enqueued have run.
+/// A rank leaves a collective, normally or by an exception, only after its peers have enqueued what
+/// they read of its memory, and its queue waits for them: so when that queue has been drained, no
+/// peer reads the rank's memory any more. After an exception the group is aborted and every further
+/// collective throws `Aborted` with the first cause; a new group works. Destroying a communicator
+/// means that the rank leaves: peers that would wait for it get `Aborted`. It waits until the
+/// commands that this communicator enqueued have run.
 template <class B>
 class Loopback {
 public:
@@ -54,13 +59,16 @@ public:
     using Queue = typename B::Queue;
     using Event = typename B::Event;
 
-    /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world or the time-out is not positive.
+    /// @brief The communicators of a new group, by rank. @throws InvalidArgument when world or the
+    /// time-out is not positive.
     static std::vector<Loopback> make_group(int world, LoopbackOptions const& options = {}) {
         if (world <= 0) {
-            detail::throw_error<InvalidArgument>({"zero: a group of ", world, " ranks; world has to be at least 1."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: a group of ", world, " ranks; world has to be at least 1."});
         }
         if (options.time_out.count() <= 0) {
-            detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; it has to be positive."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: a time-out of ", options.time_out.count(), " ms; it has to be positive."});
         }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;
@@ -79,7 +87,9 @@ public:
             return;
         }
         try {
-            _group->rendezvous.abort(detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}), false);
+            _group->rendezvous.abort(
+                detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}),
+                false);
         } catch (...) { // no memory for the text
             _group->rendezvous.abort("a rank left the group", false);
         }
@@ -97,9 +107,11 @@ public:
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(_rank); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(world()); }
 
-    /// @brief As `Communicator` says. @throws CommunicatorError; InvalidArgument before anything was sent.
+    /// @brief As `Communicator` says. @throws CommunicatorError; InvalidArgument before anything
+    /// was sent.
     template <class T>
-    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
         auto const call = cut_call(CollectiveKind::reduce_scatter, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
         require_memory(call, send, call.count);
@@ -110,7 +122,8 @@ public:
 
     /// @copydoc reduce_scatter
     template <class T>
-    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
         auto const call = cut_call(CollectiveKind::all_gather, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
         require_memory(call, send, own);
@@ -121,13 +134,15 @@ public:
 
     /// @copydoc reduce_scatter
     template <class T>
-    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
         auto const call = cut_call(CollectiveKind::all_reduce, dtype_of<T>(), cuts, tag);
         std::size_t const own = cuts[_rank + 1] - cuts[_rank];
         require_memory(call, send, call.count);
         require_memory(call, receive, call.count);
-        collective(call, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
-                   [&] { copy_extents(receive, true, cuts, sizeof(T), queue); });
+        collective(
+            call, send, receive, queue, [&] { sum_extent(receive + cuts[_rank], cuts, queue); },
+            [&] { copy_extents(receive, true, cuts, sizeof(T), queue); });
         _traffic.add(call.kind, own * (world() - 1) + (call.count - own), sizeof(T));
     }
 
@@ -143,8 +158,10 @@ public:
 
     /// @copydoc reduce_scatter
     /// Meets once per 64 values.
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
-        detail::CollectiveCall const call{CollectiveKind::integers, DType::int64, elements, static_cast<std::uint64_t>(reduction), tag};
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
+        detail::CollectiveCall const call{CollectiveKind::integers, DType::int64, elements,
+                                          static_cast<std::uint64_t>(reduction), tag};
         require_memory(call, values, elements);
         std::size_t done = 0;
         do { // no values: the ranks meet all the same
@@ -155,12 +172,16 @@ public:
         _traffic.add(call.kind, elements * (world() - 1), sizeof(std::int64_t));
     }
 
-    void abort(std::string_view cause, bool is_provisional = false) noexcept { _group->rendezvous.abort(cause, is_provisional); }
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _group->rendezvous.abort(cause, is_provisional);
+    }
 
-    /// @brief All that this rank enqueued is ordered before all that it will. Its queue is drained before the communicator goes.
+    /// @brief All that this rank enqueued is ordered before all that it will. Its queue is drained
+    /// before the communicator goes.
     void forget_events() noexcept { _scratch_used = {}; }
 
-    /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own thread.
+    /// @brief Elements and bytes that this rank read from the memory of others. For the rank's own
+    /// thread.
     [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
 
     /// @brief Begins to count anew.
@@ -168,10 +189,12 @@ public:
 
 private:
     static constexpr std::size_t scratch_elements = 64;
-    static constexpr bool copies_arguments = requires { requires B::copies_arguments; }; ///< tables of pointers are free at once
+    static constexpr bool copies_arguments =
+        requires { requires B::copies_arguments; }; ///< tables of pointers are free at once
 
-    /// What a rank shows the others. It writes before `enter`, and the last four also between `enter` and the next `pass`; the others read
-    /// between those two, and `done` and `has_failed` after the last `pass` until they `enter` again.
+    /// What a rank shows the others. It writes before `enter`, and the last four also between
+    /// `enter` and the next `pass`; the others read between those two, and `done` and `has_failed`
+    /// after the last `pass` until they `enter` again.
     struct Slot {
         detail::CollectiveCall call{};
         void const* send = nullptr;
@@ -183,22 +206,28 @@ private:
     };
 
     struct Group {
-        Group(std::size_t world, LoopbackOptions const& options) : rendezvous(world, options.time_out), slots(world) {}
+        Group(std::size_t world, LoopbackOptions const& options)
+            : rendezvous(world, options.time_out), slots(world) {}
         detail::Rendezvous rendezvous;
         detail::List<Slot> slots;
     };
 
-    /// A collective under way: the pointers of its sum, which have to live until it ran, and its end.
+    /// A collective under way: the pointers of its sum, which have to live until it ran, and its
+    /// end.
     struct Flight {
         detail::List<void const*> peers;
         Event done{};
     };
 
-    /// A collective is up to 5 W commands; together they have to fit into half of a host queue with room for the caller's own.
-    static std::size_t flights_of(std::size_t world) noexcept { return detail::larger<std::size_t>(2, detail::smaller<std::size_t>(64, 4096 / (5 * world))); }
+    /// A collective is up to 5 W commands; together they have to fit into half of a host queue with
+    /// room for the caller's own.
+    static std::size_t flights_of(std::size_t world) noexcept {
+        return detail::larger<std::size_t>(2, detail::smaller<std::size_t>(64, 4096 / (5 * world)));
+    }
 
     Loopback(std::shared_ptr<Group> group, std::size_t rank)
-        : _group(std::move(group)), _rank(rank), _flights(flights_of(world())), _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
+        : _group(std::move(group)), _rank(rank), _flights(flights_of(world())),
+          _scratch(B::default_memory(), scratch_elements, BufferKind::control) {
         for (Flight& flight : _flights) {
             flight.peers = detail::List<void const*>(world());
         }
@@ -208,32 +237,47 @@ private:
     [[nodiscard]] Slot& slot(std::size_t rank) noexcept { return _group->slots[rank]; }
     [[nodiscard]] Flight& flight() noexcept { return _flights[_collectives % _flights.size()]; }
 
-    [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts, CollectiveTag tag) const {
+    [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type,
+                                                  std::span<std::size_t const> cuts,
+                                                  CollectiveTag tag) const {
         return detail::cut_call(kind, type, cuts, tag, _rank, world());
     }
 
-    void require_memory(detail::CollectiveCall const& call, void const* memory, std::size_t elements) const { detail::require_memory(call, memory, elements, _rank); }
-
-    void gather(detail::CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
-        collective(call, send, receive, queue, [&] { copy_extents(receive, false, cuts, element_bytes, queue); });
+    void require_memory(detail::CollectiveCall const& call, void const* memory,
+                        std::size_t elements) const {
+        detail::require_memory(call, memory, elements, _rank);
     }
 
-    /// Every rank's extent from where that rank has it: in the memory that it sends, or, when reduced, at its place in what it receives.
-    void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+    void gather(detail::CollectiveCall const& call, void const* send, void* receive,
+                std::span<std::size_t const> cuts, std::size_t element_bytes, Queue queue) {
+        collective(call, send, receive, queue,
+                   [&] { copy_extents(receive, false, cuts, element_bytes, queue); });
+    }
+
+    /// Every rank's extent from where that rank has it: in the memory that it sends, or, when
+    /// reduced, at its place in what it receives.
+    void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
+                      std::size_t element_bytes, Queue queue) {
         for (std::size_t peer = 0; peer < world(); ++peer) {
             std::size_t const begin = cuts[peer] * element_bytes;
-            auto const* const from = are_reduced ? static_cast<std::byte const*>(slot(peer).receive) + begin : slot(peer).send;
-            B::copy_bytes(queue, static_cast<std::byte*>(receive) + begin, from, (cuts[peer + 1] - cuts[peer]) * element_bytes);
+            auto const* const from = are_reduced
+                                         ? static_cast<std::byte const*>(slot(peer).receive) + begin
+                                         : slot(peer).send;
+            B::copy_bytes(queue, static_cast<std::byte*>(receive) + begin, from,
+                          (cuts[peer + 1] - cuts[peer]) * element_bytes);
         }
     }
 
-    void spread(detail::CollectiveCall const& call, void* buffer, std::size_t source, std::size_t bytes, Queue queue) {
-        collective(call, buffer, buffer, queue, [&] { B::copy_bytes(queue, buffer, slot(source).send, bytes); });
+    void spread(detail::CollectiveCall const& call, void* buffer, std::size_t source,
+                std::size_t bytes, Queue queue) {
+        collective(call, buffer, buffer, queue,
+                   [&] { B::copy_bytes(queue, buffer, slot(source).send, bytes); });
     }
 
-    /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps meet and let `second` read them, part.
-    void collective(detail::CollectiveCall const& call, void const* send, void* receive, Queue queue, detail::FunctionRef<> first,
-                    detail::FunctionRef<> second = {}) {
+    /// The frame of every collective: publish, meet, compare, let `first` read the peers, perhaps
+    /// meet and let `second` read them, part.
+    void collective(detail::CollectiveCall const& call, void const* send, void* receive,
+                    Queue queue, detail::FunctionRef<> first, detail::FunctionRef<> second = {}) {
         B::rethrow_failure(queue);
         if constexpr (!copies_arguments) {
             B::synchronise(flight().done);
@@ -245,7 +289,8 @@ private:
         own.ready = B::record(queue);
         _group->rendezvous.enter(_rank, call.tag.what, call.tag.index);
 
-        // From here to the last `pass` all ranks go the same way, whatever fails: who left early would leave the others waiting.
+        // From here to the last `pass` all ranks go the same way, whatever fails: who left early
+        // would leave the others waiting.
         if (std::size_t const other = first_difference(); other != 0) {
             part_in_disagreement(other);
         }
@@ -262,11 +307,13 @@ private:
                 second();
             });
         }
-        // Also after a failure: some of the commands that read the peers may have been enqueued, and the peers have enqueued theirs.
+        // Also after a failure: some of the commands that read the peers may have been enqueued,
+        // and the peers have enqueued theirs.
         record(own.done, queue, failure);
         own.has_failed = failure != nullptr;
         if (failure != nullptr) {
-            abort_because_of(failure); // before the peers, who find the result unusable, ask for the cause
+            abort_because_of(
+                failure); // before the peers, who find the result unusable, ask for the cause
         }
         _group->rendezvous.pass();
         wait_until_peers_are_done(queue, failure);
@@ -298,7 +345,9 @@ private:
         attempt(failure, [&] { difference = describe(slot(0).call, other, slot(other).call); });
         _group->rendezvous.pass(); // until here the peers read this rank's slot
         abort(difference);
-        detail::throw_error<CollectiveMismatch>({"zero: ", difference, "; every rank has to call the same collectives in the same order."});
+        detail::throw_error<CollectiveMismatch>(
+            {"zero: ", difference,
+             "; every rank has to call the same collectives in the same order."});
     }
 
     /// Runs the body unless something has failed before.
@@ -328,7 +377,8 @@ private:
         }
     }
 
-    /// Even when the queue takes no command any more, its owner may free memory as soon as it is drained: then the caller waits here.
+    /// Even when the queue takes no command any more, its owner may free memory as soon as it is
+    /// drained: then the caller waits here.
     void wait_until_peers_are_done(Queue queue, std::exception_ptr& failure) noexcept {
         for (std::size_t peer = 0; peer < world(); ++peer) {
             if (peer == _rank) {
@@ -360,7 +410,8 @@ private:
     void throw_if_peer_failed() const {
         for (Slot const& peer : _group->slots) {
             if (peer.has_failed) {
-                detail::throw_error<Aborted>({"zero: the group was aborted: ", _group->rendezvous.cause()});
+                detail::throw_error<Aborted>(
+                    {"zero: the group was aborted: ", _group->rendezvous.cause()});
             }
         }
     }
@@ -374,22 +425,26 @@ private:
         }
     }
 
-    /// Where `send[begin]` is on each rank, as a table that lives as long as this collective is under way.
+    /// Where `send[begin]` is on each rank, as a table that lives as long as this collective is
+    /// under way.
     template <class T>
     T const* const* pointers(std::size_t begin) {
         static_assert(sizeof(T const*) == sizeof(void const*));
         auto* const memory = reinterpret_cast<std::byte*>(flight().peers.data());
         T const** table = nullptr;
         for (std::size_t peer = 0; peer < world(); ++peer) {
-            auto* const entry = ::new (static_cast<void*>(memory + peer * sizeof(T const*))) (T const*)(static_cast<T const*>(slot(peer).send) + begin);
+            auto* const entry = ::new (static_cast<void*>(memory + peer * sizeof(T const*)))(
+                T const*)(static_cast<T const*>(slot(peer).send) + begin);
             table = peer == 0 ? entry : table;
         }
         return table;
     }
 
-    void reduce_integers(detail::CollectiveCall const& call, std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue) {
+    void reduce_integers(detail::CollectiveCall const& call, std::int64_t* values,
+                         std::size_t elements, IntegerReduction reduction, Queue queue) {
         collective(call, values, values, queue, [&] {
-            B::wait(queue, _scratch_used, Fence::peers_done); // the caller may have changed to another queue
+            B::wait(queue, _scratch_used,
+                    Fence::peers_done); // the caller may have changed to another queue
             auto const* const peers = pointers<std::int64_t>(0);
             if (reduction == IntegerReduction::sum) {
                 B::sum_integers(queue, _scratch.data(), peers, size(), elements);
@@ -397,7 +452,8 @@ private:
                 B::min_integers(queue, _scratch.data(), peers, size(), elements);
             }
         });
-        B::copy_bytes(queue, values, _scratch.data(), elements * sizeof(std::int64_t)); // now that the peers have read them
+        B::copy_bytes(queue, values, _scratch.data(),
+                      elements * sizeof(std::int64_t)); // now that the peers have read them
         _scratch_used = B::record(queue);
     }
 

@@ -10,9 +10,11 @@
 
 namespace zero {
 
-/// @brief A communicator that counts what passes through another one: calls and the payload of each, as the caller handed it over.
+/// @brief A communicator that counts what passes through another one: calls and the payload of
+/// each, as the caller handed it over.
 ///
-/// The payload of a reduce-scatter and an all-reduce is what is sent, that of an all-gather what is received.
+/// The payload of a reduce-scatter and an all-reduce is what is sent, that of an all-gather what is
+/// received.
 template <class C>
 class Recording {
 public:
@@ -35,19 +37,22 @@ public:
     }
 
     template <class T>
-    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::reduce_scatter, cuts.back(), sizeof(T));
         _inner->reduce_scatter(send, receive, cuts, queue, tag);
     }
 
     template <class T>
-    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::all_gather, cuts.back(), sizeof(T));
         _inner->all_gather(send, receive, cuts, queue, tag);
     }
 
     template <class T>
-    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::all_reduce, cuts.back(), sizeof(T));
         _inner->all_reduce(send, receive, cuts, queue, tag);
     }
@@ -58,12 +63,15 @@ public:
         _inner->broadcast(buffer, elements, root, queue, tag);
     }
 
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::integers, elements, sizeof(std::int64_t));
         _inner->all_reduce_integers(values, elements, reduction, queue, tag);
     }
 
-    void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _inner->abort(cause, is_provisional);
+    }
 
     void rethrow_failure()
         requires requires(C& inner) { inner.rethrow_failure(); }

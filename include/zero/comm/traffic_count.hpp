@@ -7,14 +7,21 @@
 namespace zero {
 
 /// @brief The operations of a `Communicator`.
-enum class CollectiveKind : std::uint8_t { reduce_scatter, all_gather, all_reduce, broadcast, integers };
+enum class CollectiveKind : std::uint8_t {
+    reduce_scatter,
+    all_gather,
+    all_reduce,
+    broadcast,
+    integers
+};
 
 /// @brief How many kinds there are.
 inline constexpr std::size_t collective_kinds = 5;
 
 /// @brief The kind as messages name it.
 constexpr char const* name_of(CollectiveKind kind) noexcept {
-    constexpr std::array<char const*, collective_kinds> names{"reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
+    constexpr std::array<char const*, collective_kinds> names{
+        "reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -32,7 +39,9 @@ struct TrafficCount {
     std::array<CollectiveCount, collective_kinds> kinds{}; ///< by number of the kind
 
     /// @brief The count of one kind.
-    [[nodiscard]] CollectiveCount const& operator[](CollectiveKind kind) const noexcept { return kinds[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] CollectiveCount const& operator[](CollectiveKind kind) const noexcept {
+        return kinds[static_cast<std::size_t>(kind)];
+    }
 
     /// @brief Counts one collective.
     void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept {

@@ -9,16 +9,19 @@
 
 namespace zero {
 
-/// @brief Uninitialised memory for `size()` elements of a trivial type, given back to its resource at the end. Move-only.
+/// @brief Uninitialised memory for `size()` elements of a trivial type, given back to its resource
+/// at the end. Move-only.
 template <class T>
 class Buffer {
-    static_assert(std::is_trivially_copyable_v<T>, "zero: a Buffer holds trivially copyable elements.");
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "zero: a Buffer holds trivially copyable elements.");
 
 public:
     Buffer() = default;
 
     /// @brief Allocates, unless there are no elements. @throws std::bad_alloc
-    Buffer(MemoryResource& resource, std::size_t elements, BufferKind kind) : _resource(&resource), _elements(elements), _kind(kind) {
+    Buffer(MemoryResource& resource, std::size_t elements, BufferKind kind)
+        : _resource(&resource), _elements(elements), _kind(kind) {
         if (elements > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
             throw std::bad_array_new_length();
         }
@@ -28,7 +31,8 @@ public:
     }
 
     Buffer(Buffer&& other) noexcept
-        : _resource(other._resource), _data(std::exchange(other._data, nullptr)), _elements(std::exchange(other._elements, 0)), _kind(other._kind) {}
+        : _resource(other._resource), _data(std::exchange(other._data, nullptr)),
+          _elements(std::exchange(other._elements, 0)), _kind(other._kind) {}
 
     Buffer& operator=(Buffer&& other) noexcept {
         Buffer taken(std::move(other));

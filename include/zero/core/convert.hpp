@@ -10,7 +10,9 @@
 namespace zero {
 
 /// @brief Exact conversion to float.
-constexpr float to_float(float value) noexcept { return value; }
+constexpr float to_float(float value) noexcept {
+    return value;
+}
 
 /// @copydoc to_float(float)
 constexpr float to_float(bfloat16 value) noexcept {
@@ -18,10 +20,12 @@ constexpr float to_float(bfloat16 value) noexcept {
 }
 
 /// @copydoc to_float(float)
-/// Branch-light: the exponent is shifted into place and re-biased by one exact multiplication, which also normalises subnormals.
+/// Branch-light: the exponent is shifted into place and re-biased by one exact multiplication,
+/// which also normalises subnormals.
 constexpr float to_float(float16 value) noexcept {
 #if defined(__CUDA_ARCH__)
-    if (!__builtin_is_constant_evaluated() && (value.bits & 0x7fffU) <= 0x7c00U) { // a NaN keeps its bits only below
+    if (!__builtin_is_constant_evaluated()
+        && (value.bits & 0x7fffU) <= 0x7c00U) { // a NaN keeps its bits only below
         float result = 0.0F;
         asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
         return result;
@@ -29,7 +33,8 @@ constexpr float to_float(float16 value) noexcept {
 #endif
     std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16U;
     std::uint32_t const magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13U;
-    if (magnitude >= 0x0f800000U) { // infinity or NaN: the exponent becomes all ones, a NaN becomes quiet
+    if (magnitude
+        >= 0x0f800000U) { // infinity or NaN: the exponent becomes all ones, a NaN becomes quiet
         std::uint32_t const quiet = magnitude > 0x0f800000U ? 0x00400000U : 0U;
         return std::bit_cast<float>(sign | 0x70000000U | magnitude | quiet);
     }
@@ -37,7 +42,8 @@ constexpr float to_float(float16 value) noexcept {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
 
-/// @brief Conversion from float: to nearest, ties to even; overflow gives infinity; a NaN stays a (quiet) NaN.
+/// @brief Conversion from float: to nearest, ties to even; overflow gives infinity; a NaN stays a
+/// (quiet) NaN.
 template <StorageType T>
 constexpr T from_float(float value) noexcept {
     if constexpr (std::is_same_v<T, float>) {

@@ -22,7 +22,9 @@ constexpr DType dtype_of() noexcept {
     } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint64_t>) {
         return DType::int64;
     } else {
-        static_assert(sizeof(T) == 1, "zero: a collective moves float, bfloat16, float16, 64-bit integers or bytes.");
+        static_assert(
+            sizeof(T) == 1,
+            "zero: a collective moves float, bfloat16, float16, 64-bit integers or bytes.");
         return DType::bytes;
     }
 }

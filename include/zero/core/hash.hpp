@@ -7,7 +7,8 @@
 
 namespace zero {
 
-/// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for adversaries.
+/// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for
+/// adversaries.
 class Hash {
 public:
     /// @brief Adds a value. The order of additions counts.
@@ -24,7 +25,9 @@ public:
     /// @brief Adds a number or an enumerator.
     template <class T>
         requires(std::is_integral_v<T> || std::is_enum_v<T>)
-    constexpr Hash& add(T value) noexcept { return add(static_cast<std::uint64_t>(value)); }
+    constexpr Hash& add(T value) noexcept {
+        return add(static_cast<std::uint64_t>(value));
+    }
 
     /// @brief Adds length and letters.
     constexpr Hash& add(std::string_view text) noexcept {

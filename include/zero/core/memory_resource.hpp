@@ -8,29 +8,32 @@
 
 namespace zero {
 
-/// @brief What a buffer of the engine is for: the rows of the memory plan and of an allocator's account.
+/// @brief What a buffer of the engine is for: the rows of the memory plan and of an allocator's
+/// account.
 enum class BufferKind : std::uint8_t {
-    parameters,        ///< parameter storage (replicated or the own shard)
-    gradients,         ///< the accumulation buffer (full or the own shard)
-    master_weights,    ///< what is kept beside the parameters for the update: copies, or the rest of a float
-    optimizer_state,   ///< moments
-    gradient_leases,   ///< buckets of the micro-step in flight
-    parameter_leases,  ///< gathered units of stage 3, staging of scattered and adopted parameters
-    wire,              ///< one bucket in the communication type, where it differs
-    control,           ///< scalars of the step, reports, tables in the backend's memory
-    scratch            ///< what the update of one whole parameter needs beside it
+    parameters,     ///< parameter storage (replicated or the own shard)
+    gradients,      ///< the accumulation buffer (full or the own shard)
+    master_weights, ///< what is kept beside the parameters for the update: copies, or the rest of a
+                    ///< float
+    optimizer_state,  ///< moments
+    gradient_leases,  ///< buckets of the micro-step in flight
+    parameter_leases, ///< gathered units of stage 3, staging of scattered and adopted parameters
+    wire,             ///< one bucket in the communication type, where it differs
+    control,          ///< scalars of the step, reports, tables in the backend's memory
+    scratch           ///< what the update of one whole parameter needs beside it
 };
 
 inline constexpr std::size_t buffer_kinds = 9;
 
 constexpr char const* name_of(BufferKind kind) noexcept {
-    constexpr std::array<char const*, buffer_kinds> names{"parameters",      "gradients",        "master weights", "optimizer state",
-                                                          "gradient leases", "parameter leases", "wire",           "control",
-                                                          "scratch"};
+    constexpr std::array<char const*, buffer_kinds> names{
+        "parameters",       "gradients", "master weights", "optimizer state", "gradient leases",
+        "parameter leases", "wire",      "control",        "scratch"};
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// @brief Where a backend takes its memory from. Derive from it to place buffers (pinned, huge pages, a pool) or to count them.
+/// @brief Where a backend takes its memory from. Derive from it to place buffers (pinned, huge
+/// pages, a pool) or to count them.
 ///
 /// Pointers are aligned to at least 128 bytes. Both functions may be called from any thread.
 class MemoryResource {
@@ -64,7 +67,9 @@ public:
     }
 
     /// @brief Bytes in use now.
-    [[nodiscard]] std::size_t allocated_bytes(BufferKind kind) const noexcept { return _allocated[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] std::size_t allocated_bytes(BufferKind kind) const noexcept {
+        return _allocated[static_cast<std::size_t>(kind)];
+    }
 
     /// @brief Of all kinds together.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept {

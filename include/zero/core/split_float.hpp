@@ -8,12 +8,15 @@
 
 namespace zero {
 
-/// @brief A float as the bfloat16 that it rounds to (to nearest, ties to even) and what is missing to it.
+/// @brief A float as the bfloat16 that it rounds to (to nearest, ties to even) and what is missing
+/// to it.
 ///
-/// As integers, a float differs from its rounded upper half by -2^15 to 2^15, both ends included: where the half is even, a tie on either side
-/// rounds to it. These are 65537 differences, one more than 16 bits can tell apart, so no encoding of 16 bits beside the half is exact (those that
-/// are in use round ties up instead, which is another bfloat16 in one case of 2^17). Here the difference is a number in two's complement of 17
-/// bits: `remainder` holds the lower 16, and the sign, which says that the half was rounded up, is kept apart.
+/// As integers, a float differs from its rounded upper half by -2^15 to 2^15, both ends included:
+/// where the half is even, a tie on either side rounds to it. These are 65537 differences, one more
+/// than 16 bits can tell apart, so no encoding of 16 bits beside the half is exact (those that are
+/// in use round ties up instead, which is another bfloat16 in one case of 2^17). Here the
+/// difference is a number in two's complement of 17 bits: `remainder` holds the lower 16, and the
+/// sign, which says that the half was rounded up, is kept apart.
 struct SplitFloat {
     bfloat16 half;               ///< the float rounded to nearest, ties to even
     std::uint16_t remainder = 0; ///< the lower 16 bits of float minus half, as integers

@@ -5,7 +5,8 @@
 
 namespace zero {
 
-/// @brief IEEE 754 binary16 as a two-byte storage type: it is moved and converted (`to_float`, `from_float<float16>`), never computed with.
+/// @brief IEEE 754 binary16 as a two-byte storage type: it is moved and converted (`to_float`,
+/// `from_float<float16>`), never computed with.
 struct float16 {
     std::uint16_t bits = 0; ///< sign, 5 bits of exponent, 10 of significand
 
@@ -15,7 +16,8 @@ struct float16 {
         requires std::is_floating_point_v<Value>
     float16(Value) = delete; ///< `from_float<float16>` rounds a value
 
-    friend constexpr bool operator==(float16, float16) = default; ///< equal bits (so -0 differs from +0, a NaN equals itself)
+    friend constexpr bool operator==(float16, float16) =
+        default; ///< equal bits (so -0 differs from +0, a NaN equals itself)
 };
 
 /// @brief The upper half of an IEEE 754 binary32 as a two-byte storage type.
@@ -23,7 +25,8 @@ struct bfloat16 {
     std::uint16_t bits = 0; ///< sign, 8 bits of exponent, 7 of significand
 
     constexpr bfloat16() = default;
-    constexpr explicit bfloat16(std::uint16_t pattern) noexcept : bits(pattern) {} ///< from its bits
+    constexpr explicit bfloat16(std::uint16_t pattern) noexcept
+        : bits(pattern) {} ///< from its bits
     template <class Value>
         requires std::is_floating_point_v<Value>
     bfloat16(Value) = delete; ///< `from_float<bfloat16>` rounds a value
@@ -33,6 +36,7 @@ struct bfloat16 {
 
 /// @brief The floating-point types that parameters and gradients are stored in.
 template <class T>
-concept StorageType = std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+concept StorageType =
+    std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 } // namespace zero

@@ -2,7 +2,8 @@
 
 namespace zero {
 
-/// @brief The version of the library. This is the only place where it is written: CMake reads the three numbers from this file.
+/// @brief The version of the library. This is the only place where it is written: CMake reads the
+/// three numbers from this file.
 ///
 /// Before 1.0 a new minor version may change the interface; a patch version never does.
 inline constexpr int version_major = 0;

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "../core/detail/require_cxx20.hpp"
 #include "detail/copy_kernels.cuh"
 #include "detail/element_kernels.cuh"
 #include "detail/inspect_kernels.cuh"
 #include "detail/update_kernels.cuh"
-#include "../core/detail/require_cxx20.hpp"
 
 #include "../backend/backend.hpp"
 #include "../backend/slices.hpp"
@@ -36,13 +36,16 @@
 namespace zero::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy that is enqueued.
+/// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy
+/// that is enqueued.
 ///
-/// The current device of the calling thread counts. Results are those of the host backend, bit for bit. Memory may have any alignment; kernels move 16
-/// bytes at a time where all that a slice consists of is aligned to that. The kernels are instantiated in the units that use them, and neither
-/// they nor the functions here are visible outside a shared library.
+/// The current device of the calling thread counts. Results are those of the host backend, bit for
+/// bit. Memory may have any alignment; kernels move 16 bytes at a time where all that a slice
+/// consists of is aligned to that. The kernels are instantiated in the units that use them, and
+/// neither they nor the functions here are visible outside a shared library.
 struct Backend : RuntimeBackend {
-    /// @brief Refuses code that was compiled with -ftz=true or with -use_fast_math, which contains it; neither has a macro. Waits.
+    /// @brief Refuses code that was compiled with -ftz=true or with -use_fast_math, which contains
+    /// it; neither has a macro. Waits.
     /// @throws InvalidArgument, CudaError
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
@@ -50,8 +53,10 @@ struct Backend : RuntimeBackend {
         kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
         synchronise(record(queue));
         if (load(is_exact.data()) == 0) {
-            zero::detail::throw_error<InvalidArgument>({"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, which contains it: numbers below the normal ones become "
-                                                       "zero; compile without."});
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, "
+                 "which contains it: numbers below the normal ones become "
+                 "zero; compile without."});
         }
     }
 
@@ -68,74 +73,97 @@ struct Backend : RuntimeBackend {
         }
         unsigned char bytes[sizeof(T)];
         std::memcpy(bytes, &value, sizeof(T));
-        if (std::all_of(bytes, bytes + sizeof(T), [&](unsigned char byte) { return byte == bytes[0]; })) {
+        if (std::all_of(bytes, bytes + sizeof(T),
+                        [&](unsigned char byte) { return byte == bytes[0]; })) {
             check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue), "cudaMemsetAsync");
             return;
         }
-        using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
-        static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Word), "zero: fill is for elements of 1, 2, 4 or 8 bytes.");
+        using Word =
+            std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                               std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+        static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Word),
+                      "zero: fill is for elements of 1, 2, 4 or 8 bytes.");
         if constexpr (sizeof(T) == sizeof(Word)) {
-            kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads, kernels::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
+            kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
+                            kernels::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
                             __builtin_bit_cast(Word, value));
         }
     }
 
     template <class To, class From>
-    ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements, float factor) {
+    ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements,
+                                         float factor) {
         std::size_t const blocks = kernels::chunks_of(elements);
         if (factor != 1.0F) {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::convert_kernel<true, To, From>, out, in, elements, factor);
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::convert_kernel<true, To, From>, out, in, elements, factor);
         } else if constexpr (std::is_same_v<To, From>) {
             copy_bytes(queue, out, in, elements * sizeof(To));
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::convert_kernel<false, To, From>, out, in, elements, factor);
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::convert_kernel<false, To, From>, out, in, elements, factor);
         }
     }
 
     template <class To, class From>
-    ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
-        kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads, kernels::accumulate_kernel<To, From>, sum, in, elements);
+    ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in,
+                                            std::size_t elements) {
+        kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
+                        kernels::accumulate_kernel<To, From>, sum, in, elements);
     }
 
-    /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order, rounded once.
+    /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
+    /// rounded once.
     /// @param peers W pointers, which are copied at once
     /// @throws InvalidArgument for more than 256 ranks
     template <class T>
-    ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+    ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
+                                           std::size_t elements) {
         if (world == 1) {
             copy_bytes(queue, out, peers[0], elements * sizeof(T));
             return;
         }
         std::size_t const blocks = kernels::chunks_of(elements);
         if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::sum_ranks_kernel<T, kernels::few_peers>, out,
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::sum_ranks_kernel<T, kernels::few_peers>, out,
                             peers_of<T, kernels::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::sum_ranks_kernel<T, kernels::most_peers>, out,
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::sum_ranks_kernel<T, kernels::most_peers>, out,
                             peers_of<T, kernels::most_peers>(peers, world), elements);
         }
     }
 
-    /// @brief Enqueued: the sum over `world` peers, whose pointers are copied at once. @throws InvalidArgument for more than 256 ranks
-    ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+    /// @brief Enqueued: the sum over `world` peers, whose pointers are copied at once. @throws
+    /// InvalidArgument for more than 256 ranks
+    ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out,
+                                              std::int64_t const* const* peers, int world,
+                                              std::size_t elements) {
         combine_integers<true>(queue, out, peers, world, elements);
     }
 
-    /// @brief Enqueued: the minimum over `world` peers, whose pointers are copied at once. @throws InvalidArgument for more than 256 ranks
-    ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+    /// @brief Enqueued: the minimum over `world` peers, whose pointers are copied at once. @throws
+    /// InvalidArgument for more than 256 ranks
+    ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out,
+                                              std::int64_t const* const* peers, int world,
+                                              std::size_t elements) {
         combine_integers<false>(queue, out, peers, world, elements);
     }
 
     /// @brief Adds the slices to an inspection.
     template <class A>
-    ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table, ops::Inspection* result) {
+    ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table,
+                                         ops::Inspection* result) {
         std::size_t const resident = 4 * static_cast<std::size_t>(table.multiprocessors);
-        kernels::launch(queue, std::min(table.count, resident), kernels::block_threads, kernels::inspect_kernel<A>, table, result);
+        kernels::launch(queue, std::min(table.count, resident), kernels::block_threads,
+                        kernels::inspect_kernel<A>, table, result);
     }
 
     /// @brief Adds each slice to its norm.
     template <class A>
-    ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table, NormKind kind, ops::NormSum* norms) {
+    ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
+                                              NormKind kind, ops::NormSum* norms) {
         auto* const kernel = kind == NormKind::l1   ? &kernels::norms_kernel<NormKind::l1, A>
                              : kind == NormKind::l2 ? &kernels::norms_kernel<NormKind::l2, A>
                                                     : &kernels::norms_kernel<NormKind::infinity, A>;
@@ -144,22 +172,30 @@ struct Backend : RuntimeBackend {
 
     /// @brief One optimizer step over the slices, unless it is skipped.
     template <class Optimizer, class Slice, class Group>
-    ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table, Group const* groups, UpdateDecision const* decision) {
+    ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
+                                        Group const* groups, UpdateDecision const* decision) {
         if constexpr (!Optimizer::whole_tensor) { // stages refuse the others
-            kernels::launch(queue, table.count, kernels::block_threads, kernels::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
+            kernels::launch(queue, table.count, kernels::block_threads,
+                            kernels::update_kernel<Optimizer, Slice, Group>, table, groups,
+                            decision);
         }
     }
 
-    /// @brief Copies a bucket to the tensors that it is made of, in one launch, and converts where the types differ.
+    /// @brief Copies a bucket to the tensors that it is made of, in one launch, and converts where
+    /// the types differ.
     template <class T, class InBucket>
-    ZERO_CUDA_HIDDEN static void copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads, kernels::copy_kernel<false, T, InBucket const>, table, bucket);
+    ZERO_CUDA_HIDDEN static void
+    copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
+        kernels::launch(queue, table.count, kernels::block_threads,
+                        kernels::copy_kernel<false, T, InBucket const>, table, bucket);
     }
 
     /// @brief The way back.
     template <class T, class InBucket>
-    ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads, kernels::copy_kernel<true, T, InBucket>, table, bucket);
+    ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
+                                                InBucket* bucket) {
+        kernels::launch(queue, table.count, kernels::block_threads,
+                        kernels::copy_kernel<true, T, InBucket>, table, bucket);
     }
 
 private:
@@ -171,7 +207,9 @@ private:
     template <class T, int most>
     ZERO_CUDA_HIDDEN static kernels::Peers<T, most> peers_of(T const* const* peers, int world) {
         if (world > most) {
-            zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world, " ranks on one device; at most ", most, " are possible."});
+            zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
+                                                        " ranks on one device; at most ", most,
+                                                        " are possible."});
         }
         kernels::Peers<T, most> result{};
         std::copy_n(peers, world, result.memory);
@@ -180,13 +218,18 @@ private:
     }
 
     template <bool is_sum>
-    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
-        std::size_t const blocks = std::min<std::size_t>((elements + kernels::block_threads - 1) / kernels::block_threads, 64);
+    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out,
+                                                  std::int64_t const* const* peers, int world,
+                                                  std::size_t elements) {
+        std::size_t const blocks = std::min<std::size_t>(
+            (elements + kernels::block_threads - 1) / kernels::block_threads, 64);
         if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::combine_integers_kernel<is_sum, kernels::few_peers>, out,
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::combine_integers_kernel<is_sum, kernels::few_peers>, out,
                             peers_of<std::int64_t, kernels::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads, kernels::combine_integers_kernel<is_sum, kernels::most_peers>, out,
+            kernels::launch(queue, blocks, kernels::block_threads,
+                            kernels::combine_integers_kernel<is_sum, kernels::most_peers>, out,
                             peers_of<std::int64_t, kernels::most_peers>(peers, world), elements);
         }
     }

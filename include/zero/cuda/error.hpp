@@ -10,29 +10,45 @@
 
 namespace zero {
 
-/// @brief A call of the CUDA runtime failed. `code()` is its cudaError_t; after most of them the device takes no further work of this process.
+/// @brief A call of the CUDA runtime failed. `code()` is its cudaError_t; after most of them the
+/// device takes no further work of this process.
 class CudaError : public Error {
 public:
-    explicit CudaError(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : Error(message, where, code) {}
+    explicit CudaError(std::string const& message, SourceLocation where = SourceLocation::current(),
+                       int code = 0)
+        : Error(message, where, code) {}
 };
 
 namespace cuda {
 
 namespace detail {
 
-[[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what, SourceLocation const& where) {
-    std::string text = zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
+[[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what,
+                                          SourceLocation const& where) {
+    std::string text =
+        zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ",
+                            cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
     if (code == cudaErrorStreamCaptureIsolation) {
-        throw OutOfOrder(text + "; what is captured can not wait for what was enqueued before the capture: call join() of an engine right before it begins.", where, static_cast<int>(code));
+        throw OutOfOrder(text
+                             + "; what is captured can not wait for what was enqueued before the "
+                               "capture: call join() of an engine right before it begins.",
+                         where, static_cast<int>(code));
     }
     if (code == cudaErrorStreamCaptureMerge) {
-        throw OutOfOrder(text + "; ranks of one loopback group are captured together, into one graph (docs/cuda.md).", where, static_cast<int>(code));
+        throw OutOfOrder(text
+                             + "; ranks of one loopback group are captured together, into one "
+                               "graph (docs/cuda.md).",
+                         where, static_cast<int>(code));
     }
     if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported) {
-        throw OutOfOrder(text + "; while a graph is captured nothing of a step can be waited for or read on the host.", where, static_cast<int>(code));
+        throw OutOfOrder(text
+                             + "; while a graph is captured nothing of a step can be waited for or "
+                               "read on the host.",
+                         where, static_cast<int>(code));
     }
     if (code == cudaErrorMemoryAllocation) {
-        text += "; choose a later stage, smaller buckets or fewer leases, or give the stage another memory resource";
+        text += "; choose a later stage, smaller buckets or fewer leases, or give the stage "
+                "another memory resource";
     }
     throw CudaError(text + '.', where, static_cast<int>(code));
 }
@@ -41,13 +57,15 @@ namespace detail {
 
 /// @brief Throws unless the call succeeded. @param what the call, for the message
 /// @throws CudaError; OutOfOrder when the call is not possible because a stream is being captured
-inline void check(cudaError_t code, char const* what, SourceLocation where = SourceLocation::current()) {
+inline void check(cudaError_t code, char const* what,
+                  SourceLocation where = SourceLocation::current()) {
     if (code != cudaSuccess) {
         detail::throw_cuda_error(code, what, where);
     }
 }
 
-/// @brief For clean-up, which has nobody to report to: the runtime may be shutting down, and a device that failed repeats its error for ever.
+/// @brief For clean-up, which has nobody to report to: the runtime may be shutting down, and a
+/// device that failed repeats its error for ever.
 inline void ignore(cudaError_t) noexcept {}
 
 } // namespace cuda

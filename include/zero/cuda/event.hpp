@@ -9,12 +9,14 @@
 
 namespace zero::cuda {
 
-/// @brief A point in a stream. A default-constructed event is complete. Copying allocates nothing and calls nothing of CUDA; any thread may do it.
+/// @brief A point in a stream. A default-constructed event is complete. Copying allocates nothing
+/// and calls nothing of CUDA; any thread may do it.
 class Event {
 public:
     Event() = default;
 
-    /// @brief The point after all work that was enqueued on `stream`, which belongs to the current device. @throws CudaError
+    /// @brief The point after all work that was enqueued on `stream`, which belongs to the current
+    /// device. @throws CudaError
     [[nodiscard]] static Event record(cudaStream_t stream) {
         Event event;
         event._node = detail::EventPool::instance().take();
@@ -39,21 +41,25 @@ public:
         return *this;
     }
 
-    /// @brief The last that names a point gives the runtime's event back to be recorded again. Waits for nothing.
+    /// @brief The last that names a point gives the runtime's event back to be recorded again.
+    /// Waits for nothing.
     ~Event() {
         if (_node != nullptr && _node->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             detail::EventPool::instance().give_back(_node);
         }
     }
 
-    /// @brief Makes what is enqueued on `stream` from now on wait; the host does not. @throws CudaError
+    /// @brief Makes what is enqueued on `stream` from now on wait; the host does not. @throws
+    /// CudaError
     void make_wait(cudaStream_t stream) const {
         if (_node != nullptr) {
-            check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault), "cudaStreamWaitEvent");
+            check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault),
+                  "cudaStreamWaitEvent");
         }
     }
 
-    /// @brief Waits on the calling thread. @throws CudaError, also of work before the event that failed; OutOfOrder for an event of a capture
+    /// @brief Waits on the calling thread. @throws CudaError, also of work before the event that
+    /// failed; OutOfOrder for an event of a capture
     void synchronise() const {
         if (_node != nullptr) {
             refuse_if_captured("cudaEventSynchronize");
@@ -73,10 +79,14 @@ public:
     }
 
     /// @brief Whether it is a point in a graph, not in time.
-    [[nodiscard]] bool is_captured() const noexcept { return _node != nullptr && _node->is_captured; }
+    [[nodiscard]] bool is_captured() const noexcept {
+        return _node != nullptr && _node->is_captured;
+    }
 
     /// @brief The event of the runtime, to be waited for only; null when complete from the start.
-    [[nodiscard]] cudaEvent_t handle() const noexcept { return _node != nullptr ? _node->event : nullptr; }
+    [[nodiscard]] cudaEvent_t handle() const noexcept {
+        return _node != nullptr ? _node->event : nullptr;
+    }
 
 private:
     /// Asking CUDA would give the same answer, but spoil the capture.

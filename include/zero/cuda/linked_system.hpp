@@ -16,13 +16,16 @@
 
 namespace zero::cuda {
 
-/// @brief The CUDA runtime, the steady clock, threads and the environment of the process. Holds nothing.
+/// @brief The CUDA runtime, the steady clock, threads and the environment of the process. Holds
+/// nothing.
 class LinkedSystem final : public NcclSystem {
 public:
     int device_count(int& devices) noexcept override { return cudaGetDeviceCount(&devices); }
     int current_device(int& device) noexcept override { return cudaGetDevice(&device); }
     int set_device(int device) noexcept override { return cudaSetDevice(device); }
-    char const* error_string(int code) noexcept override { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
+    char const* error_string(int code) noexcept override {
+        return cudaGetErrorString(static_cast<cudaError_t>(code));
+    }
 
     int create_event(EventHandle& event) noexcept override {
         cudaEvent_t made = nullptr;
@@ -35,10 +38,13 @@ public:
     }
 
     int is_event_complete(EventHandle event, bool& is_complete) noexcept override {
-        detail::OutsideCapture const outside; // otherwise the question spoils a graph that is being captured
+        detail::OutsideCapture const
+            outside; // otherwise the question spoils a graph that is being captured
         return detail::query(static_cast<cudaEvent_t>(event), is_complete);
     }
-    void destroy_event(EventHandle event) noexcept override { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event))); }
+    void destroy_event(EventHandle event) noexcept override {
+        static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
+    }
 
     int is_capturing(StreamHandle stream, bool& is_capturing) noexcept override {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -47,9 +53,13 @@ public:
         return code;
     }
 
-    Duration now() noexcept override { return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()); }
+    Duration now() noexcept override {
+        return std::chrono::duration_cast<Duration>(
+            std::chrono::steady_clock::now().time_since_epoch());
+    }
 
-    /// Most waits are for NCCL's own launch, in microseconds; some for ranks that start minutes later.
+    /// Most waits are for NCCL's own launch, in microseconds; some for ranks that start minutes
+    /// later.
     void pause(unsigned turn) noexcept override {
         if (turn < 200) {
             std::this_thread::yield();
@@ -58,7 +68,8 @@ public:
         }
     }
 
-    bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle, Duration limit) noexcept override {
+    bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle,
+                     Duration limit) noexcept override {
         struct Run {
             std::mutex mutex;
             std::condition_variable changed;

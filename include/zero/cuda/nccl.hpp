@@ -13,20 +13,30 @@
 
 namespace zero::cuda {
 
-static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0), "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, ncclMemAlloc, ncclCommRegister).");
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0),
+              "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
+              "ncclMemAlloc, ncclCommRegister).");
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
-static_assert(static_cast<int>(NcclResult::success) == ncclSuccess && static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError
-              && static_cast<int>(NcclResult::system_error) == ncclSystemError && static_cast<int>(NcclResult::internal_error) == ncclInternalError
-              && static_cast<int>(NcclResult::invalid_argument) == ncclInvalidArgument && static_cast<int>(NcclResult::invalid_usage) == ncclInvalidUsage
-              && static_cast<int>(NcclResult::remote_error) == ncclRemoteError && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
+static_assert(static_cast<int>(NcclResult::success) == ncclSuccess
+              && static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError
+              && static_cast<int>(NcclResult::system_error) == ncclSystemError
+              && static_cast<int>(NcclResult::internal_error) == ncclInternalError
+              && static_cast<int>(NcclResult::invalid_argument) == ncclInvalidArgument
+              && static_cast<int>(NcclResult::invalid_usage) == ncclInvalidUsage
+              && static_cast<int>(NcclResult::remote_error) == ncclRemoteError
+              && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
 
 /// @brief The real NCCL. Holds nothing.
 class LinkedNccl final : public NcclLibrary {
 public:
     int header_version() noexcept override { return NCCL_VERSION_CODE; }
     NcclResult get_version(int& version) noexcept override { return of(ncclGetVersion(&version)); }
-    char const* error_string(NcclResult result) noexcept override { return ncclGetErrorString(static_cast<ncclResult_t>(result)); }
-    char const* last_error(NcclHandle handle) noexcept override { return ncclGetLastError(comm(handle)); }
+    char const* error_string(NcclResult result) noexcept override {
+        return ncclGetErrorString(static_cast<ncclResult_t>(result));
+    }
+    char const* last_error(NcclHandle handle) noexcept override {
+        return ncclGetLastError(comm(handle));
+    }
 
     NcclResult get_unique_id(NcclUniqueId& id) noexcept override {
         ncclUniqueId theirs{};
@@ -35,7 +45,8 @@ public:
         return result;
     }
 
-    NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank, NcclMode mode) noexcept override {
+    NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
+                         NcclMode mode) noexcept override {
         ncclUniqueId theirs{};
         std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -46,8 +57,12 @@ public:
         return result;
     }
 
-    NcclResult count(NcclHandle handle, int& world) noexcept override { return of(ncclCommCount(comm(handle), &world)); }
-    NcclResult user_rank(NcclHandle handle, int& rank) noexcept override { return of(ncclCommUserRank(comm(handle), &rank)); }
+    NcclResult count(NcclHandle handle, int& world) noexcept override {
+        return of(ncclCommCount(comm(handle), &world));
+    }
+    NcclResult user_rank(NcclHandle handle, int& rank) noexcept override {
+        return of(ncclCommUserRank(comm(handle), &rank));
+    }
 
     NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept override {
         ncclResult_t theirs = ncclSuccess;
@@ -56,43 +71,68 @@ public:
         return result;
     }
 
-    NcclResult finalize(NcclHandle handle) noexcept override { return of(ncclCommFinalize(comm(handle))); }
-    NcclResult destroy(NcclHandle handle) noexcept override { return of(ncclCommDestroy(comm(handle))); }
-    NcclResult abort(NcclHandle handle) noexcept override { return of(ncclCommAbort(comm(handle))); }
+    NcclResult finalize(NcclHandle handle) noexcept override {
+        return of(ncclCommFinalize(comm(handle)));
+    }
+    NcclResult destroy(NcclHandle handle) noexcept override {
+        return of(ncclCommDestroy(comm(handle)));
+    }
+    NcclResult abort(NcclHandle handle) noexcept override {
+        return of(ncclCommAbort(comm(handle)));
+    }
     NcclResult group_start() noexcept override { return of(ncclGroupStart()); }
     NcclResult group_end() noexcept override { return of(ncclGroupEnd()); }
 
-    NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, int root, NcclHandle handle,
+    NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type,
+                      NcclReduction reduction, int root, NcclHandle handle,
                       StreamHandle stream) noexcept override {
-        return of(ncclReduce(send, receive, count, type_of(type), operation_of(reduction), root, comm(handle), stream_of(stream)));
+        return of(ncclReduce(send, receive, count, type_of(type), operation_of(reduction), root,
+                             comm(handle), stream_of(stream)));
     }
-    NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type, int root, NcclHandle handle, StreamHandle stream) noexcept override {
-        return of(ncclBroadcast(send, receive, count, type_of(type), root, comm(handle), stream_of(stream)));
+    NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type,
+                         int root, NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(ncclBroadcast(send, receive, count, type_of(type), root, comm(handle),
+                                stream_of(stream)));
     }
-    NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+    NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type,
+                          NcclReduction reduction, NcclHandle handle,
                           StreamHandle stream) noexcept override {
-        return of(ncclAllReduce(send, receive, count, type_of(type), operation_of(reduction), comm(handle), stream_of(stream)));
+        return of(ncclAllReduce(send, receive, count, type_of(type), operation_of(reduction),
+                                comm(handle), stream_of(stream)));
     }
-    NcclResult reduce_scatter(void const* send, void* receive, std::size_t count, NcclType type, NcclReduction reduction, NcclHandle handle,
+    NcclResult reduce_scatter(void const* send, void* receive, std::size_t count, NcclType type,
+                              NcclReduction reduction, NcclHandle handle,
                               StreamHandle stream) noexcept override {
-        return of(ncclReduceScatter(send, receive, count, type_of(type), operation_of(reduction), comm(handle), stream_of(stream)));
+        return of(ncclReduceScatter(send, receive, count, type_of(type), operation_of(reduction),
+                                    comm(handle), stream_of(stream)));
     }
-    NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type, NcclHandle handle, StreamHandle stream) noexcept override {
-        return of(ncclAllGather(send, receive, count, type_of(type), comm(handle), stream_of(stream)));
+    NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type,
+                          NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(
+            ncclAllGather(send, receive, count, type_of(type), comm(handle), stream_of(stream)));
     }
 
-    NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override { return of(ncclMemAlloc(&memory, bytes)); }
+    NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override {
+        return of(ncclMemAlloc(&memory, bytes));
+    }
     NcclResult memory_free(void* memory) noexcept override { return of(ncclMemFree(memory)); }
-    NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes, void*& registration) noexcept override {
+    NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes,
+                               void*& registration) noexcept override {
         return of(ncclCommRegister(comm(handle), memory, bytes, &registration));
     }
-    NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept override { return of(ncclCommDeregister(comm(handle), registration)); }
+    NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept override {
+        return of(ncclCommDeregister(comm(handle), registration));
+    }
 
 private:
     static NcclResult of(ncclResult_t result) noexcept { return static_cast<NcclResult>(result); }
     static ncclComm_t comm(NcclHandle handle) noexcept { return static_cast<ncclComm_t>(handle); }
-    static cudaStream_t stream_of(StreamHandle stream) noexcept { return static_cast<cudaStream_t>(stream); }
-    static ncclRedOp_t operation_of(NcclReduction reduction) noexcept { return reduction == NcclReduction::sum ? ncclSum : ncclMin; }
+    static cudaStream_t stream_of(StreamHandle stream) noexcept {
+        return static_cast<cudaStream_t>(stream);
+    }
+    static ncclRedOp_t operation_of(NcclReduction reduction) noexcept {
+        return reduction == NcclReduction::sum ? ncclSum : ncclMin;
+    }
 
     static ncclDataType_t type_of(NcclType type) noexcept {
         switch (type) {
@@ -113,11 +153,12 @@ inline NcclInterface linked_nccl() noexcept {
     return {&nccl, &system};
 }
 
-/// @brief `BasicNcclCommunicator` with NCCL's own types; `cuda/nccl.cuh` names it for the CUDA backend.
+/// @brief `BasicNcclCommunicator` with NCCL's own types; `cuda/nccl.cuh` names it for the CUDA
+/// backend.
 ///
 /// @code
-///     auto communicator = zero::cuda::NcclCommunicator::from_environment();   // one process per device, started by torchrun
-///     Zero engine(communicator, parameters, options);
+///     auto communicator = zero::cuda::NcclCommunicator::from_environment();   // one process per
+///     device, started by torchrun Zero engine(communicator, parameters, options);
 /// @endcode
 template <class B>
 class NcclCommunicatorOn : public BasicNcclCommunicator<B> {
@@ -125,10 +166,14 @@ class NcclCommunicatorOn : public BasicNcclCommunicator<B> {
 
 public:
     /// @copydoc BasicNcclCommunicator::refer_to
-    static NcclCommunicatorOn refer_to(ncclComm_t comm, NcclOptions const& options = {}) { return Base::refer_to(linked_nccl(), comm, options); }
+    static NcclCommunicatorOn refer_to(ncclComm_t comm, NcclOptions const& options = {}) {
+        return Base::refer_to(linked_nccl(), comm, options);
+    }
 
     /// @copydoc BasicNcclCommunicator::take_over
-    static NcclCommunicatorOn take_over(ncclComm_t comm, NcclOptions const& options = {}) { return Base::take_over(linked_nccl(), comm, options); }
+    static NcclCommunicatorOn take_over(ncclComm_t comm, NcclOptions const& options = {}) {
+        return Base::take_over(linked_nccl(), comm, options);
+    }
 
     /// @brief A new group's id, to be sent to all its ranks. @throws NcclError
     static ncclUniqueId make_unique_id() {
@@ -139,17 +184,21 @@ public:
     }
 
     /// @copydoc BasicNcclCommunicator::from_unique_id
-    static NcclCommunicatorOn from_unique_id(ncclUniqueId const& id, int rank, int world, NcclOptions const& options = {}) {
+    static NcclCommunicatorOn from_unique_id(ncclUniqueId const& id, int rank, int world,
+                                             NcclOptions const& options = {}) {
         NcclUniqueId ours;
         std::memcpy(ours.bytes.data(), &id, sizeof(id));
         return Base::from_unique_id(linked_nccl(), ours, rank, world, options);
     }
 
     /// @copydoc BasicNcclCommunicator::from_environment
-    static NcclCommunicatorOn from_environment(NcclOptions const& options = {}) { return Base::from_environment(linked_nccl(), options); }
+    static NcclCommunicatorOn from_environment(NcclOptions const& options = {}) {
+        return Base::from_environment(linked_nccl(), options);
+    }
 
     /// @copydoc BasicNcclCommunicator::make_group
-    static std::vector<NcclCommunicatorOn> make_group(std::span<int const> devices, NcclOptions const& options = {}) {
+    static std::vector<NcclCommunicatorOn> make_group(std::span<int const> devices,
+                                                      NcclOptions const& options = {}) {
         auto group = Base::make_group(linked_nccl(), devices, options);
         std::vector<NcclCommunicatorOn> ranks;
         ranks.reserve(group.size());
@@ -160,7 +209,9 @@ public:
     }
 
     /// @brief Null after an abort, which has freed it.
-    [[nodiscard]] ncclComm_t handle() const noexcept { return static_cast<ncclComm_t>(Base::handle()); }
+    [[nodiscard]] ncclComm_t handle() const noexcept {
+        return static_cast<ncclComm_t>(Base::handle());
+    }
 
 private:
     NcclCommunicatorOn(Base&& base) noexcept : Base(std::move(base)) {}

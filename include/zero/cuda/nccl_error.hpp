@@ -7,22 +7,30 @@
 
 namespace zero::cuda {
 
-/// @brief A function of NCCL failed, or a communicator reported an error of the network or of a peer; `code()` is NCCL's.
+/// @brief A function of NCCL failed, or a communicator reported an error of the network or of a
+/// peer; `code()` is NCCL's.
 class NcclError : public CommunicatorError {
 public:
-    explicit NcclError(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : CommunicatorError(message, where, code) {}
+    explicit NcclError(std::string const& message, SourceLocation where = SourceLocation::current(),
+                       int code = 0)
+        : CommunicatorError(message, where, code) {}
 };
 
-/// @brief The library that was loaded does not go with the header that the program was compiled with.
+/// @brief The library that was loaded does not go with the header that the program was compiled
+/// with.
 class NcclVersionMismatch : public NcclError {
 public:
-    explicit NcclVersionMismatch(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : NcclError(message, where, code) {}
+    explicit NcclVersionMismatch(std::string const& message,
+                                 SourceLocation where = SourceLocation::current(), int code = 0)
+        : NcclError(message, where, code) {}
 };
 
 /// @brief A variable that the launcher sets is missing or ill-formed, or does not fit this machine.
 class LauncherError : public InvalidArgument {
 public:
-    explicit LauncherError(std::string const& message, SourceLocation where = SourceLocation::current(), int code = 0) : InvalidArgument(message, where, code) {}
+    explicit LauncherError(std::string const& message,
+                           SourceLocation where = SourceLocation::current(), int code = 0)
+        : InvalidArgument(message, where, code) {}
 };
 
 } // namespace zero::cuda

@@ -13,17 +13,22 @@
 
 namespace zero::cuda {
 
-/// @brief Memory from NCCL, registered with a communicator, for what collectives move; from another resource for everything else.
+/// @brief Memory from NCCL, registered with a communicator, for what collectives move; from another
+/// resource for everything else.
 ///
-/// NCCL can then read and write it over NVLink and the network without staging copies. Each buffer is a whole number of pages of the device (mostly 2 MiB), which is
-/// why scalars, states and master weights stay with the other resource. Destroy what lives in the memory, then this, then the communicator. Any thread.
+/// NCCL can then read and write it over NVLink and the network without staging copies. Each buffer
+/// is a whole number of pages of the device (mostly 2 MiB), which is why scalars, states and master
+/// weights stay with the other resource. Destroy what lives in the memory, then this, then the
+/// communicator. Any thread.
 class NcclMemoryResource final : public MemoryResource {
 public:
     /// @param communicator outlives this object, as does `other`
     template <class B>
-    NcclMemoryResource(BasicNcclCommunicator<B>& communicator, MemoryResource& other) noexcept : _session(&communicator.session()), _other(&other) {}
+    NcclMemoryResource(BasicNcclCommunicator<B>& communicator, MemoryResource& other) noexcept
+        : _session(&communicator.session()), _other(&other) {}
 
-    /// @brief From NCCL, on the current device, and registered before this returns, where `is_moved_by_collectives`; else from the other resource.
+    /// @brief From NCCL, on the current device, and registered before this returns, where
+    /// `is_moved_by_collectives`; else from the other resource.
     /// @throws NcclError; Aborted after an abort; what the other resource throws
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
         if (!is_moved_by_collectives(kind)) {
@@ -31,7 +36,9 @@ public:
         }
         NcclLibrary& nccl = *_session->interfaces().nccl;
         void* memory = nullptr;
-        detail::require_success(nccl, nccl.memory_allocate(memory, bytes), zero::detail::text({"ncclMemAlloc of ", bytes, " bytes for ", name_of(kind)}));
+        detail::require_success(
+            nccl, nccl.memory_allocate(memory, bytes),
+            zero::detail::text({"ncclMemAlloc of ", bytes, " bytes for ", name_of(kind)}));
         try {
             keep(memory, bytes);
         } catch (...) {
@@ -41,7 +48,8 @@ public:
         return memory;
     }
 
-    /// @brief Ends the registration, unless an abort has, and frees the memory: every stream has to be done with it.
+    /// @brief Ends the registration, unless an abort has, and frees the memory: every stream has to
+    /// be done with it.
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         if (!is_moved_by_collectives(kind)) {
             _other->deallocate(memory, bytes, kind);
@@ -51,10 +59,12 @@ public:
         _session->interfaces().nccl->memory_free(memory);
     }
 
-    /// @brief Whether a buffer of this kind comes from NCCL: parameters, gradients, leases and the wire buffer.
+    /// @brief Whether a buffer of this kind comes from NCCL: parameters, gradients, leases and the
+    /// wire buffer.
     static constexpr bool is_moved_by_collectives(BufferKind kind) noexcept {
-        return kind == BufferKind::parameters || kind == BufferKind::gradients || kind == BufferKind::gradient_leases || kind == BufferKind::parameter_leases
-            || kind == BufferKind::wire;
+        return kind == BufferKind::parameters || kind == BufferKind::gradients
+               || kind == BufferKind::gradient_leases || kind == BufferKind::parameter_leases
+               || kind == BufferKind::wire;
     }
 
 private:

@@ -18,18 +18,21 @@
 
 namespace zero::cuda {
 
-/// @brief What of the CUDA backend needs no kernel: streams, events, memory and copies. `cuda::Backend` adds the rest.
+/// @brief What of the CUDA backend needs no kernel: streams, events, memory and copies.
+/// `cuda::Backend` adds the rest.
 struct RuntimeBackend {
     using Queue = cudaStream_t;
     using Event = cuda::Event;
     using OwnedQueue = OwnedStream; ///< what an engine makes for its communication
 
-    /// @brief Slices in device memory that kernels walk; `range(first, count)` is what `inspect`, `update` and the like take.
+    /// @brief Slices in device memory that kernels walk; `range(first, count)` is what `inspect`,
+    /// `update` and the like take.
     template <class Slice>
     using SliceTable = cuda::SliceTable<Slice>;
 
-    static constexpr bool is_device = true;        ///< the host can not read or write the memory
-    static constexpr bool copies_arguments = true; ///< a table of pointers may change as soon as an operation was enqueued
+    static constexpr bool is_device = true; ///< the host can not read or write the memory
+    static constexpr bool copies_arguments =
+        true; ///< a table of pointers may change as soon as an operation was enqueued
 
     static Queue handle(OwnedQueue& stream) noexcept { return stream.get(); }
 
@@ -41,11 +44,11 @@ struct RuntimeBackend {
     static Event record(Queue queue) { return Event::record(queue); }
     static void wait(Queue queue, Event const& event, Fence) { event.make_wait(queue); }
     static void synchronise(Event const& event) { event.synchronise(); }
-    /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an engine may be destroyed where another is current.
-    static void drain(Queue queue) noexcept {
-        drain(queue, {});
-    }
-    /// @brief The same, but a stream that is captured can not be waited for: then for `before_capture`, and the graph is not to be launched any more.
+    /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an
+    /// engine may be destroyed where another is current.
+    static void drain(Queue queue) noexcept { drain(queue, {}); }
+    /// @brief The same, but a stream that is captured can not be waited for: then for
+    /// `before_capture`, and the graph is not to be launched any more.
     static void drain(Queue queue, Event const& before_capture) noexcept {
         bool const is_capturing = detail::is_capturing(queue);
         detail::OutsideCapture const outside; // one of another stream
@@ -56,39 +59,49 @@ struct RuntimeBackend {
         }
     }
 
-    /// @brief Whether kernels can read and write this memory: the device's, managed, page-locked, or any where the device shares the host's page tables. @throws CudaError
+    /// @brief Whether kernels can read and write this memory: the device's, managed, page-locked,
+    /// or any where the device shares the host's page tables. @throws CudaError
     static bool is_accessible(void const* memory) {
         cudaPointerAttributes attributes{};
         check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
         int device = 0;
         int shares_page_tables = 0;
         check(cudaGetDevice(&device), "cudaGetDevice");
-        check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device), "cudaDeviceGetAttribute");
+        check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device),
+              "cudaDeviceGetAttribute");
         return attributes.type != cudaMemoryTypeUnregistered || shares_page_tables != 0;
     }
 
-    /// @brief Throws when work that was enqueued earlier has failed, as far as that is known. @throws CudaError; InvalidArgument without a stream
+    /// @brief Throws when work that was enqueued earlier has failed, as far as that is known.
+    /// @throws CudaError; InvalidArgument without a stream
     static void rethrow_failure(Queue queue) {
         if (queue == unset_stream()) {
-            zero::detail::throw_error<InvalidArgument>({"zero: no compute queue was given; set the option compute_queue to the stream that the model runs on."});
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: no compute queue was given; set the option compute_queue to the stream "
+                 "that the model runs on."});
         }
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        cudaError_t const code = cudaStreamIsCapturing(queue, &status); // legal during a capture, and reports failures of earlier work
+        cudaError_t const code = cudaStreamIsCapturing(
+            queue, &status); // legal during a capture, and reports failures of earlier work
         if (code != cudaErrorStreamCaptureImplicit) {
             check(code, "work that was enqueued earlier");
         }
     }
 
-    /// @brief Reads one value on the host; what wrote it is complete. @throws CudaError; OutOfOrder while a graph is captured
+    /// @brief Reads one value on the host; what wrote it is complete. @throws CudaError; OutOfOrder
+    /// while a graph is captured
     template <class T>
     static T load(T const* value) {
         T result{};
-        check(cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread), "cudaMemcpyAsync");
+        check(
+            cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread),
+            "cudaMemcpyAsync");
         check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
         return result;
     }
 
-    /// @brief Enqueued: a copy between ranges that do not overlap; nothing when they are the same. Either side may be host memory. @throws CudaError
+    /// @brief Enqueued: a copy between ranges that do not overlap; nothing when they are the same.
+    /// Either side may be host memory. @throws CudaError
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
             check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");

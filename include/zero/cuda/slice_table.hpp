@@ -15,7 +15,8 @@
 
 namespace zero::cuda {
 
-/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole blocks of scaled states.
+/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole
+/// blocks of scaled states.
 inline constexpr std::size_t chunk_elements = 8192;
 
 /// @brief The work of one thread block: part `index` of a slice.
@@ -24,7 +25,8 @@ struct Chunk {
     std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
 };
 
-/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per block, or several.
+/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per
+/// block, or several.
 template <class Slice>
 struct TableRange {
     Slice const* slices = nullptr; ///< of the whole table
@@ -33,7 +35,8 @@ struct TableRange {
     int multiprocessors = 1;       ///< of the device
 };
 
-/// @brief A table of slices in device memory that kernels walk; made once, when an engine is constructed, so that a step uploads nothing.
+/// @brief A table of slices in device memory that kernels walk; made once, when an engine is
+/// constructed, so that a step uploads nothing.
 template <class Slice>
 class SliceTable {
 public:
@@ -41,13 +44,16 @@ public:
 
     SliceTable() = default;
 
-    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what `memory` throws
-    SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices) : _slices(std::move(slices)), _first_chunk{0} {
+    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what
+    /// `memory` throws
+    SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices)
+        : _slices(std::move(slices)), _first_chunk{0} {
         std::vector<Chunk> chunks;
         for (Slice const& slice : _slices) {
             std::size_t const count = (elements_of(slice) + chunk_elements - 1) / chunk_elements;
             for (std::size_t index = 0; index < count; ++index) {
-                chunks.push_back({static_cast<std::uint32_t>(_first_chunk.size() - 1), static_cast<std::uint32_t>(index)});
+                chunks.push_back({static_cast<std::uint32_t>(_first_chunk.size() - 1),
+                                  static_cast<std::uint32_t>(index)});
             }
             _first_chunk.push_back(chunks.size());
         }
@@ -56,11 +62,16 @@ public:
         }
         int device = 0;
         check(cudaGetDevice(&device), "cudaGetDevice");
-        check(cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+        check(cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
+              "cudaDeviceGetAttribute");
         _device_slices = Buffer<Slice>(memory, _slices.size(), BufferKind::control);
         _device_chunks = Buffer<Chunk>(memory, chunks.size(), BufferKind::control);
-        check(cudaMemcpyAsync(_device_slices.data(), _slices.data(), _device_slices.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-        check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(), _device_chunks.size_bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+        check(cudaMemcpyAsync(_device_slices.data(), _slices.data(), _device_slices.size_bytes(),
+                              cudaMemcpyHostToDevice, stream),
+              "cudaMemcpyAsync");
+        check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(), _device_chunks.size_bytes(),
+                              cudaMemcpyHostToDevice, stream),
+              "cudaMemcpyAsync");
         check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
@@ -70,17 +81,21 @@ public:
     /// @brief All slices, for a kernel.
     [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
 
-    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this table.
+    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this
+    /// table.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
         if (count == 0) {
             return {};
         }
         std::size_t const begin = _first_chunk[first];
-        return {_device_slices.data(), _device_chunks.data() + begin, _first_chunk[first + count] - begin, _multiprocessors};
+        return {_device_slices.data(), _device_chunks.data() + begin,
+                _first_chunk[first + count] - begin, _multiprocessors};
     }
 
     /// @brief Bytes of the backend's memory.
-    [[nodiscard]] std::size_t size_bytes() const noexcept { return _device_slices.size_bytes() + _device_chunks.size_bytes(); }
+    [[nodiscard]] std::size_t size_bytes() const noexcept {
+        return _device_slices.size_bytes() + _device_chunks.size_bytes();
+    }
 
 private:
     static std::size_t elements_of(Slice const& slice) noexcept {

@@ -8,11 +8,15 @@
 
 namespace zero::cuda {
 
-/// @brief A stream that is made for the current device and destroyed with this object. It does not wait for the legacy default stream.
+/// @brief A stream that is made for the current device and destroyed with this object. It does not
+/// wait for the legacy default stream.
 class OwnedStream {
 public:
     /// @brief A new stream of the current device. @throws CudaError
-    OwnedStream() { check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+    OwnedStream() {
+        check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
+              "cudaStreamCreateWithFlags");
+    }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
     /// @brief Does not wait: what is on the stream still runs.
@@ -27,7 +31,8 @@ private:
 
 /// @brief No stream: what an option holds in which the caller has to name one.
 inline cudaStream_t unset_stream() noexcept {
-    return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); // CUDA's own special streams are small numbers
+    return reinterpret_cast<cudaStream_t>(
+        ~std::uintptr_t{0}); // CUDA's own special streams are small numbers
 }
 
 } // namespace zero::cuda

@@ -7,12 +7,14 @@
 
 namespace zero::host {
 
-/// @brief A threaded queue that pauses before some commands, so that a missing event shows. For tests.
+/// @brief A threaded queue that pauses before some commands, so that a missing event shows. For
+/// tests.
 class DelayingQueue final : public ThreadedQueue {
 public:
     /// @param seed of the sequence of pauses
     /// @param longest pause in microseconds
-    explicit DelayingQueue(std::uint64_t seed, unsigned longest = 200, std::size_t capacity = default_capacity)
+    explicit DelayingQueue(std::uint64_t seed, unsigned longest = 200,
+                           std::size_t capacity = default_capacity)
         : ThreadedQueue(capacity), _state(seed * 2 + 1), _longest(longest) {}
 
     ~DelayingQueue() override { stop(); }

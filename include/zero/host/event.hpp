@@ -11,20 +11,26 @@
 
 namespace zero::host {
 
-/// @brief How often a thread gives way to others before it sleeps. Few: with more threads than cores, spinning takes the time of those waited for.
+/// @brief How often a thread gives way to others before it sleeps. Few: with more threads than
+/// cores, spinning takes the time of those waited for.
 inline constexpr int spins_before_sleep = 8;
 
-/// @brief How far a queue has come: tickets up to `completed` are done. Outlives its queue, so that an event can be asked at any time.
+/// @brief How far a queue has come: tickets up to `completed` are done. Outlives its queue, so that
+/// an event can be asked at any time.
 class Progress {
 public:
     /// @brief Whether the command with this ticket, and all before it, are done.
-    [[nodiscard]] bool has_reached(std::uint64_t ticket) const noexcept { return _completed.load(std::memory_order_acquire) >= ticket; }
+    [[nodiscard]] bool has_reached(std::uint64_t ticket) const noexcept {
+        return _completed.load(std::memory_order_acquire) >= ticket;
+    }
 
     /// @brief Called by the worker, with growing tickets.
     void set(std::uint64_t ticket) {
         _completed.store(ticket, std::memory_order_seq_cst);
         if (_waiters.load(std::memory_order_seq_cst) != 0) {
-            { std::lock_guard const lock(_mutex); }
+            {
+                std::lock_guard const lock(_mutex);
+            }
             _changed.notify_all();
         }
     }
@@ -50,7 +56,9 @@ public:
     }
 
     /// @brief Whether a command threw.
-    [[nodiscard]] bool has_failed() const noexcept { return _has_failed.load(std::memory_order_acquire); }
+    [[nodiscard]] bool has_failed() const noexcept {
+        return _has_failed.load(std::memory_order_acquire);
+    }
 
     /// @brief Throws what a command threw, if one did.
     void rethrow_failure() const {
@@ -68,16 +76,20 @@ private:
     std::condition_variable _changed;
 };
 
-/// @brief A point in a queue. A default-constructed event is complete. Copying allocates nothing; an event may outlive its queue.
+/// @brief A point in a queue. A default-constructed event is complete. Copying allocates nothing;
+/// an event may outlive its queue.
 class Event {
 public:
     Event() = default;
 
     /// @param ticket of the last command before the point
-    Event(std::shared_ptr<Progress> progress, std::uint64_t ticket) noexcept : _progress(std::move(progress)), _ticket(ticket) {}
+    Event(std::shared_ptr<Progress> progress, std::uint64_t ticket) noexcept
+        : _progress(std::move(progress)), _ticket(ticket) {}
 
     /// @brief Whether all commands before the point are done; does not wait.
-    [[nodiscard]] bool is_complete() const noexcept { return _progress == nullptr || _progress->has_reached(_ticket); }
+    [[nodiscard]] bool is_complete() const noexcept {
+        return _progress == nullptr || _progress->has_reached(_ticket);
+    }
 
     /// @brief Waits on the calling thread.
     void synchronise() const {
@@ -94,7 +106,9 @@ public:
     }
 
     /// @brief Is it a point in the queue with this progress?
-    [[nodiscard]] bool is_of(Progress const* progress) const noexcept { return _progress.get() == progress; }
+    [[nodiscard]] bool is_of(Progress const* progress) const noexcept {
+        return _progress.get() == progress;
+    }
 
 private:
     std::shared_ptr<Progress> _progress;

@@ -22,15 +22,18 @@
 
 namespace zero {
 
-/// @brief The host as a backend: queues of commands, and every operation through which the engine and the transports touch data.
+/// @brief The host as a backend: queues of commands, and every operation through which the engine
+/// and the transports touch data.
 ///
-/// Static functions of a type that is always reached through a template parameter: a test derives from it and replaces one.
+/// Static functions of a type that is always reached through a template parameter: a test derives
+/// from it and replaces one.
 struct HostBackend {
     using Queue = host::Queue*;
     using Event = host::Event;
     using OwnedQueue = host::ThreadedQueue; ///< what an engine makes for its communication
 
-    /// @brief Slices that `inspect`, `update` and the like walk: `Table(queue, memory, slices)`, and `range(first, count)` is what they take.
+    /// @brief Slices that `inspect`, `update` and the like walk: `Table(queue, memory, slices)`,
+    /// and `range(first, count)` is what they take.
     template <class Slice>
     using SliceTable = host::SliceTable<Slice>;
 
@@ -47,10 +50,12 @@ struct HostBackend {
         return memory;
     }
 
-    /// @brief Every queue of the caller's own goes through here first. @throws InvalidArgument for a null pointer
+    /// @brief Every queue of the caller's own goes through here first. @throws InvalidArgument for
+    /// a null pointer
     static void require_queue(Queue queue) {
         if (queue == nullptr) {
-            throw InvalidArgument("zero: a queue is a null pointer; give the address of a host queue, or leave it out for the default.");
+            throw InvalidArgument("zero: a queue is a null pointer; give the address of a host "
+                                  "queue, or leave it out for the default.");
         }
     }
 
@@ -104,11 +109,13 @@ struct HostBackend {
 
     /// @param peers W pointers that stay valid until the command ran
     template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
+                          std::size_t elements) {
         queue->enqueue([=] { host::sum_ranks(out, peers, world, elements); });
     }
 
-    static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+    static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
+                             int world, std::size_t elements) {
         queue->enqueue([=] {
             for (std::size_t i = 0; i < elements; ++i) {
                 std::int64_t sum = 0;
@@ -120,7 +127,8 @@ struct HostBackend {
         });
     }
 
-    static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world, std::size_t elements) {
+    static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
+                             int world, std::size_t elements) {
         queue->enqueue([=] {
             for (std::size_t i = 0; i < elements; ++i) {
                 std::int64_t least = peers[0][i];
@@ -144,7 +152,8 @@ struct HostBackend {
 
     /// @brief Adds each slice to its norm. The table stays valid until the command ran.
     template <class A>
-    static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind, ops::NormSum* norms) {
+    static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind,
+                             ops::NormSum* norms) {
         queue->enqueue([=] {
             for (auto const& [part, norm] : slices) {
                 host::add_to_norm(kind, part.values, part.elements, part.first_index, norms[norm]);
@@ -152,42 +161,51 @@ struct HostBackend {
         });
     }
 
-    /// @brief One optimizer step over the slices, unless it is skipped. The tables stay valid until the command ran.
+    /// @brief One optimizer step over the slices, unless it is skipped. The tables stay valid until
+    /// the command ran.
     template <class Optimizer, class Slice, class Group>
-    static void update(Queue queue, std::span<Slice const> slices, Group const* groups, UpdateDecision const* decision) {
+    static void update(Queue queue, std::span<Slice const> slices, Group const* groups,
+                       UpdateDecision const* decision) {
         queue->enqueue([=] {
             if (decision->skip) {
                 return;
             }
             for (auto const& slice : slices) {
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, decision->factor), groups[slice.group].hyper);
+                    Optimizer::update_tensor(host::Tensor(slice, decision->factor),
+                                             groups[slice.group].hyper);
                 } else {
-                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision), slice.all_states(), slice.elements, decision->factor,
+                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
+                                            slice.all_states(), slice.elements, decision->factor,
                                             groups[slice.group].hyper);
                 }
             }
         });
     }
 
-    /// @brief Copies a bucket to the tensors that it is made of, and converts where the types differ. The table stays valid until the command ran.
+    /// @brief Copies a bucket to the tensors that it is made of, and converts where the types
+    /// differ. The table stays valid until the command ran.
     template <class T, class InBucket>
-    static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket const* bucket) {
+    static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices,
+                                 InBucket const* bucket) {
         queue->enqueue([=] {
             std::size_t const moved = moved_bytes<T, InBucket>(slices);
             for (auto const& slice : slices) {
-                host::detail::convert(slice.tensor, bucket + slice.bucket_begin, slice.elements, 1.0F, moved);
+                host::detail::convert(slice.tensor, bucket + slice.bucket_begin, slice.elements,
+                                      1.0F, moved);
             }
         });
     }
 
     /// @brief The way back: tensors, or parts of them, to where they stand in a bucket.
     template <class T, class InBucket>
-    static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket* bucket) {
+    static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices,
+                               InBucket* bucket) {
         queue->enqueue([=] {
             std::size_t const moved = moved_bytes<T, InBucket>(slices);
             for (auto const& slice : slices) {
-                host::detail::convert(bucket + slice.bucket_begin, slice.tensor, slice.elements, 1.0F, moved);
+                host::detail::convert(bucket + slice.bucket_begin, slice.tensor, slice.elements,
+                                      1.0F, moved);
             }
         });
     }

@@ -4,7 +4,8 @@
 
 namespace zero::host {
 
-/// @brief Runs a command at once, on the thread that enqueues it; its exceptions come out there. Waiting blocks that thread. Stateless.
+/// @brief Runs a command at once, on the thread that enqueues it; its exceptions come out there.
+/// Waiting blocks that thread. Stateless.
 class InlineQueue final : public Queue {
 public:
     [[nodiscard]] Event record() override { return {}; }

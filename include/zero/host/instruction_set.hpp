@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-// nvcc refuses vector types in what it may have to compile for the device, as the functors are: there the loops are baseline, and slow. Instantiate
-// host engines in units of the host compiler.
+// nvcc refuses vector types in what it may have to compile for the device, as the functors are:
+// there the loops are baseline, and slow. Instantiate host engines in units of the host compiler.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
 #define ZERO_HOST_HAS_AVX2 1
 #include <cpuid.h>
@@ -35,7 +35,8 @@ inline bool is_supported(InstructionSet set) noexcept {
     unsigned ebx = 0;
     unsigned ecx = 0;
     unsigned edx = 0;
-    bool const has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1U << 29U)) != 0; // clang 14 does not know the name
+    bool const has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0
+                          && (ecx & (1U << 29U)) != 0; // clang 14 does not know the name
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c;
 #else
     return false;
@@ -45,18 +46,21 @@ inline bool is_supported(InstructionSet set) noexcept {
 namespace detail {
 
 inline std::atomic<InstructionSet>& chosen_instruction_set() noexcept {
-    static std::atomic<InstructionSet> chosen{is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline};
+    static std::atomic<InstructionSet> chosen{
+        is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline};
     return chosen;
 }
 
 } // namespace detail
 
-/// @brief The set that loops run with: the best one that the machine has, found out once per process.
+/// @brief The set that loops run with: the best one that the machine has, found out once per
+/// process.
 inline InstructionSet instruction_set() noexcept {
     return detail::chosen_instruction_set().load(std::memory_order_relaxed);
 }
 
-/// @brief Chooses another set for all threads, for tests and measurements. @return whether the machine has it; if not, nothing changes.
+/// @brief Chooses another set for all threads, for tests and measurements. @return whether the
+/// machine has it; if not, nothing changes.
 inline bool use_instruction_set(InstructionSet set) noexcept {
     if (!is_supported(set)) {
         return false;

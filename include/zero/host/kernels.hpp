@@ -1,6 +1,5 @@
 #pragma once
 
-#include "detail/run.hpp"
 #include "../backend/state_pointers.hpp"
 #include "../backend/weight_pointers.hpp"
 #include "../core/storage_types.hpp"
@@ -12,6 +11,7 @@
 #include "detail/inspect_loop.hpp"
 #include "detail/master_weight_access.hpp"
 #include "detail/norm_loops.hpp"
+#include "detail/run.hpp"
 #include "detail/scaled_update_loop.hpp"
 #include "detail/streaming.hpp"
 #include "detail/sum_loop.hpp"
@@ -22,16 +22,18 @@
 #include <cstdint>
 #include <type_traits>
 
-/// The loops of the host backend. All of them run at once in the calling thread, accept any number of elements and any alignment, and give the
-/// same bits with every instruction set and compiler. Arithmetic is in float; a result is rounded once to its storage type. A NaN that
-/// arithmetic gives is always the quiet one with the bits 0x7fc00000; subnormal numbers are ordinary numbers.
+/// The loops of the host backend. All of them run at once in the calling thread, accept any number
+/// of elements and any alignment, and give the same bits with every instruction set and compiler.
+/// Arithmetic is in float; a result is rounded once to its storage type. A NaN that arithmetic
+/// gives is always the quiet one with the bits 0x7fc00000; subnormal numbers are ordinary numbers.
 namespace zero::host {
 
 namespace detail {
 
 /// One of the conversions, or copies, of an operation that moves so many bytes in all.
 template <StorageType To, StorageType From>
-void convert(To* out, From const* in, std::size_t n, float factor, std::size_t moved_bytes) noexcept {
+void convert(To* out, From const* in, std::size_t n, float factor,
+             std::size_t moved_bytes) noexcept {
     if constexpr (std::is_same_v<To, From>) {
         if (factor == 1.0F) {
             if (n != 0 && out != in) {
@@ -54,7 +56,8 @@ void convert(To* out, From const* in, std::size_t n, float factor, std::size_t m
 
 } // namespace detail
 
-/// @brief out[i] = To(float(in[i]) * factor). A factor of 1 multiplies nothing: the values are only converted, or copied.
+/// @brief out[i] = To(float(in[i]) * factor). A factor of 1 multiplies nothing: the values are only
+/// converted, or copied.
 ///
 /// `out` may be `in` itself if the types are the same; otherwise the ranges must not overlap.
 template <StorageType To, StorageType From>
@@ -68,7 +71,8 @@ void accumulate(To* sum, From const* in, std::size_t n) noexcept {
     detail::run(detail::AccumulateLoop<To, From>{sum, in, n});
 }
 
-/// @brief out[i] = T(((x0 + x1) + x2) + ...), where xr = float(peers[r][i]): in rank order, rounded to the storage type once, at the end.
+/// @brief out[i] = T(((x0 + x1) + x2) + ...), where xr = float(peers[r][i]): in rank order, rounded
+/// to the storage type once, at the end.
 ///
 /// @param world at least 1; the sum over one rank is a copy.
 /// `out` may be one of the peers.
@@ -78,7 +82,8 @@ void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept
         convert(out, peers[0], n, 1.0F);
         return;
     }
-    bool streams = detail::is_worth_streaming(out, (static_cast<std::size_t>(world) + 1) * n * sizeof(T));
+    bool streams =
+        detail::is_worth_streaming(out, (static_cast<std::size_t>(world) + 1) * n * sizeof(T));
     for (int rank = 0; rank < world; ++rank) {
         streams = streams && out != peers[rank];
     }
@@ -89,17 +94,20 @@ void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept
     }
 }
 
-/// @brief Adds the values to `result`: leaves begin at `values[0]` and at every 64th element after it, the last one may be short.
+/// @brief Adds the values to `result`: leaves begin at `values[0]` and at every 64th element after
+/// it, the last one may be short.
 ///
 /// @param first_index the index of `values[0]` in what `result` counts, for `first_non_finite`.
 template <StorageType T>
-void inspect(T const* values, std::size_t n, std::int64_t first_index, ops::Inspection& result) noexcept {
+void inspect(T const* values, std::size_t n, std::int64_t first_index,
+             ops::Inspection& result) noexcept {
     detail::run(detail::InspectLoop<T>{values, n, first_index, &result});
 }
 
 /// @brief Adds the values to what a norm is made of; leaves as for `inspect`.
 template <StorageType T>
-void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index, ops::NormSum& result) noexcept {
+void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index,
+                 ops::NormSum& result) noexcept {
     switch (kind) {
     case NormKind::l1: detail::add_magnitudes(values, n, first_index, result.leaves); break;
     case NormKind::l2: inspect(values, n, first_index, result.leaves); break;
@@ -110,76 +118,93 @@ void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t fir
 namespace detail {
 
 template <class Optimizer, StorageType A, class Weights, StorageType S>
-void run_update(A const* gradient, Weights const& weights, StatePointers<Optimizer::states, S> const& states, std::size_t n, float factor,
+void run_update(A const* gradient, Weights const& weights,
+                StatePointers<Optimizer::states, S> const& states, std::size_t n, float factor,
                 typename Optimizer::Hyper const& hyper) noexcept {
     run(UpdateLoop<Optimizer, A, Weights, S>{gradient, weights, states.states, n, factor, hyper});
 }
 
 template <class Optimizer, StorageType A, class Weights>
-void run_update(A const* gradient, Weights const& weights, ScaledStatePointers<Optimizer::states> const& states, std::size_t n, float factor,
+void run_update(A const* gradient, Weights const& weights,
+                ScaledStatePointers<Optimizer::states> const& states, std::size_t n, float factor,
                 typename Optimizer::Hyper const& hyper) noexcept {
     run(ScaledUpdateLoop<Optimizer, A, Weights>{gradient, weights, states, n, factor, hyper});
 }
 
-/// Whether the states are written in the order of the elements, as the other arrays are: then a large update may write past the caches.
+/// Whether the states are written in the order of the elements, as the other arrays are: then a
+/// large update may write past the caches.
 template <class States>
 inline constexpr bool may_stream = true;
 template <std::size_t n>
-inline constexpr bool may_stream<ScaledStatePointers<n>> = false; // each block would wait for its stores
+inline constexpr bool may_stream<ScaledStatePointers<n>> =
+    false; // each block would wait for its stores
 
 } // namespace detail
 
 /// @brief One step of `Optimizer` over n elements, in one pass.
 ///
-/// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and the states as floats; then the master weight
-/// becomes M(result) and, unless `parameter` is null, the parameter becomes P(result): each is rounded once, from the same float. So is each
-/// state: to its type, or with a scale (`ScaledStatePointers`) for each block of 64 elements as `ops::block_scale` says.
-/// If there is no `parameter`, the parameter is its own master; then P must be M.
+/// The functor gets the gradient mul(float(gradient[i]), factor), the master weight as a float, and
+/// the states as floats; then the master weight becomes M(result) and, unless `parameter` is null,
+/// the parameter becomes P(result): each is rounded once, from the same float. So is each state: to
+/// its type, or with a scale (`ScaledStatePointers`) for each block of 64 elements as
+/// `ops::block_scale` says. If there is no `parameter`, the parameter is its own master; then P
+/// must be M.
 /// @tparam States `StatePointers` or `ScaledStatePointers`
 template <class Optimizer, StorageType A, StorageType M, StorageType P, class States>
-void update(A const* gradient, MasterPointers<M, P> const& weights, States const& states, std::size_t n, float factor,
-            typename Optimizer::Hyper const& hyper) noexcept {
+void update(A const* gradient, MasterPointers<M, P> const& weights, States const& states,
+            std::size_t n, float factor, typename Optimizer::Hyper const& hyper) noexcept {
     using detail::MasterAccess;
     using detail::ParameterWrite;
-    constexpr std::size_t element_bytes =
-        sizeof(A) + 2 * sizeof(M) + sizeof(P) + 2 * Optimizer::states * sizeof(typename States::Type);
+    constexpr std::size_t element_bytes = sizeof(A) + 2 * sizeof(M) + sizeof(P)
+                                          + 2 * Optimizer::states * sizeof(typename States::Type);
     if (weights.parameter == nullptr) {
         if constexpr (std::is_same_v<M, P>) {
-            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::none>{weights}, states, n, factor, hyper);
+            detail::run_update<Optimizer>(gradient,
+                                          MasterAccess<M, P, ParameterWrite::none>{weights}, states,
+                                          n, factor, hyper);
         }
         return;
     }
     if constexpr (detail::may_stream<States>) {
         if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
-            detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::streamed>{weights}, states, n, factor, hyper);
+            detail::run_update<Optimizer>(gradient,
+                                          MasterAccess<M, P, ParameterWrite::streamed>{weights},
+                                          states, n, factor, hyper);
             return;
         }
     }
-    detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::cached>{weights}, states, n, factor, hyper);
+    detail::run_update<Optimizer>(gradient, MasterAccess<M, P, ParameterWrite::cached>{weights},
+                                  states, n, factor, hyper);
 }
 
-/// @brief `update` of weights that are stored in parts: bit for bit the same as with a float master and a bfloat16 parameter.
+/// @brief `update` of weights that are stored in parts: bit for bit the same as with a float master
+/// and a bfloat16 parameter.
 template <class Optimizer, StorageType A, class States>
-void update(A const* gradient, SplitPointers const& weights, States const& states, std::size_t n, float factor,
-            typename Optimizer::Hyper const& hyper) noexcept {
+void update(A const* gradient, SplitPointers const& weights, States const& states, std::size_t n,
+            float factor, typename Optimizer::Hyper const& hyper) noexcept {
     detail::run_update<Optimizer>(gradient, detail::SplitAccess{weights}, states, n, factor, hyper);
 }
 
-/// @brief `update` of parameters that are their own masters and are rounded by `ops::round_stochastically`.
+/// @brief `update` of parameters that are their own masters and are rounded by
+/// `ops::round_stochastically`.
 ///
-/// Element i takes `ops::random_bits(weights.key, weights.first_index + i)`, so a range may be cut anywhere.
+/// Element i takes `ops::random_bits(weights.key, weights.first_index + i)`, so a range may be cut
+/// anywhere.
 template <class Optimizer, StorageType A, StorageType P, class States>
-void update(A const* gradient, StochasticPointers<P> const& weights, States const& states, std::size_t n, float factor,
-            typename Optimizer::Hyper const& hyper) noexcept {
-    detail::run_update<Optimizer>(gradient, detail::StochasticAccess<P>{weights}, states, n, factor, hyper);
+void update(A const* gradient, StochasticPointers<P> const& weights, States const& states,
+            std::size_t n, float factor, typename Optimizer::Hyper const& hyper) noexcept {
+    detail::run_update<Optimizer>(gradient, detail::StochasticAccess<P>{weights}, states, n, factor,
+                                  hyper);
 }
 
 /// @brief `update` of plain arrays.
 /// @param parameter null if the parameter is its own master; then P must be M.
 template <class Optimizer, StorageType A, StorageType M, StorageType P>
-void update(A const* gradient, M* master, P* parameter, std::array<float*, Optimizer::states> const& states, std::size_t n, float factor,
+void update(A const* gradient, M* master, P* parameter,
+            std::array<float*, Optimizer::states> const& states, std::size_t n, float factor,
             typename Optimizer::Hyper const& hyper) noexcept {
-    update<Optimizer>(gradient, MasterPointers<M, P>{master, parameter}, StatePointers<Optimizer::states, float>{states}, n, factor, hyper);
+    update<Optimizer>(gradient, MasterPointers<M, P>{master, parameter},
+                      StatePointers<Optimizer::states, float>{states}, n, factor, hyper);
 }
 
 } // namespace zero::host

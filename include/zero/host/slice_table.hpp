@@ -10,7 +10,8 @@
 
 namespace zero::host {
 
-/// @brief A table of slices that commands read; made once, when an engine is constructed. It stays where it is as long as it lives.
+/// @brief A table of slices that commands read; made once, when an engine is constructed. It stays
+/// where it is as long as it lives.
 template <class Slice>
 class SliceTable {
 public:
@@ -18,8 +19,10 @@ public:
 
     SliceTable() = default;
 
-    /// @param slices are kept; the backend's memory is not needed, because the host's commands read them there
-    SliceTable(Queue*, MemoryResource&, zero::detail::List<Slice> slices) : _slices(std::move(slices)) {}
+    /// @param slices are kept; the backend's memory is not needed, because the host's commands read
+    /// them there
+    SliceTable(Queue*, MemoryResource&, zero::detail::List<Slice> slices)
+        : _slices(std::move(slices)) {}
 
     /// @brief As they were given.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
@@ -28,7 +31,9 @@ public:
     [[nodiscard]] Range all() const noexcept { return zero::detail::as_span(_slices); }
 
     /// @brief Some consecutive ones, for a command.
-    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept { return {_slices.data() + first, count}; }
+    [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
+        return {_slices.data() + first, count};
+    }
 
     /// @brief Bytes of the backend's memory beside the slices themselves: none.
     [[nodiscard]] static constexpr std::size_t size_bytes() noexcept { return 0; }

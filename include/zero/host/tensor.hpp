@@ -17,28 +17,34 @@
 
 namespace zero::host {
 
-/// @brief One whole parameter as an optimizer of whole parameters sees it on the host; `TensorArchetype` says what the functions promise.
+/// @brief One whole parameter as an optimizer of whole parameters sees it on the host;
+/// `TensorArchetype` says what the functions promise.
 template <class A, class Weights, std::size_t States, class S>
 class Tensor {
 public:
-    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>; ///< what the table of the update holds of it
+    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>; ///< what the table of the
+                                                                     ///< update holds of it
 
     /// @param factor multiplies every gradient
     Tensor(Slice const& slice, float factor) noexcept : _slice(&slice), _factor(factor) {}
 
     [[nodiscard]] std::size_t elements() const noexcept { return _slice->elements; }
     [[nodiscard]] std::size_t rows() const noexcept { return _slice->rows; }
-    [[nodiscard]] std::size_t columns() const noexcept { return rows() == 0 ? elements() : elements() / rows(); }
+    [[nodiscard]] std::size_t columns() const noexcept {
+        return rows() == 0 ? elements() : elements() / rows();
+    }
     [[nodiscard]] float* scratch() const noexcept { return _slice->scratch; }
 
     template <class Functor>
     void update(typename Functor::Hyper const& hyper) const noexcept {
-        host::update<Functor>(_slice->gradient, _slice->weights(), states<Functor>(0), elements(), _factor, hyper);
+        host::update<Functor>(_slice->gradient, _slice->weights(), states<Functor>(0), elements(),
+                              _factor, hyper);
     }
 
     template <class Functor>
     void update(float const* values, typename Functor::Hyper const& hyper) const noexcept {
-        host::update<Functor>(values, _slice->weights(), states<Functor>(0), elements(), 1.0F, hyper);
+        host::update<Functor>(values, _slice->weights(), states<Functor>(0), elements(), 1.0F,
+                              hyper);
     }
 
     template <class Functor>
@@ -65,14 +71,20 @@ public:
         return norm_of(sum);
     }
 
-    void scale(float* values, std::size_t n, float factor) const noexcept { convert(values, values, n, factor); }
+    void scale(float* values, std::size_t n, float factor) const noexcept {
+        convert(values, values, n, factor);
+    }
 
-    void multiply(zero::detail::MatrixProduct const& product) const noexcept { detail::run(product); }
+    void multiply(zero::detail::MatrixProduct const& product) const noexcept {
+        detail::run(product);
+    }
 
 private:
     template <class Functor>
     [[nodiscard]] StatePointers<Functor::states, S> states(std::size_t begin) const noexcept {
-        static_assert(Functor::states <= States, "zero: a functor of an optimizer of whole parameters uses more states than the optimizer has.");
+        static_assert(Functor::states <= States,
+                      "zero: a functor of an optimizer of whole parameters uses more states than "
+                      "the optimizer has.");
         StatePointers<Functor::states, S> first;
         for (std::size_t state = 0; state < Functor::states; ++state) {
             first.states[state] = _slice->states[state] + begin;
@@ -82,23 +94,32 @@ private:
 
     /// @param begin a multiple of 64
     template <class Functor>
-    void write_part(float* to, std::size_t begin, std::size_t n, typename Functor::Hyper const& hyper) const noexcept {
+    void write_part(float* to, std::size_t begin, std::size_t n,
+                    typename Functor::Hyper const& hyper) const noexcept {
         auto const from = readable(_slice->weights(), begin);
         using Access = detail::RedirectedAccess<std::remove_const_t<decltype(from)>>;
-        detail::run(detail::UpdateLoop<Functor, A, Access, S>{_slice->gradient + begin, {from, to}, states<Functor>(begin).states, n, _factor, hyper});
+        detail::run(detail::UpdateLoop<Functor, A, Access, S>{_slice->gradient + begin,
+                                                              {from, to},
+                                                              states<Functor>(begin).states,
+                                                              n,
+                                                              _factor,
+                                                              hyper});
     }
 
     template <class M, class P>
-    static detail::MasterAccess<M, P, detail::ParameterWrite::none> readable(MasterPointers<M, P> const& weights, std::size_t begin) noexcept {
+    static detail::MasterAccess<M, P, detail::ParameterWrite::none>
+    readable(MasterPointers<M, P> const& weights, std::size_t begin) noexcept {
         return {{weights.master + begin, nullptr}};
     }
 
     static detail::SplitAccess readable(SplitPointers const& weights, std::size_t begin) noexcept {
-        return {{weights.parameter + begin, weights.remainder + begin, weights.rounded_up + begin / 8}};
+        return {
+            {weights.parameter + begin, weights.remainder + begin, weights.rounded_up + begin / 8}};
     }
 
     static double norm_of(ops::Inspection const& sum) noexcept {
-        return sum.non_finite_count() == 0 ? ops::root(sum.sum_of_squares()) : std::numeric_limits<double>::quiet_NaN();
+        return sum.non_finite_count() == 0 ? ops::root(sum.sum_of_squares())
+                                           : std::numeric_limits<double>::quiet_NaN();
     }
 
     Slice const* _slice;
@@ -107,6 +128,7 @@ private:
 
 /// @brief The types are those of the slice.
 template <class A, class Weights, std::size_t States, class S>
-Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float) -> Tensor<A, Weights, States, S>;
+Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float)
+    -> Tensor<A, Weights, States, S>;
 
 } // namespace zero::host

@@ -19,23 +19,29 @@ namespace zero::host {
 
 /// @brief A fixed ring of commands and one worker that runs them.
 ///
-/// A command that throws: the exception is kept for `rethrow_failure`, the commands after it are skipped, and events complete all the same, so
-/// that nobody waits for ever. The destructor runs what is enqueued and joins.
+/// A command that throws: the exception is kept for `rethrow_failure`, the commands after it are
+/// skipped, and events complete all the same, so that nobody waits for ever. The destructor runs
+/// what is enqueued and joins.
 class ThreadedQueue : public Queue {
 public:
     static constexpr std::size_t default_capacity = 8192; ///< commands, of 160 bytes each
 
-    /// @brief Starts the worker. @param capacity commands that may be on the way, at least 1 @throws InvalidArgument
-    explicit ThreadedQueue(std::size_t capacity = default_capacity) : _ring(capacity), _progress(std::make_shared<Progress>()) {
+    /// @brief Starts the worker. @param capacity commands that may be on the way, at least 1
+    /// @throws InvalidArgument
+    explicit ThreadedQueue(std::size_t capacity = default_capacity)
+        : _ring(capacity), _progress(std::make_shared<Progress>()) {
         if (capacity == 0) {
-            zero::detail::throw_error<InvalidArgument>({"zero: a queue of capacity 0 takes no command."});
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: a queue of capacity 0 takes no command."});
         }
         _worker = std::thread([this] { work(); });
     }
 
     ~ThreadedQueue() override { stop(); }
 
-    [[nodiscard]] Event record() override { return {_progress, _head.load(std::memory_order_relaxed)}; }
+    [[nodiscard]] Event record() override {
+        return {_progress, _head.load(std::memory_order_relaxed)};
+    }
 
     /// @throws QueueFull
     void wait(Event const& event) override {
@@ -82,8 +88,9 @@ private:
     Entry& reserve() {
         std::uint64_t const head = _head.load(std::memory_order_relaxed);
         if (!_progress->has_reached(head + 1 > _ring.size() ? head + 1 - _ring.size() : 0)) {
-            zero::detail::throw_error<QueueFull>({"zero: a queue has no room for a further command; its capacity is ", _ring.size(),
-                                                  ". Make it with a larger one, or wait for an event now and then."});
+            zero::detail::throw_error<QueueFull>(
+                {"zero: a queue has no room for a further command; its capacity is ", _ring.size(),
+                 ". Make it with a larger one, or wait for an event now and then."});
         }
         return _ring[head % _ring.size()];
     }
@@ -91,7 +98,9 @@ private:
     void publish() {
         _head.fetch_add(1, std::memory_order_seq_cst);
         if (_is_asleep.load(std::memory_order_seq_cst)) {
-            { std::lock_guard const lock(_mutex); }
+            {
+                std::lock_guard const lock(_mutex);
+            }
             _enqueued.notify_one();
         }
     }
@@ -116,7 +125,8 @@ private:
         }
         std::unique_lock lock(_mutex);
         _is_asleep.store(true, std::memory_order_seq_cst);
-        _enqueued.wait(lock, [&] { return _head.load(std::memory_order_seq_cst) > next || _is_stopping; });
+        _enqueued.wait(
+            lock, [&] { return _head.load(std::memory_order_seq_cst) > next || _is_stopping; });
         _is_asleep.store(false, std::memory_order_relaxed);
         return _head.load(std::memory_order_acquire) > next;
     }

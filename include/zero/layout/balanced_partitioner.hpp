@@ -17,11 +17,14 @@ namespace zero {
 
 struct BalancedPartitionerOptions {};
 
-/// @brief Whole parameters are dealt by size, the largest first, each to the rank that holds least so far; none is cut.
+/// @brief Whole parameters are dealt by size, the largest first, each to the rank that holds least
+/// so far; none is cut.
 ///
-/// The fullest rank holds at most 4/3 - 1/(3 W) times what the best deal would give it (longest processing time first: Graham, "Bounds on
-/// multiprocessing timing anomalies", 1969), but never less than the largest parameter. Sizes count as rounded up to the granularity;
-/// of equal parameters the lower number goes first, of equal ranks the lower rank takes. O(n log n + n W) for n parameters, once.
+/// The fullest rank holds at most 4/3 - 1/(3 W) times what the best deal would give it (longest
+/// processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969), but never
+/// less than the largest parameter. Sizes count as rounded up to the granularity; of equal
+/// parameters the lower number goes first, of equal ranks the lower rank takes. O(n log n + n W)
+/// for n parameters, once.
 struct BalancedPartitioner {
     using policy_category = PartitionerCategory;
     using Options = BalancedPartitionerOptions;
@@ -36,7 +39,8 @@ struct BalancedPartitioner {
     static State begin(std::span<std::size_t const> elements, std::size_t world) {
         std::vector<std::uint64_t> descending;
         for (std::size_t const size : elements) {
-            descending.push_back(std::numeric_limits<std::uint64_t>::max() - round_up(size, granularity));
+            descending.push_back(std::numeric_limits<std::uint64_t>::max()
+                                 - round_up(size, granularity));
         }
         State state{std::vector<std::uint64_t>(elements.size()), 0};
         std::vector<std::size_t> held(world, 0);
@@ -51,8 +55,10 @@ struct BalancedPartitioner {
         return state;
     }
 
-    static void partition(std::span<PartitionItem> items, State& state, std::span<std::size_t> cuts) {
-        detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()), cuts);
+    static void partition(std::span<PartitionItem> items, State& state,
+                          std::span<std::size_t> cuts) {
+        detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()),
+                               cuts);
         state.next += items.size();
     }
 };

@@ -11,9 +11,11 @@ namespace zero {
 
 struct ContiguousPartitionerOptions {};
 
-/// @brief Every bucket is cut into W equal contiguous shards, so that native reduce-scatter and all-gather serve, in place. O(items).
+/// @brief Every bucket is cut into W equal contiguous shards, so that native reduce-scatter and
+/// all-gather serve, in place. O(items).
 ///
-/// (ZeRO, section 5: each rank owns 1/W. Cutting bucket by bucket instead of the whole flat group keeps each bucket's shares equal.)
+/// (ZeRO, section 5: each rank owns 1/W. Cutting bucket by bucket instead of the whole flat group
+/// keeps each bucket's shares equal.)
 struct ContiguousPartitioner {
     using policy_category = PartitionerCategory;
     using Options = ContiguousPartitionerOptions;
@@ -22,8 +24,11 @@ struct ContiguousPartitioner {
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = true;
 
-    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
-    static void partition(std::span<PartitionItem> items, State& /*state*/, std::span<std::size_t> cuts) {
+    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept {
+        return {};
+    }
+    static void partition(std::span<PartitionItem> items, State& /*state*/,
+                          std::span<std::size_t> cuts) {
         detail::cut_evenly(items, cuts);
     }
 };

@@ -16,16 +16,22 @@
 
 namespace zero {
 
-/// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is cut into buckets and each bucket into
-/// shards. A pure value, computed once, the same on every rank; everything else asks it and does no arithmetic of its own.
+/// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is
+/// cut into buckets and each bucket into shards. A pure value, computed once, the same on every
+/// rank; everything else asks it and does no arithmetic of its own.
 ///
-/// Buckets are numbered in gradient-ready order (that of `unit_order`, at first reverse registration order) unless the partitioner orders
-/// otherwise; those of frozen parameters come last.
+/// Buckets are numbered in gradient-ready order (that of `unit_order`, at first reverse
+/// registration order) unless the partitioner orders otherwise; those of frozen parameters come
+/// last.
 class FlatLayout {
 public:
-    /// @param unit_order in which units finish their backward pass, each once; empty: the reverse order of use
-[[gnu::cold]]     FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world, std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {})
-        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)), _unit_order(std::move(unit_order)) {
+    /// @param unit_order in which units finish their backward pass, each once; empty: the reverse
+    /// order of use
+    [[gnu::cold]] FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world,
+                             std::vector<BucketPlan> buckets,
+                             std::vector<std::size_t> unit_order = {})
+        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)),
+          _unit_order(std::move(unit_order)) {
         index_parameters();
         index_buckets();
     }
@@ -34,27 +40,41 @@ public:
     [[nodiscard]] std::size_t world() const noexcept { return _world; }
 
     /// @brief In registration order.
-    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept { return detail::as_span(_parameters); }
+    [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept {
+        return detail::as_span(_parameters);
+    }
 
     /// @brief By number of registration.
-    [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const { return _parameters[index]; }
+    [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const {
+        return _parameters[index];
+    }
 
-    /// @brief Number of the parameter's first element when all parameters are counted through in registration order.
-    [[nodiscard]] std::size_t first_element(std::size_t parameter) const { return _first_element[parameter]; }
+    /// @brief Number of the parameter's first element when all parameters are counted through in
+    /// registration order.
+    [[nodiscard]] std::size_t first_element(std::size_t parameter) const {
+        return _first_element[parameter];
+    }
 
     /// @brief Which buckets hold the parameter, in ascending order.
-    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const { return detail::as_span(_parameter_buckets[parameter]); }
+    [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const {
+        return detail::as_span(_parameter_buckets[parameter]);
+    }
 
     /// @brief How many units there are.
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
 
     /// @brief The parameters that a unit uses, in ascending order.
-    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const { return detail::as_span(_unit_parameters[unit]); }
+    [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const {
+        return detail::as_span(_unit_parameters[unit]);
+    }
 
     /// @brief The buckets that hold them, in ascending order.
-    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const { return detail::as_span(_unit_buckets[unit]); }
+    [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const {
+        return detail::as_span(_unit_buckets[unit]);
+    }
 
-    /// @brief The order in which units are expected to finish their backward pass: buckets are filled and gradient leases counted for it.
+    /// @brief The order in which units are expected to finish their backward pass: buckets are
+    /// filled and gradient leases counted for it.
     [[nodiscard]] std::span<std::size_t const> unit_order() const noexcept { return _unit_order; }
 
     /// @brief How many buckets there are.
@@ -67,13 +87,19 @@ public:
     [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
 
     /// @brief Its pieces in ascending order, without padding.
-    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const { return detail::as_span(_buckets[bucket].pieces); }
+    [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const {
+        return detail::as_span(_buckets[bucket].pieces);
+    }
 
     /// @brief Its W + 1 offsets, as collectives take them.
-    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const { return detail::as_span(_buckets[bucket].cuts); }
+    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const {
+        return detail::as_span(_buckets[bucket].cuts);
+    }
 
     /// @brief Elements of a bucket with its padding.
-    [[nodiscard]] std::size_t elements(std::size_t bucket) const { return _buckets[bucket].cuts.back(); }
+    [[nodiscard]] std::size_t elements(std::size_t bucket) const {
+        return _buckets[bucket].cuts.back();
+    }
 
     /// @brief What one rank owns of a bucket, padding included; may be empty.
     [[nodiscard]] Range extent(std::size_t bucket, std::size_t rank) const {
@@ -85,20 +111,27 @@ public:
     [[nodiscard]] std::size_t padded_elements() const noexcept { return _bucket_begin.back(); }
 
     /// @brief Where a bucket starts in a buffer that holds all of them one after the other.
-    [[nodiscard]] std::size_t bucket_begin(std::size_t bucket) const { return _bucket_begin[bucket]; }
+    [[nodiscard]] std::size_t bucket_begin(std::size_t bucket) const {
+        return _bucket_begin[bucket];
+    }
 
-    /// @brief The parts of parameters inside `extent` of a bucket, as pieces: `visit(Piece)` for each, in ascending order. No padding.
+    /// @brief The parts of parameters inside `extent` of a bucket, as pieces: `visit(Piece)` for
+    /// each, in ascending order. No padding.
     template <class Visitor>
     void for_slices(std::size_t bucket, Range extent, Visitor&& visit) const {
         for (Piece const& piece : _buckets[bucket].pieces) {
-            Range const common = intersection({piece.bucket_begin, piece.bucket_begin + piece.elements}, extent);
+            Range const common =
+                intersection({piece.bucket_begin, piece.bucket_begin + piece.elements}, extent);
             if (!common.is_empty()) {
-                visit(Piece{piece.parameter, piece.parameter_begin + (common.begin - piece.bucket_begin), common.begin, common.size()});
+                visit(Piece{piece.parameter,
+                            piece.parameter_begin + (common.begin - piece.bucket_begin),
+                            common.begin, common.size()});
             }
         }
     }
 
-    /// @brief What `for_slices` visits in the extent of rank 0, then of rank 1 and so on: all pieces, cut where ownership changes.
+    /// @brief What `for_slices` visits in the extent of rank 0, then of rank 1 and so on: all
+    /// pieces, cut where ownership changes.
     template <class Visitor>
     void for_slices_of_all_ranks(std::size_t bucket, Visitor&& visit) const {
         auto const& cuts = _buckets[bucket].cuts;
@@ -109,7 +142,8 @@ public:
                 while (cuts[rank + 1] <= begin) {
                     ++rank;
                 }
-                std::size_t const elements = detail::smaller(piece.elements - done, cuts[rank + 1] - begin);
+                std::size_t const elements =
+                    detail::smaller(piece.elements - done, cuts[rank + 1] - begin);
                 visit(Piece{piece.parameter, piece.parameter_begin + done, begin, elements});
                 done += elements;
             }
@@ -164,7 +198,12 @@ public:
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
         ParameterSpec const& spec = _parameters[index];
         Hash hash;
-        hash.add(spec.elements).add(spec.group).add(spec.trainable).add(spec.type).add(spec.rows).add(std::string_view(spec.name));
+        hash.add(spec.elements)
+            .add(spec.group)
+            .add(spec.trainable)
+            .add(spec.type)
+            .add(spec.rows)
+            .add(std::string_view(spec.name));
         for (std::size_t const unit : spec.units) {
             hash.add(unit);
         }

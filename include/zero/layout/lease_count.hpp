@@ -8,18 +8,22 @@
 
 namespace zero {
 
-/// @brief Leases that a pool has: what is needed and what is wished for, but at most two for each bucket and one, with which the buckets of a whole
-/// micro-step are in flight while those of the next one are open. More would be of no use.
+/// @brief Leases that a pool has: what is needed and what is wished for, but at most two for each
+/// bucket and one, with which the buckets of a whole micro-step are in flight while those of the
+/// next one are open. More would be of no use.
 /// @param needed at most 2 * buckets + 1
-constexpr std::size_t lease_count(std::size_t needed, std::size_t extra, std::size_t buckets) noexcept {
+constexpr std::size_t lease_count(std::size_t needed, std::size_t extra,
+                                  std::size_t buckets) noexcept {
     return detail::smaller(extra, 2 * buckets + 1 - needed) + needed;
 }
 
-/// @brief The most gradient buckets of a type that are open at once when units finish in the layout's `unit_order`. O(units * buckets of a unit).
+/// @brief The most gradient buckets of a type that are open at once when units finish in the
+/// layout's `unit_order`. O(units * buckets of a unit).
 ///
-/// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when it and all buckets before it are
-/// complete; otherwise (stage 3) with the last of its units.
-inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order, std::size_t type = 0) {
+/// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when
+/// it and all buckets before it are complete; otherwise (stage 3) with the last of its units.
+inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order,
+                                     std::size_t type = 0) {
     std::size_t const buckets = layout.trainable_buckets();
     std::vector<std::size_t> units_left(buckets, 0);
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
@@ -30,7 +34,9 @@ inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_ord
         }
     }
     std::vector<char> is_open(buckets, false);
-    auto const is_counted = [&](std::size_t bucket) { return layout.bucket(bucket).type == type ? std::size_t{1} : std::size_t{0}; };
+    auto const is_counted = [&](std::size_t bucket) {
+        return layout.bucket(bucket).type == type ? std::size_t{1} : std::size_t{0};
+    };
     std::size_t open = 0;
     std::size_t most = 0;
     std::size_t next = 0;
@@ -68,10 +74,13 @@ inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t 
 }
 
 /// @brief Elements of the largest bucket of a type among the first `buckets`, padding included.
-inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets, std::size_t type = 0) {
+inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets,
+                                  std::size_t type = 0) {
     std::size_t largest = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-        largest = layout.bucket(bucket).type == type ? detail::larger(largest, layout.elements(bucket)) : largest;
+        largest = layout.bucket(bucket).type == type
+                      ? detail::larger(largest, layout.elements(bucket))
+                      : largest;
     }
     return largest;
 }

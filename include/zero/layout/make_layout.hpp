@@ -17,8 +17,10 @@
 
 namespace zero {
 
-/// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the caller's memory.
-/// @param bucketing by value: g++ 12 takes a reference to options without members for a use of uninitialised memory
+/// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the
+/// caller's memory.
+/// @param bucketing by value: g++ 12 takes a reference to options without members for a use of
+/// uninitialised memory
 /// @throws InvalidArgument, see `validate`.
 template <class Partitioner, class Bucketer>
 FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options,
@@ -30,12 +32,14 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
     for (bool const trainable : {true, false}) {
         std::vector<BucketPlan> found;
         for (std::size_t type = 0; type < options.types(); ++type) {
-            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(specs, {trainable, type}, options, bucketing)) {
+            for (BucketPlan& bucket : detail::make_buckets<Partitioner, Bucketer>(
+                     specs, {trainable, type}, options, bucketing)) {
                 found.push_back(std::move(bucket));
             }
         }
         if (options.types() > 1) {
-            found = detail::merge_by_readiness(found, detail::parameters_in_ready_order(parameters, options.unit_order));
+            found = detail::merge_by_readiness(
+                found, detail::parameters_in_ready_order(parameters, options.unit_order));
         }
         for (BucketPlan& bucket : found) {
             buckets.push_back(std::move(bucket));

@@ -8,10 +8,12 @@ namespace zero {
 
 struct PerTensorPartitionerOptions {};
 
-/// @brief Every parameter is split evenly over the ranks: each is a bucket of its own, cut into W equal contiguous shards. O(1) a bucket.
+/// @brief Every parameter is split evenly over the ranks: each is a bucket of its own, cut into W
+/// equal contiguous shards. O(1) a bucket.
 ///
-/// Every rank holds the same part of every parameter, at the price of one collective and of padding to a multiple of W * 64 elements per
-/// parameter. It brings its bucketer; a stage refuses another one.
+/// Every rank holds the same part of every parameter, at the price of one collective and of padding
+/// to a multiple of W * 64 elements per parameter. It brings its bucketer; a stage refuses another
+/// one.
 struct PerTensorPartitioner : ContiguousPartitioner {
     using Options = PerTensorPartitionerOptions;
     using RequiredBucketer = ParameterBucketer; ///< a stage takes it and no other

@@ -4,7 +4,8 @@
 
 namespace zero {
 
-/// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter; adopted blocks are cut anywhere.
+/// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter;
+/// adopted blocks are cut anywhere.
 struct Piece {
     std::size_t parameter = 0;       ///< number of registration
     std::size_t parameter_begin = 0; ///< first element, counted inside the parameter

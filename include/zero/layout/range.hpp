@@ -26,8 +26,12 @@ constexpr Range intersection(Range a, Range b) noexcept {
 }
 
 /// @brief The next multiple of a positive number that is not below the value.
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept { return (value + multiple - 1) / multiple * multiple; }
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
+    return (value + multiple - 1) / multiple * multiple;
+}
 /// @brief The last multiple of a positive number that is not above the value.
-constexpr std::size_t round_down(std::size_t value, std::size_t multiple) noexcept { return value / multiple * multiple; }
+constexpr std::size_t round_down(std::size_t value, std::size_t multiple) noexcept {
+    return value / multiple * multiple;
+}
 
 } // namespace zero

@@ -13,10 +13,12 @@ namespace zero {
 
 struct RoundRobinPartitionerOptions {};
 
-/// @brief Whole parameters are dealt to the ranks in turn, in gradient-ready order; none is cut. O(items * log(items)).
+/// @brief Whole parameters are dealt to the ranks in turn, in gradient-ready order; none is cut.
+/// O(items * log(items)).
 ///
-/// Uneven where parameters are: for GPT-2 124M the fullest of 8 ranks holds 4.1 times the mean, of 64 ranks 20.8 times. It serves
-/// optimizers that need whole matrices; `BalancedPartitioner` does, too, and deals by size.
+/// Uneven where parameters are: for GPT-2 124M the fullest of 8 ranks holds 4.1 times the mean, of
+/// 64 ranks 20.8 times. It serves optimizers that need whole matrices; `BalancedPartitioner` does,
+/// too, and deals by size.
 struct RoundRobinPartitioner {
     using policy_category = PartitionerCategory;
     using Options = RoundRobinPartitionerOptions;
@@ -27,9 +29,12 @@ struct RoundRobinPartitioner {
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = false;
 
-    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept { return {}; }
+    static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept {
+        return {};
+    }
 
-    static void partition(std::span<PartitionItem> items, State& state, std::span<std::size_t> cuts) {
+    static void partition(std::span<PartitionItem> items, State& state,
+                          std::span<std::size_t> cuts) {
         std::size_t const world = cuts.size() - 1;
         std::vector<std::uint64_t> owners;
         for (std::size_t index = 0; index < items.size(); ++index) {

@@ -10,14 +10,17 @@ namespace zero {
 
 struct SingleBucketerOptions {};
 
-/// @brief Everything in one bucket: one reduction after the backward pass, no overlap. Not for stage 3.
+/// @brief Everything in one bucket: one reduction after the backward pass, no overlap. Not for
+/// stage 3.
 struct SingleBucketer {
     using policy_category = BucketerCategory;
     using Options = SingleBucketerOptions;
     static constexpr bool may_span_units = true;
 
     static void validate(Options const&) {}
-    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) { return items.size(); }
+    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) {
+        return items.size();
+    }
 };
 static_assert(Bucketer<SingleBucketer>);
 

@@ -8,7 +8,8 @@ namespace zero {
 enum class Storage : std::uint8_t {
     owned,    ///< the engine's; it hands out pointers
     adopted,  ///< one contiguous block of the caller's, communicated in place (stages 0 to 2)
-    scattered ///< tensors anywhere in the caller's memory, copied after the all-gather (stages 0 to 2)
+    scattered ///< tensors anywhere in the caller's memory, copied after the all-gather (stages 0 to
+              ///< 2)
 };
 
 } // namespace zero

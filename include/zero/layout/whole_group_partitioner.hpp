@@ -14,12 +14,13 @@ namespace zero {
 
 struct WholeGroupPartitionerOptions {};
 
-/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards, whatever the buckets.
-/// O(items + W) a bucket.
+/// @brief The whole flat group, in gradient-ready order, is cut into W equal contiguous shards,
+/// whatever the buckets. O(items + W) a bucket.
 ///
-/// The classical cut of stages 1 and 2 (ZeRO, section 5, as DeepSpeed has it): a rank holds one contiguous part of the model, and the group
-/// is padded once, in its last bucket. A bucket then covers unequal shares of a few owners, so it takes the grouped collectives, in which
-/// few ranks receive at a time. Not for stage 3, where a unit would lie on few ranks.
+/// The classical cut of stages 1 and 2 (ZeRO, section 5, as DeepSpeed has it): a rank holds one
+/// contiguous part of the model, and the group is padded once, in its last bucket. A bucket then
+/// covers unequal shares of a few owners, so it takes the grouped collectives, in which few ranks
+/// receive at a time. Not for stage 3, where a unit would lie on few ranks.
 struct WholeGroupPartitioner {
     using policy_category = PartitionerCategory;
     using Options = WholeGroupPartitionerOptions;
@@ -40,7 +41,8 @@ struct WholeGroupPartitioner {
         return {detail::equal_shard(sum, world), elements.size(), 0};
     }
 
-    static void partition(std::span<PartitionItem> items, State& state, std::span<std::size_t> cuts) {
+    static void partition(std::span<PartitionItem> items, State& state,
+                          std::span<std::size_t> cuts) {
         std::size_t const world = cuts.size() - 1;
         std::size_t end = state.position + detail::place_in_order(items);
         state.items_left -= items.size();
@@ -48,7 +50,8 @@ struct WholeGroupPartitioner {
             end = world * state.shard;
         }
         for (std::size_t rank = 0; rank <= world; ++rank) {
-            cuts[rank] = detail::larger(state.position, detail::smaller(rank * state.shard, end)) - state.position;
+            cuts[rank] = detail::larger(state.position, detail::smaller(rank * state.shard, end))
+                         - state.position;
         }
         state.position = end;
     }

@@ -12,14 +12,17 @@
 
 namespace zero {
 
-/// @brief Hyper-parameters of `Adagrad`; the learning rate comes with each step, so whoever wants it to decay passes a smaller one.
+/// @brief Hyper-parameters of `Adagrad`; the learning rate comes with each step, so whoever wants
+/// it to decay passes a smaller one.
 struct AdagradOptions {
-    double epsilon = 1e-10;    ///< added to the root of the sum of squares, >= 0; with 0 an element that never had a gradient becomes NaN
+    double epsilon = 1e-10;    ///< added to the root of the sum of squares, >= 0; with 0 an element
+                               ///< that never had a gradient becomes NaN
     double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
 };
 
-/// @brief Adagrad (Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", 2011, diagonal
-/// case, with the usual epsilon): each element has a learning rate of its own, which falls with the sum of its squared gradients.
+/// @brief Adagrad (Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and
+/// Stochastic Optimization", 2011, diagonal case, with the usual epsilon): each element has a
+/// learning rate of its own, which falls with the sum of its squared gradients.
 ///
 /// Everything in float, each operation rounded once, in exactly this order:
 ///
@@ -27,14 +30,15 @@ struct AdagradOptions {
 ///     v = fma(d, d, v)
 ///     p = fma(negative_learning_rate, div(d, add(root(v), epsilon)), p)
 ///
-/// The sum v starts at zero, as all states do: there is no initial value to choose, and the first step has the length of the learning rate.
-/// A sum beyond the range of float freezes the element.
+/// The sum v starts at zero, as all states do: there is no initial value to choose, and the first
+/// step has the length of the learning rate. A sum beyond the range of float freezes the element.
 struct Adagrad {
     using policy_category = OptimizerCategory;
     using Options = AdagradOptions;
 
-    static constexpr std::size_t states = 1;    ///< the sum of squares, zero at first
-    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1; ///< the sum of squares, zero at first
+    static constexpr bool whole_tensor =
+        false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
         float weight_decay;           ///< as chosen
@@ -43,7 +47,8 @@ struct Adagrad {
     };
 
     /// @param step not used: the rule is the same in every step.
-    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, [[maybe_unused]] std::uint64_t step) noexcept {
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
+                                        [[maybe_unused]] std::uint64_t step) noexcept {
         return {.weight_decay = static_cast<float>(options.weight_decay),
                 .epsilon = static_cast<float>(options.epsilon),
                 .negative_learning_rate = static_cast<float>(-learning_rate)};
@@ -52,15 +57,18 @@ struct Adagrad {
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
     static void validate(Options const& options) {
         detail::check_epsilon("Adagrad", options.epsilon);
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad", "weight_decay", options.weight_decay,
-                             "a finite float of at least 0");
+        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad",
+                             "weight_decay", options.weight_decay, "a finite float of at least 0");
     }
 
     /// @brief Adds what ranks have to agree on.
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add("Adagrad").add(options.epsilon).add(options.weight_decay); }
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add("Adagrad").add(options.epsilon).add(options.weight_decay);
+    }
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
+                                     Hyper const& hyper) const {
         F& sum = state[0];
         F const decayed = ops::fma(hyper.weight_decay, parameter, gradient);
         sum = ops::fma(decayed, decayed, sum);

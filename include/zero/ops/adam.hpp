@@ -13,14 +13,16 @@ namespace zero {
 
 /// @brief Hyper-parameters of `Adam`; the learning rate comes with each step.
 struct AdamOptions {
-    double beta1 = 0.9;        ///< decay of the first moment, 0 <= beta1 < 1 in float
-    double beta2 = 0.999;      ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-8;     ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
+    double beta1 = 0.9;    ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;  ///< decay of the second moment, 0 <= beta2 < 1 in float
+    double epsilon = 1e-8; ///< added to the root of the second moment, >= 0; with 0 an element that
+                           ///< never had a gradient becomes NaN
     double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
 };
 
-/// @brief Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", algorithm 1), with bias correction; weight decay goes through
-/// the moments like any other part of the gradient. `AdamW` decays parameters directly, which is what most models want.
+/// @brief Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", algorithm 1), with
+/// bias correction; weight decay goes through the moments like any other part of the gradient.
+/// `AdamW` decays parameters directly, which is what most models want.
 ///
 /// Everything in float, each operation rounded once, in exactly this order:
 ///
@@ -35,8 +37,9 @@ struct Adam {
     using policy_category = OptimizerCategory;
     using Options = AdamOptions;
 
-    static constexpr std::size_t states = 2;    ///< first moment, second moment; both start at zero
-    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 2; ///< first moment, second moment; both start at zero
+    static constexpr bool whole_tensor =
+        false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
         detail::AdamConstants moments; ///< decay rates, bias corrections and step size
@@ -44,8 +47,10 @@ struct Adam {
     };
 
     /// @param step the number of this step, counted from 1.
-    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
-        return {.moments = detail::adam_constants(options, learning_rate, step), .weight_decay = static_cast<float>(options.weight_decay)};
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
+                                        std::uint64_t step) noexcept {
+        return {.moments = detail::adam_constants(options, learning_rate, step),
+                .weight_decay = static_cast<float>(options.weight_decay)};
     }
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
@@ -53,11 +58,16 @@ struct Adam {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Adam").add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+        hash.add("Adam")
+            .add(options.beta1)
+            .add(options.beta2)
+            .add(options.epsilon)
+            .add(options.weight_decay);
     }
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
+                                     Hyper const& hyper) const {
         F const decayed = ops::fma(hyper.weight_decay, parameter, gradient);
         F const direction = detail::adam_direction(decayed, state, hyper.moments);
         parameter = ops::fma(-hyper.moments.step_size, direction, parameter);

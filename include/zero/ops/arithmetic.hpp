@@ -1,24 +1,28 @@
 #pragma once
 
-#include "detail/refuse_fast_math.hpp"
 #include "detail/common_number.hpp"
+#include "detail/refuse_fast_math.hpp"
 #include "host_device.hpp"
 #include "number.hpp"
 
 #include <concepts>
 
-/// The arithmetic of element-wise functors. A functor is written once over a number type `F` and runs on `float` (device, scalar code) and
-/// on packs of lanes (host loops). Every function rounds once, to nearest even; none is ever fused with another, whatever the flags.
+/// The arithmetic of element-wise functors. A functor is written once over a number type `F` and
+/// runs on `float` (device, scalar code) and on packs of lanes (host loops). Every function rounds
+/// once, to nearest even; none is ever fused with another, whatever the flags.
 namespace zero::ops {
 
 /// @brief Operands of one operation: floats, or packs of one type, or a mixture of the two.
 template <class... Operands>
 concept Operable = (Number<Operands> && ...)
-                   && ((std::same_as<Operands, float> || std::same_as<Operands, detail::CommonNumber<Operands...>>)&&...);
+                   && ((std::same_as<Operands, float>
+                        || std::same_as<Operands, detail::CommonNumber<Operands...>>)&&...);
 
 /// @brief a * b + c, rounded once.
 template <class A, class B, class C>
-requires Operable<A, B, C> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b, C const& c) noexcept {
+    requires Operable<A, B, C>
+ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C> fma(A const& a, B const& b,
+                                                          C const& c) noexcept {
     using F = detail::CommonNumber<A, B, C>;
     if constexpr (!std::same_as<F, float>) {
         return F::fma(a, b, c);
@@ -35,7 +39,8 @@ requires Operable<A, B, C> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B, C>
 
 /// @brief a * b.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::mul(a, b);
@@ -50,7 +55,8 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> mul(A
 
 /// @brief a + b.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::add(a, b);
@@ -65,7 +71,8 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> add(A
 
 /// @brief a - b.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::sub(a, b);
@@ -80,7 +87,8 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> sub(A
 
 /// @brief a / b.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::div(a, b);
@@ -109,7 +117,8 @@ ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
 
 /// @brief a < b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::less(a, b);
@@ -120,7 +129,8 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline auto less(A const& a, B const& b
 
 /// @brief a <= b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
 template <class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
     using F = detail::CommonNumber<A, B>;
     if constexpr (!std::same_as<F, float>) {
         return F::less_equal(a, b);
@@ -129,9 +139,12 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline auto less_equal(A const& a, B co
     }
 }
 
-/// @brief The first value where the condition holds, the second elsewhere. Both are evaluated; no lane is computed with.
+/// @brief The first value where the condition holds, the second elsewhere. Both are evaluated; no
+/// lane is computed with.
 template <class Condition, class A, class B>
-requires Operable<A, B> ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true, B const& when_false) noexcept {
+    requires Operable<A, B>
+ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true,
+                                    B const& when_false) noexcept {
     if constexpr (std::same_as<Condition, bool>) {
         using F = detail::CommonNumber<A, B>;
         return condition ? F(when_true) : F(when_false);
@@ -140,7 +153,8 @@ requires Operable<A, B> ZERO_HOST_DEVICE inline auto select(Condition const& con
     }
 }
 
-// The same in double, for hyper-parameters and sums. They are templates, so that a float times a double does not find them.
+// The same in double, for hyper-parameters and sums. They are templates, so that a float times a
+// double does not find them.
 
 /// @brief a * b, in double.
 template <std::same_as<double> Double>

@@ -4,14 +4,16 @@
 
 #include <cstdint>
 
-/// Random numbers that are a function of a counter: whoever asks for the number of an element gets the same one, in any order, on any rank and
-/// on any device. Integer operations only. Not for cryptography.
+/// Random numbers that are a function of a counter: whoever asks for the number of an element gets
+/// the same one, in any order, on any rank and on any device. Integer operations only. Not for
+/// cryptography.
 namespace zero::ops {
 
-/// @brief A bijection of 32 bits in which every bit of the argument changes each bit of the result in about half of all cases.
+/// @brief A bijection of 32 bits in which every bit of the argument changes each bit of the result
+/// in about half of all cases.
 ///
-/// Two rounds of shift, exclusive or and multiplication; shifts and factors are those that a search for the least bias found (C. Wellons,
-/// "Prospecting for Hash Functions", 2018: "lowbias32").
+/// Two rounds of shift, exclusive or and multiplication; shifts and factors are those that a search
+/// for the least bias found (C. Wellons, "Prospecting for Hash Functions", 2018: "lowbias32").
 ZERO_HOST_DEVICE constexpr std::uint32_t mix32(std::uint32_t x) noexcept {
     x ^= x >> 16U;
     x *= 0x7feb352dU;
@@ -21,7 +23,8 @@ ZERO_HOST_DEVICE constexpr std::uint32_t mix32(std::uint32_t x) noexcept {
     return x;
 }
 
-/// @brief The same for 64 bits: the output function of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+/// @brief The same for 64 bits: the output function of SplitMix64 (Steele, Lea and Flood, "Fast
+/// Splittable Pseudorandom Number Generators", 2014).
 ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
     x ^= x >> 30U;
     x *= 0xbf58476d1ce4e5b9U;
@@ -31,22 +34,29 @@ ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
     return x;
 }
 
-inline constexpr std::uint64_t golden64 = 0x9e3779b97f4a7c15U; ///< 2^64 divided by the golden ratio: multiples of it fall far apart
-inline constexpr std::uint32_t golden32 = 0x9e3779b9U;         ///< the same of 2^32
+inline constexpr std::uint64_t golden64 =
+    0x9e3779b97f4a7c15U; ///< 2^64 divided by the golden ratio: multiples of it fall far apart
+inline constexpr std::uint32_t golden32 = 0x9e3779b9U; ///< the same of 2^32
 
 /// @brief The key of one step's random numbers.
-ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed, std::uint64_t step) noexcept {
+ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed,
+                                                    std::uint64_t step) noexcept {
     return mix64(mix64(seed + golden64) + step * golden64);
 }
 
 /// @brief What the upper half of a counter adds to its key.
-ZERO_HOST_DEVICE constexpr std::uint32_t second_random_key(std::uint64_t key, std::uint64_t counter) noexcept {
-    return static_cast<std::uint32_t>(key >> 32U) + static_cast<std::uint32_t>(counter >> 32U) * golden32;
+ZERO_HOST_DEVICE constexpr std::uint32_t second_random_key(std::uint64_t key,
+                                                           std::uint64_t counter) noexcept {
+    return static_cast<std::uint32_t>(key >> 32U)
+           + static_cast<std::uint32_t>(counter >> 32U) * golden32;
 }
 
-/// @brief 32 random bits for a counter. For counters with one upper half each value occurs exactly once.
-ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key, std::uint64_t counter) noexcept {
-    std::uint32_t const first = mix32(static_cast<std::uint32_t>(counter) ^ static_cast<std::uint32_t>(key));
+/// @brief 32 random bits for a counter. For counters with one upper half each value occurs exactly
+/// once.
+ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
+                                                     std::uint64_t counter) noexcept {
+    std::uint32_t const first =
+        mix32(static_cast<std::uint32_t>(counter) ^ static_cast<std::uint32_t>(key));
     return mix32(first ^ second_random_key(key, counter));
 }
 

@@ -13,29 +13,41 @@ namespace zero::ops {
 /// @brief Elements whose squares are summed in one fixed order before they enter the exact sum.
 inline constexpr std::size_t leaf_elements = 64;
 
-/// @brief What one pass over gradients finds: the sum of squares, exact over leaves, and how many elements are not finite.
+/// @brief What one pass over gradients finds: the sum of squares, exact over leaves, and how many
+/// elements are not finite.
 ///
-/// A *leaf* is up to 64 consecutive elements of one parameter (a short one ends in zeros). Its sum of squares is formed in double: lane k,
-/// k = 0 .. 7, adds the squares of elements k, k + 8, k + 16, ... in this order (a square of two floats is exact in double), and the lanes
-/// add up as ((l0 + l4) + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add nothing.
+/// A *leaf* is up to 64 consecutive elements of one parameter (a short one ends in zeros). Its sum
+/// of squares is formed in double: lane k, k = 0 .. 7, adds the squares of elements k, k + 8, k +
+/// 16, ... in this order (a square of two floats is exact in double), and the lanes add up as ((l0
+/// + l4) + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add
+/// nothing.
 ///
-/// Leaf sums are then added as integers, without rounding: so the result depends neither on the order of leaves nor on the rank that
-/// holds them. (Digits of equal sums may still differ in carries that are not made yet: compare `sum_of_squares()`.)
+/// Leaf sums are then added as integers, without rounding: so the result depends neither on the
+/// order of leaves nor on the rank that holds them. (Digits of equal sums may still differ in
+/// carries that are not made yet: compare `sum_of_squares()`.)
 ///
-/// A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than 2^262 = 64 * (2^128)^2. Bit 0 of the grid
-/// stands for 2^-298, and a digit holds 28 bits, so the 560 bits are 20 digits; two more take the zeros that the widest write puts above them.
+/// A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than
+/// 2^262 = 64 * (2^128)^2. Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the
+/// 560 bits are 20 digits; two more take the zeros that the widest write puts above them.
 ///
-/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34 leaves, and as many cut ones may come on top:
-/// 2^35 * 2^28 = 2^63, and the digits stay below it. So the digits of all ranks can be added by a plain integer sum.
+/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34
+/// leaves, and as many cut ones may come on top: 2^35 * 2^28 = 2^63, and the digits stay below it.
+/// So the digits of all ranks can be added by a plain integer sum.
 struct Inspection {
-    static constexpr int digit_bits = 28;                                          ///< of a digit; what is above is a carry that was not made yet
-    static constexpr std::size_t digits = 22;                                      ///< 20 for the grid and two for the zeros above a write
-    static constexpr std::size_t count = digits + 1;                               ///< length of `sums`
-    static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` when all are finite
-    static constexpr std::uint64_t hidden_bit = std::uint64_t{1} << 52U;           ///< of the significand of a double
+    static constexpr int digit_bits =
+        28; ///< of a digit; what is above is a carry that was not made yet
+    static constexpr std::size_t digits =
+        22; ///< 20 for the grid and two for the zeros above a write
+    static constexpr std::size_t count = digits + 1; ///< length of `sums`
+    static constexpr std::int64_t none =
+        std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` when all are finite
+    static constexpr std::uint64_t hidden_bit = std::uint64_t{1}
+                                                << 52U; ///< of the significand of a double
 
-    std::int64_t sums[count] = {};        ///< the digits, lowest first, then the number of non-finite elements; added up over ranks
-    std::int64_t first_non_finite = none; ///< smallest index of a non-finite element; the minimum is taken over ranks
+    std::int64_t sums[count] = {}; ///< the digits, lowest first, then the number of non-finite
+                                   ///< elements; added up over ranks
+    std::int64_t first_non_finite =
+        none; ///< smallest index of a non-finite element; the minimum is taken over ranks
 
     /// @brief Back to having seen nothing.
     ZERO_HOST_DEVICE void clear() noexcept {
@@ -45,9 +57,11 @@ struct Inspection {
         first_non_finite = none;
     }
 
-    /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a multiple of 2^-298 below 2^262.
+    /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a
+    /// multiple of 2^-298 below 2^262.
     ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
-        auto const bits = __builtin_bit_cast(std::uint64_t, leaf); // std::bit_cast is for the host only
+        auto const bits =
+            __builtin_bit_cast(std::uint64_t, leaf); // std::bit_cast is for the host only
         if (bits != 0) {
             add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
         }
@@ -59,8 +73,10 @@ struct Inspection {
         std::int64_t value[4]; ///< to be added to the digits from `first` on
     };
 
-    /// @brief integer * 2^(exponent - 1075) on the grid; the integer is below 2^63, the exponent at least 725, and bits below the grid are zero.
-    [[nodiscard]] ZERO_HOST_DEVICE static Digits digits_of(std::uint64_t integer, int exponent) noexcept {
+    /// @brief integer * 2^(exponent - 1075) on the grid; the integer is below 2^63, the exponent at
+    /// least 725, and bits below the grid are zero.
+    [[nodiscard]] ZERO_HOST_DEVICE static Digits digits_of(std::uint64_t integer,
+                                                           int exponent) noexcept {
         constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
         int position = exponent - (1075 - 298);
         if (position < 0) { // bits below the grid are zero in every leaf
@@ -69,14 +85,19 @@ struct Inspection {
         }
         auto const shift = static_cast<unsigned>(position) % digit_bits;
         std::uint64_t const low = (integer & digit_mask) << shift;
-        std::uint64_t const middle = (((integer >> digit_bits) & digit_mask) << shift) + (low >> digit_bits);
-        std::uint64_t const high = ((integer >> (2 * digit_bits)) << shift) + (middle >> digit_bits);
+        std::uint64_t const middle =
+            (((integer >> digit_bits) & digit_mask) << shift) + (low >> digit_bits);
+        std::uint64_t const high =
+            ((integer >> (2 * digit_bits)) << shift) + (middle >> digit_bits);
         return {static_cast<unsigned>(position) / digit_bits,
-                {static_cast<std::int64_t>(low & digit_mask), static_cast<std::int64_t>(middle & digit_mask), static_cast<std::int64_t>(high & digit_mask),
+                {static_cast<std::int64_t>(low & digit_mask),
+                 static_cast<std::int64_t>(middle & digit_mask),
+                 static_cast<std::int64_t>(high & digit_mask),
                  static_cast<std::int64_t>(high >> digit_bits)}};
     }
 
-    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one exponent field; the integer is below 2^63.
+    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one
+    /// exponent field; the integer is below 2^63.
     ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
         Digits const digits_to_add = digits_of(integer, exponent);
         sums[digits_to_add.first] += digits_to_add.value[0];
@@ -85,27 +106,35 @@ struct Inspection {
         sums[digits_to_add.first + 3] += digits_to_add.value[3];
     }
 
-    /// @brief Counts an element that is infinite or NaN. @param index of all elements in registration order
+    /// @brief Counts an element that is infinite or NaN. @param index of all elements in
+    /// registration order
     ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {
         ++sums[digits];
         first_non_finite = index < first_non_finite ? index : first_non_finite;
     }
 
-    /// @brief Adds what another range or rank found: the same as the sum of `sums` and the minimum of `first_non_finite`.
+    /// @brief Adds what another range or rank found: the same as the sum of `sums` and the minimum
+    /// of `first_non_finite`.
     ZERO_HOST_DEVICE void merge(Inspection const& other) noexcept {
         for (std::size_t i = 0; i < count; ++i) {
             sums[i] += other.sums[i];
         }
-        first_non_finite = other.first_non_finite < first_non_finite ? other.first_non_finite : first_non_finite;
+        first_non_finite =
+            other.first_non_finite < first_non_finite ? other.first_non_finite : first_non_finite;
     }
 
     /// @brief Elements that were infinite or NaN.
-    [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept { return sums[digits]; }
+    [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept {
+        return sums[digits];
+    }
 
     /// @brief The sum of squares of the finite elements, when squares are what the leaves hold.
-    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept { return sum_of_leaves(); }
+    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept {
+        return sum_of_leaves();
+    }
 
-    /// @brief The sum of all leaves; it depends only on their exact sum, relative error below 2^-52.
+    /// @brief The sum of all leaves; it depends only on their exact sum, relative error below
+    /// 2^-52.
     [[nodiscard]] ZERO_HOST_DEVICE double sum_of_leaves() const noexcept {
         constexpr std::int64_t base = std::int64_t{1} << digit_bits;
         double value = 0.0;
@@ -113,7 +142,8 @@ struct Inspection {
         for (std::size_t i = 0; i < digits; ++i) {
             std::int64_t digit = sums[i] + carry;
             carry = 0;
-            if (i + 1 < digits) { // canonical digits: the same exact sum gives the same ones, however it came about
+            if (i + 1 < digits) { // canonical digits: the same exact sum gives the same ones,
+                                  // however it came about
                 carry = digit / base;
                 digit %= base;
             }

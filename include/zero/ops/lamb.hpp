@@ -14,23 +14,28 @@ namespace zero {
 
 /// @brief Hyper-parameters of `Lamb`; the learning rate comes with each step.
 struct LambOptions {
-    double beta1 = 0.9;         ///< decay of the first moment, 0 <= beta1 < 1 in float
-    double beta2 = 0.999;       ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-6;      ///< added to the root of the second moment, >= 0; with 0 an element that never had a gradient becomes NaN
-    double weight_decay = 0.01; ///< added to the direction times the parameter, before the norm, >= 0
+    double beta1 = 0.9;    ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;  ///< decay of the second moment, 0 <= beta2 < 1 in float
+    double epsilon = 1e-6; ///< added to the root of the second moment, >= 0; with 0 an element that
+                           ///< never had a gradient becomes NaN
+    double weight_decay =
+        0.01; ///< added to the direction times the parameter, before the norm, >= 0
 };
 
-/// @brief LAMB: Adam whose step has a length in proportion to the parameter's (You et al., "Large Batch Optimization for Deep Learning:
-/// Training BERT in 76 minutes", 2020, algorithm 2, with phi the identity). Needs whole parameters.
+/// @brief LAMB: Adam whose step has a length in proportion to the parameter's (You et al., "Large
+/// Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2020, algorithm 2, with phi
+/// the identity). Needs whole parameters.
 ///
-/// In float, each operation rounded once, with the moments m and v and the constants of `AdamW`, in exactly this order:
+/// In float, each operation rounded once, with the moments m and v and the constants of `AdamW`, in
+/// exactly this order:
 ///
 ///     u = fma(inverse_correction, div(m, d), mul(weight_decay, p))
 ///     ratio = norm(p) / norm(u), or 1 if either norm is 0
 ///     p = fma(-float(learning_rate * ratio), u, p)
 ///
-/// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms, of all elements of a parameter, and the ratio are in double;
-/// the sums of squares are exact over leaves of 64 elements (see `ops::Inspection`), so the bits depend on nothing else.
+/// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms, of all elements
+/// of a parameter, and the ratio are in double; the sums of squares are exact over leaves of 64
+/// elements (see `ops::Inspection`), so the bits depend on nothing else.
 struct Lamb {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;
@@ -44,8 +49,10 @@ struct Lamb {
     };
 
     /// @param step the number of this step, counted from 1.
-    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, std::uint64_t step) noexcept {
-        return {.constants = {.moments = detail::adam_constants(options, 1.0, step), .weight_decay = static_cast<float>(options.weight_decay)},
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
+                                        std::uint64_t step) noexcept {
+        return {.constants = {.moments = detail::adam_constants(options, 1.0, step),
+                              .weight_decay = static_cast<float>(options.weight_decay)},
                 .learning_rate = learning_rate};
     }
 
@@ -54,7 +61,11 @@ struct Lamb {
 
     /// @brief Adds what ranks have to agree on.
     static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Lamb").add(options.beta1).add(options.beta2).add(options.epsilon).add(options.weight_decay);
+        hash.add("Lamb")
+            .add(options.beta1)
+            .add(options.beta2)
+            .add(options.epsilon)
+            .add(options.weight_decay);
     }
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }
@@ -65,7 +76,8 @@ struct Lamb {
         double const weights = tensor.template norm<detail::LambWeight>({});
         double const update = tensor.template norm<detail::LambUpdate>(hyper.constants);
         double const ratio = weights == 0.0 || update == 0.0 ? 1.0 : weights / update;
-        tensor.template update<detail::LambStep>({hyper.constants, static_cast<float>(ops::mul(hyper.learning_rate, ratio))});
+        tensor.template update<detail::LambStep>(
+            {hyper.constants, static_cast<float>(ops::mul(hyper.learning_rate, ratio))});
     }
 };
 

@@ -13,15 +13,19 @@
 
 namespace zero {
 
-/// @brief Hyper-parameters of `Lion`; the learning rate comes with each step and is about a tenth to a third of AdamW's.
+/// @brief Hyper-parameters of `Lion`; the learning rate comes with each step and is about a tenth
+/// to a third of AdamW's.
 struct LionOptions {
-    double beta1 = 0.9;        ///< weight of the momentum, beside the gradient, in the direction of a step, 0 <= beta1 < 1 in float
-    double beta2 = 0.99;       ///< decay of the momentum, 0 <= beta2 < 1 in float
-    double weight_decay = 0.0; ///< decoupled: multiplied by the learning rate and the parameter, >= 0; 3 to 10 times AdamW's
+    double beta1 = 0.9;  ///< weight of the momentum, beside the gradient, in the direction of a
+                         ///< step, 0 <= beta1 < 1 in float
+    double beta2 = 0.99; ///< decay of the momentum, 0 <= beta2 < 1 in float
+    double weight_decay = 0.0; ///< decoupled: multiplied by the learning rate and the parameter, >=
+                               ///< 0; 3 to 10 times AdamW's
 };
 
-/// @brief Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2): every element moves by the learning rate,
-/// in the direction of the sign of an interpolated momentum. Half of Adam's states.
+/// @brief Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2):
+/// every element moves by the learning rate, in the direction of the sign of an interpolated
+/// momentum. Half of Adam's states.
 ///
 /// Everything in float, each operation rounded once, in exactly this order:
 ///
@@ -30,14 +34,16 @@ struct LionOptions {
 ///     m = fma(rate2, g, fma(-rate2, m, m))
 ///     p = sub(p, fma(learning_rate, s, mul(decay, p)))
 ///
-/// with rate1 = float(1 - beta1), rate2 = float(1 - beta2) and decay = float(learning_rate * weight_decay). The sign of zero is zero, and a NaN
-/// stays one. There is no bias correction: m starts at zero, and only its sign beside the gradient counts.
+/// with rate1 = float(1 - beta1), rate2 = float(1 - beta2) and decay = float(learning_rate *
+/// weight_decay). The sign of zero is zero, and a NaN stays one. There is no bias correction: m
+/// starts at zero, and only its sign beside the gradient counts.
 struct Lion {
     using policy_category = OptimizerCategory;
     using Options = LionOptions;
 
-    static constexpr std::size_t states = 1;    ///< the momentum, zero at first
-    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1; ///< the momentum, zero at first
+    static constexpr bool whole_tensor =
+        false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
         float rate1;         ///< 1 - beta1
@@ -47,7 +53,8 @@ struct Lion {
     };
 
     /// @param step not used: the rule is the same in every step.
-    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, [[maybe_unused]] std::uint64_t step) noexcept {
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
+                                        [[maybe_unused]] std::uint64_t step) noexcept {
         return {.rate1 = static_cast<float>(ops::sub(1.0, options.beta1)),
                 .rate2 = static_cast<float>(ops::sub(1.0, options.beta2)),
                 .learning_rate = static_cast<float>(learning_rate),
@@ -56,20 +63,26 @@ struct Lion {
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
     static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1, "at least 0 and less than 1");
-        detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2, "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion", "weight_decay", options.weight_decay,
-                             "a finite float of at least 0");
+        detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1,
+                             "at least 0 and less than 1");
+        detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2,
+                             "at least 0 and less than 1");
+        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion",
+                             "weight_decay", options.weight_decay, "a finite float of at least 0");
     }
 
     /// @brief Adds what ranks have to agree on.
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay); }
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay);
+    }
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
+                                     Hyper const& hyper) const {
         F& momentum = state[0];
         F const direction = detail::moved_towards(momentum, gradient, hyper.rate1);
-        F const sign = ops::select(ops::less(0.0F, direction), 1.0F, ops::select(ops::less(direction, 0.0F), -1.0F, direction));
+        F const sign = ops::select(ops::less(0.0F, direction), 1.0F,
+                                   ops::select(ops::less(direction, 0.0F), -1.0F, direction));
         momentum = detail::moved_towards(momentum, gradient, hyper.rate2);
         parameter = detail::decayed_step(parameter, hyper.learning_rate, sign, hyper.decay);
     }

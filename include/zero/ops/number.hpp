@@ -4,7 +4,8 @@
 
 namespace zero::ops {
 
-/// @brief A number that holds several floats side by side; the functions below are its static members.
+/// @brief A number that holds several floats side by side; the functions below are its static
+/// members.
 template <class F>
 concept Pack = requires(F const& x, typename F::Mask const& mask) {
     typename F::Mask;
@@ -20,9 +21,11 @@ concept Pack = requires(F const& x, typename F::Mask const& mask) {
     { F::select(mask, x, x) } -> std::same_as<F>;
 };
 
-/// @brief What an optimizer functor computes with: `float`, or a pack of floats that the functions of this header accept.
+/// @brief What an optimizer functor computes with: `float`, or a pack of floats that the functions
+/// of this header accept.
 ///
-/// A functor may copy and assign numbers, make one from a `float`, and call the functions of this header; nothing else.
+/// A functor may copy and assign numbers, make one from a `float`, and call the functions of this
+/// header; nothing else.
 template <class F>
 concept Number = std::same_as<F, float> || Pack<F>;
 

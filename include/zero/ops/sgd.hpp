@@ -19,7 +19,8 @@ struct SgdOptions {
     bool nesterov = false;     ///< looks one momentum step ahead
 };
 
-/// @brief Stochastic gradient descent with momentum (heavy ball, or Nesterov's variant), without dampening.
+/// @brief Stochastic gradient descent with momentum (heavy ball, or Nesterov's variant), without
+/// dampening.
 ///
 /// Everything in float and in exactly this order:
 ///
@@ -28,13 +29,15 @@ struct SgdOptions {
 ///     s = nesterov ? fma(momentum, b, d) : b
 ///     p = fma(negative_learning_rate, s, p)
 ///
-/// The buffer b starts at zero, so it equals d after the first step. The parameter is rounded once per step.
+/// The buffer b starts at zero, so it equals d after the first step. The parameter is rounded once
+/// per step.
 struct Sgd {
     using policy_category = OptimizerCategory;
     using Options = SgdOptions;
 
-    static constexpr std::size_t states = 1;    ///< the momentum buffer, zero at first
-    static constexpr bool whole_tensor = false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1; ///< the momentum buffer, zero at first
+    static constexpr bool whole_tensor =
+        false; ///< each element by itself: a parameter may be cut anywhere
 
     struct Hyper {
         float momentum;               ///< as chosen
@@ -44,7 +47,8 @@ struct Sgd {
     };
 
     /// @param step not used: the rule is the same in every step.
-    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate, [[maybe_unused]] std::uint64_t step) noexcept {
+    ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
+                                        [[maybe_unused]] std::uint64_t step) noexcept {
         return {.momentum = static_cast<float>(options.momentum),
                 .weight_decay = static_cast<float>(options.weight_decay),
                 .negative_learning_rate = static_cast<float>(-learning_rate),
@@ -53,9 +57,10 @@ struct Sgd {
 
     /// @throws InvalidArgument naming the first field that is NaN or out of its range.
     static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum, "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd", "weight_decay", options.weight_decay,
-                             "a finite float of at least 0");
+        detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum,
+                             "at least 0 and less than 1");
+        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd",
+                             "weight_decay", options.weight_decay, "a finite float of at least 0");
     }
 
     /// @brief Adds what ranks have to agree on.
@@ -64,12 +69,14 @@ struct Sgd {
     }
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
+                                     Hyper const& hyper) const {
         F& momentum = state[0];
         F const direction = ops::fma(hyper.weight_decay, parameter, gradient);
         momentum = ops::fma(hyper.momentum, momentum, direction);
         if (hyper.nesterov) {
-            parameter = ops::fma(hyper.negative_learning_rate, ops::fma(hyper.momentum, momentum, direction), parameter);
+            parameter = ops::fma(hyper.negative_learning_rate,
+                                 ops::fma(hyper.momentum, momentum, direction), parameter);
         } else {
             parameter = ops::fma(hyper.negative_learning_rate, momentum, parameter);
         }

@@ -22,12 +22,16 @@ struct NoLossScaler {
     static void validate(Options const&) {}
     static void validate_state(State state, Options const&) {
         if (state.scale != 1.0F) {
-            detail::throw_error<InvalidArgument>({"zero: the loss scale ", state.scale,
-                                                  " is given to a stage without a loss scaler, whose scale is 1; add StaticLossScaler or DynamicLossScaler to its policies."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: the loss scale ", state.scale,
+                 " is given to a stage without a loss scaler, whose scale is 1; add "
+                 "StaticLossScaler or DynamicLossScaler to its policies."});
         }
     }
     static State initial(Options const&) noexcept { return {}; }
-    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
+    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept {
+        return state;
+    }
     ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
 };
 static_assert(LossScaler<NoLossScaler>);

@@ -8,7 +8,8 @@ namespace zero {
 
 struct ParametersOptions {};
 
-/// @brief The types that parameters are stored, gathered and used in; most models have one. Each type has flat buffers of its own.
+/// @brief The types that parameters are stored, gathered and used in; most models have one. Each
+/// type has flat buffers of its own.
 template <class... T>
 struct Parameters {
     using policy_category = ParametersCategory;

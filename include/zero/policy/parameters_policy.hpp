@@ -13,8 +13,10 @@ inline constexpr bool are_parameter_types = false;
 /// At least one type, each storable, none twice.
 template <class... T>
 inline constexpr bool are_parameter_types<Parameters<T...>> =
-    sizeof...(T) != 0 && (StorageType<T> && ...) && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
-    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1) && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
+    sizeof...(T) != 0 && (StorageType<T> && ...)
+    && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
 
 } // namespace zero::detail
 
@@ -27,8 +29,11 @@ concept ParametersPolicy = detail::are_parameter_types<P>;
 /// @brief Reports why `P` is not a `ParametersPolicy`.
 template <class P>
 consteval bool diagnose_parameters() {
-    static_assert(ParametersPolicy<P>, "zero: parameters are float, zero::bfloat16 or zero::float16, each at most once; write "
-                                       "zero::Parameters<zero::bfloat16>, or zero::Parameters<zero::bfloat16, float> for a model with both.");
+    static_assert(
+        ParametersPolicy<P>,
+        "zero: parameters are float, zero::bfloat16 or zero::float16, each at most once; write "
+        "zero::Parameters<zero::bfloat16>, or zero::Parameters<zero::bfloat16, float> for a model "
+        "with both.");
     return ParametersPolicy<P>;
 }
 

@@ -24,8 +24,12 @@ struct StaticLossScaler {
 
     static void validate(Options const& options) { detail::require_scale(options.scale, "scale"); }
     static State initial(Options const& options) noexcept { return {options.scale}; }
-    static void add_to(Hash& hash, Options const& options) noexcept { hash.add(double{options.scale}); }
-    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept { return state; }
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(double{options.scale});
+    }
+    ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept {
+        return state;
+    }
     ZERO_HOST_DEVICE static bool is_exhausted(State, Options const&) noexcept { return false; }
 };
 static_assert(LossScaler<StaticLossScaler>);

@@ -5,14 +5,16 @@
 
 namespace zero {
 
-/// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue until `gradients_ready`.
+/// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue
+/// until `gradients_ready`.
 template <class Engine>
 class Gradients {
 public:
     Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
         : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
 
-    /// @brief The gradient of a parameter of this unit, by its number of registration; empty when the parameter is frozen.
+    /// @brief The gradient of a parameter of this unit, by its number of registration; empty when
+    /// the parameter is frozen.
     /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
     [[nodiscard]] auto operator[](std::size_t parameter) const
         requires(Engine::parameter_types == 1)

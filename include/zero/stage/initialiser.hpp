@@ -8,30 +8,39 @@
 
 namespace zero {
 
-/// @brief A function that fills elements [begin, begin + values.size()) of a parameter, or none. Copies share the function.
+/// @brief A function that fills elements [begin, begin + values.size()) of a parameter, or none.
+/// Copies share the function.
 ///
-/// In place of std::function, whose header brings the hash tables and algorithms of the standard library into every unit.
+/// In place of std::function, whose header brings the hash tables and algorithms of the standard
+/// library into every unit.
 /// @tparam T type of the parameters
 template <class T>
 class Initialiser {
 public:
-    Initialiser() noexcept {} // NOLINT(modernize-use-equals-default): written out; g++ 12 fails on the default of an aggregate that is made in a list of arguments
+    Initialiser() noexcept {} // NOLINT(modernize-use-equals-default): written out; g++ 12 fails on
+                              // the default of an aggregate that is made in a list of arguments
 
     /// @brief None.
-    Initialiser(std::nullptr_t) noexcept {} // NOLINT(google-explicit-constructor): as for std::function
+    Initialiser(std::nullptr_t) noexcept {
+    } // NOLINT(google-explicit-constructor): as for std::function
 
     /// @param function is called as `function(std::size_t begin, std::span<T> values)`
     template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Initialiser> && std::is_invocable_v<F const&, std::size_t, std::span<T>>)
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Initialiser>
+                 && std::is_invocable_v<F const&, std::size_t, std::span<T>>)
     Initialiser(F function) // NOLINT(google-explicit-constructor): as for std::function
         : _function(std::make_shared<F const>(std::move(function))),
-          _call([](void const* f, std::size_t begin, std::span<T> values) { (*static_cast<F const*>(f))(begin, values); }) {}
+          _call([](void const* f, std::size_t begin, std::span<T> values) {
+              (*static_cast<F const*>(f))(begin, values);
+          }) {}
 
     /// @brief Whether there is a function.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
     /// @brief Calls the function; there has to be one.
-    void operator()(std::size_t begin, std::span<T> values) const { _call(_function.get(), begin, values); }
+    void operator()(std::size_t begin, std::span<T> values) const {
+        _call(_function.get(), begin, values);
+    }
 
 private:
     std::shared_ptr<void const> _function;

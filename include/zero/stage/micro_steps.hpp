@@ -4,7 +4,8 @@
 
 namespace zero {
 
-/// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the last.
+/// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the
+/// last.
 template <class Engine>
 class MicroSteps {
 public:
@@ -18,7 +19,8 @@ public:
         /// @brief The number of the micro-step, from 0.
         [[nodiscard]] std::size_t operator*() const noexcept { return _index; }
 
-        /// @brief Ends the micro-step and begins the next, unless it was the last. @throws what `end_micro_step` throws
+        /// @brief Ends the micro-step and begins the next, unless it was the last. @throws what
+        /// `end_micro_step` throws
         Iterator& operator++() {
             _engine->end_micro_step();
             ++_index;

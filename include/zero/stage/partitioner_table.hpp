@@ -16,10 +16,11 @@ namespace zero {
 
 /// @brief What a partitioner goes with.
 struct PartitionerRow {
-    char const* name;           ///< as the type is called
-    bool is_even;               ///< every bucket takes the native collectives
-    bool keeps_parameters;      ///< none is cut: serves optimizers that need whole parameters in every stage
-    bool chooses_bucketer;      ///< it brings its own, and no other can be given
+    char const* name;      ///< as the type is called
+    bool is_even;          ///< every bucket takes the native collectives
+    bool keeps_parameters; ///< none is cut: serves optimizers that need whole parameters in every
+                           ///< stage
+    bool chooses_bucketer; ///< it brings its own, and no other can be given
     bool serves_adopted_block;  ///< Storage::adopted
     std::array<bool, 4> stages; ///< which stages accept it, with the default bucketer
 };
@@ -28,10 +29,14 @@ namespace detail {
 
 template <class P>
 constexpr PartitionerRow row_of(char const* name) noexcept {
-    PartitionerRow row{name, P::is_even, !P::cuts_parameters, !accepts_bucketer<P, void>, serves_adopted_block<P>, {}};
+    PartitionerRow row{
+        name, P::is_even, !P::cuts_parameters, !accepts_bucketer<P, void>, serves_adopted_block<P>,
+        {}};
     for (int stage = 0; stage < 4; ++stage) {
         row.stages[static_cast<std::size_t>(stage)] =
-            conflict_of({.stage = stage, .partitioner_cuts_parameters = P::cuts_parameters, .partitioner_cuts_group = P::cuts_group})
+            conflict_of({.stage = stage,
+                         .partitioner_cuts_parameters = P::cuts_parameters,
+                         .partitioner_cuts_group = P::cuts_group})
             == Conflict::none;
     }
     return row;

@@ -8,8 +8,9 @@
 
 namespace zero {
 
-/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The gradient counts as
-/// `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there are master weights the values are read only: they are rounded from them.
+/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The
+/// gradient counts as `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there
+/// are master weights the values are read only: they are rounded from them.
 template <class Config, class Types>
 struct SliceWithGradient : OwnedSlice<Config, Types, detail::UpdatedValue<Types>> {
     std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled

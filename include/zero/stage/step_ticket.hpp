@@ -13,7 +13,8 @@ public:
         : _engine(&engine), _serial(serial), _done(std::move(done)) {}
 
     /// @brief Waits on the host until the step is done, and tells what it did.
-    /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the model threw
+    /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the
+    /// model threw
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
     /// @brief The point after the step in the communication queue, for queues of the caller's own.

@@ -7,19 +7,23 @@
 
 namespace zero {
 
-/// @brief Turns a stage chosen at run time into one chosen at compile time: calls `body.template operator()<N>()`.
+/// @brief Turns a stage chosen at run time into one chosen at compile time: calls `body.template
+/// operator()<N>()`.
 /// @throws InvalidArgument for anything but 0 to 3.
 template <class Body>
 decltype(auto) with_stage(int stage, Body&& body) {
     constexpr bool takes_stage = requires { std::forward<Body>(body).template operator()<0>(); };
-    static_assert(takes_stage, "zero::with_stage: the body gets the stage as a template argument and nothing else; write [&]<int N>() { ... }.");
+    static_assert(takes_stage, "zero::with_stage: the body gets the stage as a template argument "
+                               "and nothing else; write [&]<int N>() { ... }.");
     if constexpr (takes_stage) {
         switch (stage) {
         case 0: return std::forward<Body>(body).template operator()<0>();
         case 1: return std::forward<Body>(body).template operator()<1>();
         case 2: return std::forward<Body>(body).template operator()<2>();
         case 3: return std::forward<Body>(body).template operator()<3>();
-        default: detail::throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; choose 0, 1, 2 or 3."});
+        default:
+            detail::throw_error<InvalidArgument>(
+                {"zero: there is no stage ", stage, "; choose 0, 1, 2 or 3."});
         }
     }
 }

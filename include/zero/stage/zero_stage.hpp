@@ -11,7 +11,8 @@
 
 namespace zero {
 
-/// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a category; each has a default.
+/// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a
+/// category; each has a default.
 ///
 /// | N | parameters | gradients after reduction | optimizer state |
 /// |---|---|---|---|
@@ -20,32 +21,42 @@ namespace zero {
 /// | 2 | replicated | sharded | sharded |
 /// | 3 | sharded | sharded | sharded |
 ///
-/// The call protocol is the same in every stage, and so are the bits of the results, for the same world size, reduction schedule and types.
+/// The call protocol is the same in every stage, and so are the bits of the results, for the same
+/// world size, reduction schedule and types.
 ///
-/// Constructed from a communicator, the list of parameters and the options. That is collective: every rank of the group does it, with the same model and
-/// options; it builds the geometry, allocates everything, takes over the values of rank 0, and waits for that. It throws InvalidArgument (nothing was
-/// sent), LayoutMismatch or CommunicatorError. The communicator outlives the stage. See Engine for the members.
+/// Constructed from a communicator, the list of parameters and the options. That is collective:
+/// every rank of the group does it, with the same model and options; it builds the geometry,
+/// allocates everything, takes over the values of rank 0, and waits for that. It throws
+/// InvalidArgument (nothing was sent), LayoutMismatch or CommunicatorError. The communicator
+/// outlives the stage. See Engine for the members.
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;
-    static_assert(detail::diagnose_stage<N, Policies...>(),
-                  "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
+    static_assert(
+        detail::diagnose_stage<N, Policies...>(),
+        "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
 
 public:
     using Base::Base;
 
-    /// @brief Refuses a communicator of another type than the stage's, with a sentence instead of a list of constructors.
+    /// @brief Refuses a communicator of another type than the stage's, with a sentence instead of a
+    /// list of constructors.
     template <class Other, class Registrations = std::vector<typename Base::Registration>>
-        requires(detail::is_accepted<N, Policies...>() && !std::is_convertible_v<Other&, typename Base::Communicator&>)
+        requires(detail::is_accepted<N, Policies...>()
+                 && !std::is_convertible_v<Other&, typename Base::Communicator&>)
     ZeroStage(Other&, Registrations const& parameters, typename Base::Options const& options = {})
         : Base(*static_cast<typename Base::Communicator*>(nullptr), parameters, options) {
-        static_assert(sizeof(Other) == 0, "zero::ZeroStage: the first argument is not the communicator of this stage, which is ZeroStage<...>::Communicator; "
-                                          "name the communicator's type among the policies (without one a stage takes a zero::LoopbackCommunicator).");
+        static_assert(sizeof(Other) == 0,
+                      "zero::ZeroStage: the first argument is not the communicator of this stage, "
+                      "which is ZeroStage<...>::Communicator; "
+                      "name the communicator's type among the policies (without one a stage takes "
+                      "a zero::LoopbackCommunicator).");
     }
 
     /// @brief The same composition with one policy exchanged, or added.
     template <class Policy>
-    using with = typename detail::Exchange<Policy, detail::PolicyPack<>, Policies...>::template in<zero::ZeroStage, N>;
+    using with = typename detail::Exchange<Policy, detail::PolicyPack<>,
+                                           Policies...>::template in<zero::ZeroStage, N>;
 
     /// @brief The same policies under another stage.
     template <int M>

@@ -1,2 +1,4 @@
 // compiles
-int main() { return missing; }
+int main() {
+    return missing;
+}

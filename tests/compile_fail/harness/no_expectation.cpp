@@ -1,2 +1,4 @@
 // A case that forgot to say what it expects.
-int main() { return missing; }
+int main() {
+    return missing;
+}

@@ -6,7 +6,8 @@
 
 int main() {
     try {
-        zero::cuda::Backend::fill(nullptr, static_cast<float*>(nullptr), 0, 1.0F); // nothing, also without a device
+        zero::cuda::Backend::fill(nullptr, static_cast<float*>(nullptr), 0,
+                                  1.0F); // nothing, also without a device
     } catch (zero::CudaError const& error) {
         std::puts(error.what());
     }

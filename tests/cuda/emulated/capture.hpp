@@ -1,8 +1,11 @@
 #pragma once
 
-// Graphs of the emulated device. What is enqueued on a stream that is captured becomes a node, after what that stream, and the events it waited for, stand for. A replay runs
-// the nodes in any order that their edges allow, so an edge that is missing shows. What spoils a capture on a device spoils it here: waiting for, or asking about, a
-// stream or an event of it; waiting inside for an event from outside; asking for memory; streams that are not joined at its end. Included by cuda_runtime_api.h.
+// Graphs of the emulated device. What is enqueued on a stream that is captured becomes a node,
+// after what that stream, and the events it waited for, stand for. A replay runs the nodes in any
+// order that their edges allow, so an edge that is missing shows. What spoils a capture on a device
+// spoils it here: waiting for, or asking about, a stream or an event of it; waiting inside for an
+// event from outside; asking for memory; streams that are not joined at its end. Included by
+// cuda_runtime_api.h.
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +19,11 @@
 #include <utility>
 #include <vector>
 
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed = 2
+};
 
 namespace zero::test::emulated {
 
@@ -52,13 +59,16 @@ inline std::set<Capture*>& captures() {
     static std::set<Capture*> under_way;
     return under_way;
 }
-inline thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal; ///< what the calling thread lets be forbidden
+inline thread_local cudaStreamCaptureMode capture_mode =
+    cudaStreamCaptureModeGlobal; ///< what the calling thread lets be forbidden
 
 enum class Capturing { no, yes, spoilt };
 
 inline Capturing state_of(CapturePoint const& stream) {
     std::lock_guard const lock(capture_mutex());
-    return stream.capture == nullptr ? Capturing::no : stream.capture->is_spoilt ? Capturing::spoilt : Capturing::yes;
+    return stream.capture == nullptr   ? Capturing::no
+           : stream.capture->is_spoilt ? Capturing::spoilt
+                                       : Capturing::yes;
 }
 
 /// Where a captured stream is; no point of a capture when it is not captured.
@@ -97,8 +107,9 @@ inline bool is_forbidden() {
     bool is_any = false;
     for (Capture* const capture : captures()) {
         bool const is_own = capture->thread == std::this_thread::get_id();
-        bool const is_hit = capture->mode == cudaStreamCaptureModeGlobal ? is_own || capture_mode == cudaStreamCaptureModeGlobal
-                                                                         : is_own && capture->mode == cudaStreamCaptureModeThreadLocal;
+        bool const is_hit = capture->mode == cudaStreamCaptureModeGlobal
+                                ? is_own || capture_mode == cudaStreamCaptureModeGlobal
+                                : is_own && capture->mode == cudaStreamCaptureModeThreadLocal;
         if (is_hit && capture_mode != cudaStreamCaptureModeRelaxed) {
             capture->is_spoilt = true;
             is_any = true;
@@ -109,7 +120,8 @@ inline bool is_forbidden() {
 
 enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 
-/// A stream waits for an event: which capture both belong to. A stream that waits for an event of a capture takes part in it from then on.
+/// A stream waits for an event: which capture both belong to. A stream that waits for an event of a
+/// capture takes part in it from then on.
 inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
     std::lock_guard const lock(capture_mutex());
     if (stream.capture != nullptr && stream.capture->is_spoilt) {
@@ -146,8 +158,9 @@ inline void begin_capture(CapturePoint& stream, cudaStreamCaptureMode mode) {
 }
 
 struct EndedCapture {
-    std::shared_ptr<Capture> capture{}; ///< none when the stream is not where one began, or this is another thread
-    bool is_joined = false;             ///< the origin waited for all other streams
+    std::shared_ptr<Capture>
+        capture{}; ///< none when the stream is not where one began, or this is another thread
+    bool is_joined = false; ///< the origin waited for all other streams
     bool is_of_another_thread = false;
 };
 
@@ -157,7 +170,8 @@ inline EndedCapture end_capture(CapturePoint& stream) {
     if (capture == nullptr || capture->origin != &stream) {
         return {};
     }
-    if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id()) {
+    if (capture->mode != cudaStreamCaptureModeRelaxed
+        && capture->thread != std::this_thread::get_id()) {
         return {{}, false, true};
     }
     std::set<std::size_t> before = stream.nodes;
@@ -168,7 +182,9 @@ inline EndedCapture end_capture(CapturePoint& stream) {
     }
     bool is_joined = true;
     for (CapturePoint* const other : capture->streams) {
-        is_joined = is_joined && std::includes(before.begin(), before.end(), other->nodes.begin(), other->nodes.end());
+        is_joined = is_joined
+                    && std::includes(before.begin(), before.end(), other->nodes.begin(),
+                                     other->nodes.end());
         *other = {};
     }
     capture->is_over = true;

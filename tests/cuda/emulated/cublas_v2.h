@@ -1,6 +1,7 @@
 #pragma once
 
-// The few functions of cuBLAS that the training example calls, on the emulated device: plain loops, enqueued like a kernel.
+// The few functions of cuBLAS that the training example calls, on the emulated device: plain loops,
+// enqueued like a kernel.
 
 #include "cuda_runtime_api.h"
 
@@ -16,7 +17,9 @@ struct cublasContext {
 };
 using cublasHandle_t = cublasContext*;
 
-inline char const* cublasGetStatusString(cublasStatus_t) { return "an error of the emulated device"; }
+inline char const* cublasGetStatusString(cublasStatus_t) {
+    return "an error of the emulated device";
+}
 inline cublasStatus_t cublasCreate(cublasHandle_t* handle) {
     *handle = new cublasContext;
     return CUBLAS_STATUS_SUCCESS;
@@ -29,15 +32,26 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream
     handle->stream = stream;
     return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, std::size_t) { return CUBLAS_STATUS_SUCCESS; }
-inline cublasStatus_t cublasSetAtomicsMode(cublasHandle_t, cublasAtomicsMode_t) { return CUBLAS_STATUS_SUCCESS; }
-inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
+inline cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, std::size_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasSetAtomicsMode(cublasHandle_t, cublasAtomicsMode_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
 
 /// C = alpha op(A) op(B) + beta C, column by column, `count` times.
-inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation, int m, int n, int k, float const* alpha,
-                                                float const* a, int a_rows, long long a_stride, float const* b, int b_rows, long long b_stride, float const* beta, float* c,
+inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle,
+                                                cublasOperation_t a_operation,
+                                                cublasOperation_t b_operation, int m, int n, int k,
+                                                float const* alpha, float const* a, int a_rows,
+                                                long long a_stride, float const* b, int b_rows,
+                                                long long b_stride, float const* beta, float* c,
                                                 int c_rows, long long c_stride, int count) {
-    bool const is_wide_enough = a_rows >= (a_operation == CUBLAS_OP_N ? m : k) && b_rows >= (b_operation == CUBLAS_OP_N ? k : n) && c_rows >= m;
+    bool const is_wide_enough = a_rows >= (a_operation == CUBLAS_OP_N ? m : k)
+                                && b_rows >= (b_operation == CUBLAS_OP_N ? k : n) && c_rows >= m;
     if (m < 0 || n < 0 || k < 0 || count < 0 || !is_wide_enough) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -50,11 +64,14 @@ inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOpe
                 for (std::ptrdiff_t row = 0; row < m; ++row) {
                     float sum = 0.0F;
                     for (std::ptrdiff_t inner = 0; inner < k; ++inner) {
-                        sum += (a_operation == CUBLAS_OP_N ? left[inner * a_rows + row] : left[row * a_rows + inner])
-                             * (b_operation == CUBLAS_OP_N ? right[column * b_rows + inner] : right[inner * b_rows + column]);
+                        sum += (a_operation == CUBLAS_OP_N ? left[inner * a_rows + row]
+                                                           : left[row * a_rows + inner])
+                               * (b_operation == CUBLAS_OP_N ? right[column * b_rows + inner]
+                                                             : right[inner * b_rows + column]);
                     }
                     float& to = result[column * c_rows + row];
-                    to = alpha * sum + (beta == 0.0F ? 0.0F : beta * to); // what is there may be NaN
+                    to =
+                        alpha * sum + (beta == 0.0F ? 0.0F : beta * to); // what is there may be NaN
                 }
             }
         }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What nvcc adds to the language, as far as the kernels use it, for the host's compiler: see cuda_runtime_api.h.
+// What nvcc adds to the language, as far as the kernels use it, for the host's compiler: see
+// cuda_runtime_api.h.
 
 #include "cuda_runtime_api.h"
 #include "fibers.hpp"
@@ -24,23 +25,40 @@ struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
 
-inline void __stwb(uint4* to, uint4 value) { *to = value; }
-inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
-inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
-inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline void __stwb(uint4* to, uint4 value) {
+    *to = value;
+}
+inline float __uint_as_float(unsigned bits) {
+    return __builtin_bit_cast(float, bits);
+}
+inline double __longlong_as_double(long long bits) {
+    return __builtin_bit_cast(double, bits);
+}
+inline double __fma_rn(double a, double b, double c) {
+    return std::fma(a, b, c);
+}
+inline float __fdiv_rn(float a, float b) {
+    return a / b;
+}
+inline float __fsqrt_rn(float a) {
+    return std::sqrt(a);
+}
 
-inline void __syncthreads() { zero::test::emulated::Block::current->sync_all(); }
+inline void __syncthreads() {
+    zero::test::emulated::Block::current->sync_all();
+}
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, unsigned lanes) {
     return zero::test::emulated::shuffle_xor(mask, value, lanes);
 }
-inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+    return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
+}
 inline long long atomicMin(long long* to, long long value) {
     long long old = __atomic_load_n(to, __ATOMIC_RELAXED);
-    while (value < old && !__atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
+    while (value < old
+           && !__atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED)) {}
     return old;
 }
 
@@ -51,16 +69,18 @@ struct cudaLaunchConfig_t {
 };
 
 template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
     ++zero::test::emulated::kernels;
     dim3 const grid = config->gridDim;
     dim3 const block = config->blockDim;
-    return zero::test::emulated::enqueue(config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {
-        gridDim = grid;
-        blockDim = block;
-        for (unsigned index = 0; index < grid.x; ++index) {
-            blockIdx = dim3(index);
-            zero::test::emulated::Block::run(block.x, [&] { std::apply(kernel, all); });
-        }
-    });
+    return zero::test::emulated::enqueue(
+        config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {
+            gridDim = grid;
+            blockDim = block;
+            for (unsigned index = 0; index < grid.x; ++index) {
+                blockIdx = dim3(index);
+                zero::test::emulated::Block::run(block.x, [&] { std::apply(kernel, all); });
+            }
+        });
 }

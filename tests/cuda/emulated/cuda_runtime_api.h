@@ -1,8 +1,10 @@
 #pragma once
 
-// A runtime without a device, for tests: what of CUDA's runtime interface the library and its tests use, over the host's memory and queues. Streams are queues
-// with a worker thread that pauses at random, so a fence that is missing shows; kernels run on fibers (fibers.hpp). Found instead of NVIDIA's header of this name by
-// the tests that are compiled for it. It emulates no error but those of captures, and says nothing about speed.
+// A runtime without a device, for tests: what of CUDA's runtime interface the library and its tests
+// use, over the host's memory and queues. Streams are queues with a worker thread that pauses at
+// random, so a fence that is missing shows; kernels run on fibers (fibers.hpp). Found instead of
+// NVIDIA's header of this name by the tests that are compiled for it. It emulates no error but
+// those of captures, and says nothing about speed.
 
 #include "capture.hpp"
 
@@ -36,8 +38,16 @@ enum cudaError_t {
     cudaErrorCapturedEvent = 907,
     cudaErrorStreamCaptureWrongThread = 908
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1, cudaStreamCaptureStatusInvalidated = 2 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDefault = 4
+};
+enum cudaStreamCaptureStatus {
+    cudaStreamCaptureStatusNone = 0,
+    cudaStreamCaptureStatusActive = 1,
+    cudaStreamCaptureStatusInvalidated = 2
+};
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrPageableMemoryAccess = 88 };
 enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
 struct cudaPointerAttributes {
@@ -92,13 +102,15 @@ inline thread_local std::size_t copies = 0;
 inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int device = 0; ///< the current one; all have the same memory
 
-/// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there, and so does what uses memory that was freed.
+/// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there,
+/// and so does what uses memory that was freed.
 class GuardedMemory {
 public:
     static void* allocate(std::size_t bytes) {
         std::size_t const used = (bytes + alignment - 1) / alignment * alignment;
         std::size_t const mapped = (used + page - 1) / page * page + page;
-        void* const base = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* const base =
+            ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base == MAP_FAILED) {
             return nullptr;
         }
@@ -129,7 +141,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t alignment = 16; ///< less than a device gives, so that the end is near; as much as a pack needs
+    static constexpr std::size_t alignment =
+        16; ///< less than a device gives, so that the end is near; as much as a pack needs
     static constexpr std::size_t page = 4096;
 
     static std::mutex& mutex() {
@@ -143,16 +156,20 @@ private:
 };
 
 /// The null stream and that of the calling thread run at once.
-inline bool runs_at_once(cudaStream_t stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+inline bool runs_at_once(cudaStream_t stream) {
+    return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+}
 
-/// Enqueues something that is too large for a queue's ring, or runs it at once, or adds it to the graph that is captured.
+/// Enqueues something that is too large for a queue's ring, or runs it at once, or adds it to the
+/// graph that is captured.
 template <class Command>
 cudaError_t enqueue(cudaStream_t stream, Command const& command) {
     if (runs_at_once(stream)) {
         command();
         return cudaSuccess;
     }
-    if (Capturing const capturing = add_node(stream->captured, command); capturing != Capturing::no) {
+    if (Capturing const capturing = add_node(stream->captured, command);
+        capturing != Capturing::no) {
         return capturing == Capturing::yes ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
     }
     auto* const copy = new Command(command);
@@ -169,8 +186,12 @@ cudaError_t enqueue(cudaStream_t stream, Command const& command) {
 inline cudaStream_t const cudaStreamLegacy = reinterpret_cast<cudaStream_t>(std::uintptr_t{1});
 inline cudaStream_t const cudaStreamPerThread = reinterpret_cast<cudaStream_t>(std::uintptr_t{2});
 
-inline char const* cudaGetErrorName(cudaError_t) { return "cudaErrorOfAnEmulatedDevice"; }
-inline char const* cudaGetErrorString(cudaError_t) { return "an error of the emulated device"; }
+inline char const* cudaGetErrorName(cudaError_t) {
+    return "cudaErrorOfAnEmulatedDevice";
+}
+inline char const* cudaGetErrorString(cudaError_t) {
+    return "an error of the emulated device";
+}
 
 inline cudaError_t cudaGetDevice(int* device) {
     *device = zero::test::emulated::device;
@@ -185,11 +206,15 @@ inline cudaError_t cudaSetDevice(int device) {
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    *value = attribute == cudaDevAttrMultiProcessorCount ? 1 : 0; // few blocks: each of an inspection takes several chunks
+    *value = attribute == cudaDevAttrMultiProcessorCount
+                 ? 1
+                 : 0; // few blocks: each of an inspection takes several chunks
     return cudaSuccess;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
-    attributes->type = zero::test::emulated::GuardedMemory::holds(memory) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+    attributes->type = zero::test::emulated::GuardedMemory::holds(memory)
+                           ? cudaMemoryTypeDevice
+                           : cudaMemoryTypeUnregistered;
     return cudaSuccess;
 }
 
@@ -212,7 +237,8 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     ++zero::test::emulated::waits;
     if (!zero::test::emulated::runs_at_once(stream)) {
-        if (zero::test::emulated::spoils(stream->captured) || zero::test::emulated::is_forbidden()) {
+        if (zero::test::emulated::spoils(stream->captured)
+            || zero::test::emulated::is_forbidden()) {
             return cudaErrorStreamCaptureUnsupported;
         }
         zero::host::Event event;
@@ -226,8 +252,12 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
     using zero::test::emulated::Capturing;
-    Capturing const capturing = zero::test::emulated::runs_at_once(stream) ? Capturing::no : zero::test::emulated::state_of(stream->captured);
-    *status = capturing == Capturing::no ? cudaStreamCaptureStatusNone : capturing == Capturing::yes ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
+    Capturing const capturing = zero::test::emulated::runs_at_once(stream)
+                                    ? Capturing::no
+                                    : zero::test::emulated::state_of(stream->captured);
+    *status = capturing == Capturing::no    ? cudaStreamCaptureStatusNone
+              : capturing == Capturing::yes ? cudaStreamCaptureStatusActive
+                                            : cudaStreamCaptureStatusInvalidated;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
@@ -269,7 +299,8 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (event->device != stream->device) {
         return cudaErrorInvalidResourceHandle;
     }
-    if (zero::test::emulated::state_of(stream->captured) == zero::test::emulated::Capturing::spoilt) {
+    if (zero::test::emulated::state_of(stream->captured)
+        == zero::test::emulated::Capturing::spoilt) {
         return cudaErrorStreamCaptureInvalidated;
     }
     event->captured = zero::test::emulated::point_of(stream->captured);
@@ -279,8 +310,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     }
     return cudaSuccess;
 }
-inline cudaError_t cudaPeekAtLastError() { return zero::test::emulated::last_error; }
-inline cudaError_t cudaGetLastError() { return std::exchange(zero::test::emulated::last_error, cudaSuccess); }
+inline cudaError_t cudaPeekAtLastError() {
+    return zero::test::emulated::last_error;
+}
+inline cudaError_t cudaGetLastError() {
+    return std::exchange(zero::test::emulated::last_error, cudaSuccess);
+}
 inline cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (zero::test::emulated::spoils(event->captured)) {
         return cudaErrorCapturedEvent;
@@ -331,7 +366,9 @@ inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mo
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-    if (zero::test::emulated::runs_at_once(stream) || zero::test::emulated::state_of(stream->captured) != zero::test::emulated::Capturing::no) {
+    if (zero::test::emulated::runs_at_once(stream)
+        || zero::test::emulated::state_of(stream->captured)
+               != zero::test::emulated::Capturing::no) {
         return cudaErrorStreamCaptureUnsupported;
     }
     zero::test::emulated::begin_capture(stream->captured, mode);
@@ -341,7 +378,8 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     *graph = nullptr;
     auto const ended = zero::test::emulated::end_capture(stream->captured);
     if (ended.capture == nullptr) {
-        return ended.is_of_another_thread ? cudaErrorStreamCaptureWrongThread : cudaErrorStreamCaptureUnmatched;
+        return ended.is_of_another_thread ? cudaErrorStreamCaptureWrongThread
+                                          : cudaErrorStreamCaptureUnmatched;
     }
     if (ended.capture->is_spoilt) {
         return cudaErrorStreamCaptureInvalidated;
@@ -352,12 +390,16 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     *graph = new CUgraph_st{std::move(ended.capture->nodes)};
     return cudaSuccess;
 }
-inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                        unsigned long long) {
     *executable = new CUgraphExec_st{std::make_shared<CUgraph_st const>(*graph)};
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-    return zero::test::emulated::enqueue(stream, [graph = executable->graph, seed = ++executable->launches] { zero::test::emulated::replay(graph->nodes, seed); });
+    return zero::test::emulated::enqueue(
+        stream, [graph = executable->graph, seed = ++executable->launches] {
+            zero::test::emulated::replay(graph->nodes, seed);
+        });
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     delete executable;
@@ -384,21 +426,29 @@ inline cudaError_t cudaFree(void* memory) {
     zero::test::emulated::GuardedMemory::free(memory);
     return cudaSuccess;
 }
-inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }
-inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) { return cudaMalloc(memory, bytes); }
+inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
+    return cudaMalloc(memory, bytes);
+}
+inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+    return cudaMalloc(memory, bytes);
+}
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     cudaStreamSynchronize(stream);
     return cudaFree(memory);
 }
-inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t stream) {
     ++zero::test::emulated::copies;
     return zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
 }
 inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cudaMemcpyKind kind) {
-    return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
+    return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit
+                                                : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
 }
 inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cudaStream_t stream) {
     ++zero::test::emulated::fills;
     return zero::test::emulated::enqueue(stream, [=] { std::memset(out, value, bytes); });
 }
-inline cudaError_t cudaMemset(void* out, int value, std::size_t bytes) { return cudaMemsetAsync(out, value, bytes, nullptr); }
+inline cudaError_t cudaMemset(void* out, int value, std::size_t bytes) {
+    return cudaMemsetAsync(out, value, bytes, nullptr);
+}

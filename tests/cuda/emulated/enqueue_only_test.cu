@@ -31,33 +31,40 @@ Counts counts() {
 
 } // namespace
 
-TEST_CASE("From begin_step to step the host waits for nothing on a device, takes no memory and makes no event", "[cuda]") {
+TEST_CASE("From begin_step to step the host waits for nothing on a device, takes no memory and "
+          "makes no event",
+          "[cuda]") {
     in_every_stage([&]<int N>() {
         using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>>;
         for (int const world : {1, 3}) {
-            auto const ranks = on_ranks<Counts, typename Stage::Communicator>(world, [&](auto& communicator) {
-                cuda::OwnedStream const stream;
-                typename Stage::Options options;
-                options.gradient_clipping = 0.5F;
-                options.compute_queue = stream.get();
-                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
-                auto const rank = static_cast<std::uint64_t>(communicator.rank());
-                for (std::uint64_t step = 0; step < 3; ++step) { // the first steps make events
-                    (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 4);
-                }
-                if (world > 1) { // ranks share the pool, and how much of it they use at the same time depends on how they run
-                    std::vector<cuda::Event> spare;
-                    for (int event = 0; event < 200; ++event) {
-                        spare.push_back(cuda::Event::record(stream.get()));
+            auto const ranks =
+                on_ranks<Counts, typename Stage::Communicator>(world, [&](auto& communicator) {
+                    cuda::OwnedStream const stream;
+                    typename Stage::Options options;
+                    options.gradient_clipping = 0.5F;
+                    options.compute_queue = stream.get();
+                    Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                    auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                    for (std::uint64_t step = 0; step < 3; ++step) { // the first steps make events
+                        (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 4);
                     }
-                }
-                (void)engine.step_count(); // waits: later steps find the events of earlier ones free
-                Counts const before = counts();
-                auto const ticket = run_device_step(engine, stream.get(), rank, 3, 2, 0.01, 4);
-                Counts const after = counts();
-                (void)ticket.report();
-                return Counts{after.waits - before.waits, after.allocations - before.allocations, after.events_made - before.events_made};
-            });
+                    if (world > 1) { // ranks share the pool, and how much of it they use at the
+                                     // same time depends on how they run
+                        std::vector<cuda::Event> spare;
+                        for (int event = 0; event < 200; ++event) {
+                            spare.push_back(cuda::Event::record(stream.get()));
+                        }
+                    }
+                    (void)engine
+                        .step_count(); // waits: later steps find the events of earlier ones free
+                    Counts const before = counts();
+                    auto const ticket = run_device_step(engine, stream.get(), rank, 3, 2, 0.01, 4);
+                    Counts const after = counts();
+                    (void)ticket.report();
+                    return Counts{after.waits - before.waits,
+                                  after.allocations - before.allocations,
+                                  after.events_made - before.events_made};
+                });
             for (Counts const& rank : ranks) {
                 CHECK(rank.waits == 0);
                 CHECK(rank.allocations == 0);
@@ -67,11 +74,15 @@ TEST_CASE("From begin_step to step the host waits for nothing on a device, takes
     });
 }
 
-TEST_CASE("An engine over NCCL that has joined the queues, and so names no event, makes none in its next step either", "[cuda]") {
+TEST_CASE("An engine over NCCL that has joined the queues, and so names no event, makes none in "
+          "its next step either",
+          "[cuda]") {
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<bfloat16>, cuda::BasicNcclCommunicator<cuda::Backend>>;
+        using Stage =
+            ZeroStage<N, Parameters<bfloat16>, cuda::BasicNcclCommunicator<cuda::Backend>>;
         Script script;
-        auto communicator = Stage::Communicator::from_unique_id(script.interfaces(), {}, 0, 1, script.options);
+        auto communicator =
+            Stage::Communicator::from_unique_id(script.interfaces(), {}, 0, 1, script.options);
         cuda::OwnedStream const stream;
         typename Stage::Options options;
         options.compute_queue = stream.get();
@@ -94,11 +105,15 @@ TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda
     cuda::Event const event = cuda::Event::record(stream.get());
     event.synchronise();
     Counts const after = counts();
-    CHECK(after == Counts{before.waits + 2, before.allocations + 1, after.events_made}); // the memory waits until it is filled
+    CHECK(after
+          == Counts{before.waits + 2, before.allocations + 1,
+                    after.events_made});                // the memory waits until it is filled
     CHECK(after.events_made <= before.events_made + 1); // or it was a used one
 }
 
-TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with it unless there is a table", "[cuda]") {
+TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with "
+          "it unless there is a table",
+          "[cuda]") {
     cuda::OwnedStream const stream;
     std::size_t const before = emulated::events_made;
     {
@@ -117,7 +132,8 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     (void)cuda::Event::record(stream.get());
     CHECK(emulated::events_made == before + 3); // the pool was empty
     {
-        cuda::SliceTable<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>> table; // as an engine has some
+        cuda::SliceTable<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>>
+            table; // as an engine has some
         (void)cuda::Event::record(stream.get());
         auto const other = std::move(table);
         (void)cuda::Event::record(stream.get());
@@ -127,7 +143,9 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     CHECK(emulated::events_made == before + 5);
 }
 
-TEST_CASE("The gradients of a unit are cleared by one command for each bucket, and copied from the caller's memory by one launch", "[cuda]") {
+TEST_CASE("The gradients of a unit are cleared by one command for each bucket, and copied from the "
+          "caller's memory by one launch",
+          "[cuda]") {
     struct Seen {
         std::size_t fills_of_lease;
         std::size_t copies;
@@ -142,9 +160,12 @@ TEST_CASE("The gradients of a unit are cleared by one command for each bucket, a
             std::vector<DeviceArray<float>> memory;
             std::vector<Parameter<float>> parameters;
             for (std::size_t index = 0; index < tensors; ++index) {
-                std::size_t const elements = 64 * (index + 1) + odd; // with or without padding behind it
+                std::size_t const elements =
+                    64 * (index + 1) + odd; // with or without padding behind it
                 memory.emplace_back(std::vector<float>(elements, static_cast<float>(index + 1)));
-                parameters.push_back({.name = "tensor " + std::to_string(index), .elements = elements, .units = {0}});
+                parameters.push_back({.name = "tensor " + std::to_string(index),
+                                      .elements = elements,
+                                      .units = {0}});
                 parameters.back().gradient = is_callers ? memory.back().data() : nullptr;
             }
             Stage::Options options;
@@ -164,7 +185,8 @@ TEST_CASE("The gradients of a unit are cleared by one command for each bucket, a
             seen.copies = emulated::copies - copies;
             seen.kernels = emulated::kernels - kernels;
             engine.end_micro_step();
-            for (auto const& norm : engine.gradient_norms(NormKind::infinity, NormScope::parameters)) {
+            for (auto const& norm :
+                 engine.gradient_norms(NormKind::infinity, NormScope::parameters)) {
                 seen.reduced.push_back(static_cast<float>(norm));
             }
             (void)engine.step(0.0);
@@ -189,14 +211,18 @@ TEST_CASE("A stream is drained also where another device is current", "[cuda]") 
     emulated::device = 0;
     CHECK_THROWS_AS(cuda::Event::record(stream.get()), CudaError); // as events belong to a device
     bool has_run = false;
-    cuda::check(cudaLaunchHostFunc(stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run), "cudaLaunchHostFunc");
+    cuda::check(cudaLaunchHostFunc(
+                    stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run),
+                "cudaLaunchHostFunc");
     std::size_t const before = emulated::waits;
     zero::detail::drain<cuda::Backend>(stream.get());
     CHECK(has_run);
     CHECK(emulated::waits == before + 1);
 }
 
-TEST_CASE("An event that is not complete leaves no error of the thread behind, and takes none of the caller's away", "[cuda]") {
+TEST_CASE("An event that is not complete leaves no error of the thread behind, and takes none of "
+          "the caller's away",
+          "[cuda]") {
     cuda::OwnedStream const stream;
     std::atomic<bool> may_go_on{false};
     auto const wait = [](void* flag) {

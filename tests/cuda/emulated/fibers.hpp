@@ -1,6 +1,7 @@
 #pragma once
 
-// The threads of a thread block as fibers of one host thread: they take turns, and change where a block or a warp waits for its other threads.
+// The threads of a thread block as fibers of one host thread: they take turns, and change where a
+// block or a warp waits for its other threads.
 
 #include <csetjmp>
 
@@ -25,7 +26,8 @@ inline thread_local dim3 gridDim;
 
 namespace zero::test::emulated {
 
-/// The fibers of a host thread. They are started once, by a system call each, live on, and change by jumps, which need none.
+/// The fibers of a host thread. They are started once, by a system call each, live on, and change
+/// by jumps, which need none.
 struct Fibers {
     static constexpr unsigned most = 1024;
     static constexpr std::size_t stack_bytes = 64 * 1024;
@@ -72,7 +74,10 @@ public:
     }
 
     /// Waits for the threads of `mask` in this thread's warp, all of which have to come.
-    void sync_warp(unsigned mask) { wait(_warps[threadIdx.x / 32][mask_index(mask)], static_cast<unsigned>(__builtin_popcount(mask))); }
+    void sync_warp(unsigned mask) {
+        wait(_warps[threadIdx.x / 32][mask_index(mask)],
+             static_cast<unsigned>(__builtin_popcount(mask)));
+    }
     void sync_all() { wait(_all, _threads); }
 
     std::uint64_t& slot(unsigned thread) { return _slots[thread]; }
@@ -83,7 +88,9 @@ private:
         unsigned generation = 0;
     };
 
-    explicit Block(unsigned threads) : _threads(threads), _is_done(threads, false), _slots(threads), _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
+    explicit Block(unsigned threads)
+        : _threads(threads), _is_done(threads, false), _slots(threads),
+          _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
 
     /// A whole warp, or one of its four groups of eight.
     static unsigned mask_index(unsigned mask) {

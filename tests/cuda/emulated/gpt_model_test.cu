@@ -7,9 +7,9 @@
 #include <gpt/cuda/cuda_device.cuh>
 #include <gpt/host_model.hpp>
 
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/cuda/stream.hpp>
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 #include <span>
 #include <vector>
 
-// The kernels of the training example, and how the model calls them, against the same model on the host.
+// The kernels of the training example, and how the model calls them, against the same model on the
+// host.
 
 namespace zero::test::gpt_model_test {
 
@@ -32,16 +33,19 @@ constexpr std::size_t batch = 3;
 template <class T>
 using Values = std::vector<std::vector<T>>;
 
-/// Far from the initial values: with biases of zero and norms of one, errors in these terms would stay hidden.
+/// Far from the initial values: with biases of zero and norms of one, errors in these terms would
+/// stay hidden.
 template <class T>
 Values<T> random_values(std::uint64_t seed, double deviation) {
     Values<T> values;
     auto const list = gpt::parameters_of(config);
     for (std::size_t parameter = 0; parameter < list.size(); ++parameter) {
-        double const center = list[parameter].initialisation == gpt::Initialisation::ones ? 1.0 : 0.0;
+        double const center =
+            list[parameter].initialisation == gpt::Initialisation::ones ? 1.0 : 0.0;
         auto& value = values.emplace_back(list[parameter].elements);
         for (std::size_t element = 0; element < value.size(); ++element) {
-            value[element] = gpt::narrow<T>(center + deviation * gpt::random_normal({seed, parameter, element}));
+            value[element] =
+                gpt::narrow<T>(center + deviation * gpt::random_normal({seed, parameter, element}));
         }
     }
     return values;
@@ -57,7 +61,8 @@ std::string text_of(std::size_t bytes) {
 
 /// One forward and backward pass; gradients are added to what is there.
 template <class Model, class Weights, class Gradients, class Batch>
-void run(Model& model, Weights const& weights, Gradients&& gradients, Batch const& samples, typename std::remove_reference_t<decltype(model.device())>::Scale scale) {
+void run(Model& model, Weights const& weights, Gradients&& gradients, Batch const& samples,
+         typename std::remove_reference_t<decltype(model.device())>::Scale scale) {
     model.embedding_forward(weights, samples.tokens());
     for (std::size_t layer = 0; layer < config.layers; ++layer) {
         model.block_forward(layer, weights);
@@ -78,7 +83,8 @@ struct Result {
 constexpr float loss_scale = 4.0F;
 
 template <class T>
-Result<T> on_the_host(Values<T> const& weights, Values<T> const& gradients, gpt::Text const& text, gpt::SamplePositions const& positions) {
+Result<T> on_the_host(Values<T> const& weights, Values<T> const& gradients, gpt::Text const& text,
+                      gpt::SamplePositions const& positions) {
     Result<T> result{0.0, gradients};
     gpt::Model<float> model(config, batch);
     gpt::Batch samples(batch, config.context);
@@ -89,7 +95,8 @@ Result<T> on_the_host(Values<T> const& weights, Values<T> const& gradients, gpt:
 }
 
 template <class T>
-Result<T> on_the_device(Values<T> const& weights, Values<T> const& gradients, gpt::Text const& text, gpt::SamplePositions const& positions) {
+Result<T> on_the_device(Values<T> const& weights, Values<T> const& gradients, gpt::Text const& text,
+                        gpt::SamplePositions const& positions) {
     zero::cuda::OwnedStream const stream;
     std::vector<DeviceArray<T>> device_weights;
     std::vector<DeviceArray<T>> device_gradients;
@@ -98,12 +105,18 @@ Result<T> on_the_device(Values<T> const& weights, Values<T> const& gradients, gp
         device_gradients.emplace_back(gradients[parameter]);
     }
     DeviceArray<float> const scale(std::vector<float>{loss_scale});
-    gpt::ModelOn<gpt::CudaDevice> model(config, batch, gpt::CudaDevice(stream.get(), batch * config.context));
+    gpt::ModelOn<gpt::CudaDevice> model(config, batch,
+                                        gpt::CudaDevice(stream.get(), batch * config.context));
     gpt::CudaText const device_text = model.device().place(text);
     gpt::CudaBatch samples = model.device().batch(batch, config.context);
     samples.fill(device_text.training(), positions);
-    auto const weight = [&](std::size_t parameter) { return std::span<T const>(device_weights[parameter].data(), device_weights[parameter].size()); };
-    auto const gradient = [&](std::size_t parameter) { return std::span<T>(device_gradients[parameter].data(), device_gradients[parameter].size()); };
+    auto const weight = [&](std::size_t parameter) {
+        return std::span<T const>(device_weights[parameter].data(),
+                                  device_weights[parameter].size());
+    };
+    auto const gradient = [&](std::size_t parameter) {
+        return std::span<T>(device_gradients[parameter].data(), device_gradients[parameter].size());
+    };
     run(model, weight, gradient, samples, scale.data());
     Result<T> result{model.device().loss(), {}};
     for (auto const& values : device_gradients) {
@@ -122,7 +135,9 @@ double largest_difference(Result<T> const& a, Result<T> const& b) {
         for (std::size_t element = 0; element < a.gradients[parameter].size(); ++element) {
             auto const x = gpt::widen<double>(a.gradients[parameter][element]);
             auto const y = gpt::widen<double>(b.gradients[parameter][element]);
-            difference = std::isfinite(x) && std::isfinite(y) ? std::max(difference, std::abs(x - y)) : INFINITY;
+            difference = std::isfinite(x) && std::isfinite(y)
+                             ? std::max(difference, std::abs(x - y))
+                             : INFINITY;
             largest = std::max(largest, std::abs(x));
         }
         worst = std::max(worst, difference / largest);
@@ -132,9 +147,11 @@ double largest_difference(Result<T> const& a, Result<T> const& b) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients of the host's", "[cuda]", float, zero::bfloat16) {
+TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients of the host's",
+                   "[cuda]", float, zero::bfloat16) {
     gpt::Text const text(text_of(400), config.context);
-    auto const positions = gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 4);
+    auto const positions =
+        gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 4);
     auto weights = random_values<TestType>(99, 0.3);
     auto const gradients = random_values<TestType>(5, 0.1); // are added to
     auto const expected = on_the_host(weights, gradients, text, positions);
@@ -144,16 +161,20 @@ TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients
     CHECK(largest_difference(expected, found) < tolerance);
 
     // A control: each of these changes is seen.
-    auto const other = gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 5);
-    CHECK(largest_difference(expected, on_the_device(weights, gradients, text, other)) > 2 * tolerance);
+    auto const other =
+        gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 5);
+    CHECK(largest_difference(expected, on_the_device(weights, gradients, text, other))
+          > 2 * tolerance);
     std::size_t const bias = gpt::block_parameter_index(1, gpt::BlockParameter::up_bias);
     weights[bias][0] = gpt::narrow<TestType>(gpt::widen<float>(weights[bias][0]) + 0.5F);
-    CHECK(largest_difference(expected, on_the_device(weights, gradients, text, positions)) > 2 * tolerance);
+    CHECK(largest_difference(expected, on_the_device(weights, gradients, text, positions))
+          > 2 * tolerance);
 }
 
 TEST_CASE("Two passes of cuda_train_gpt's model give the same bits", "[cuda]") {
     gpt::Text const text(text_of(400), config.context);
-    auto const positions = gpt::SamplePositions::spread(text.training().size(), config.context, batch, 0, 1);
+    auto const positions =
+        gpt::SamplePositions::spread(text.training().size(), config.context, batch, 0, 1);
     auto const weights = random_values<float>(99, 0.3);
     auto const gradients = random_values<float>(5, 0.1);
     auto const first = on_the_device(weights, gradients, text, positions);

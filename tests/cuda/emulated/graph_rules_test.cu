@@ -7,13 +7,15 @@
 #include <thread>
 #include <vector>
 
-// What a capture forbids shows on the emulated device as on a real one: what the tests of graphs find would otherwise mean nothing.
+// What a capture forbids shows on the emulated device as on a real one: what the tests of graphs
+// find would otherwise mean nothing.
 
 namespace zero::test::graph_rules_test {
 
 namespace {
 
-/// What is said of a capture of one step: by the engine, and CUDA's code when it ends. @param joins_before the capture, and `joins_after` at its end
+/// What is said of a capture of one step: by the engine, and CUDA's code when it ends. @param
+/// joins_before the capture, and `joins_after` at its end
 std::string text_of_capture(bool joins_before, bool joins_after) {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
     return on_ranks<std::string, Stage::Communicator>(1, [&](auto& communicator) {
@@ -48,7 +50,8 @@ std::string text_of_capture(bool joins_before, bool joins_after) {
 /// What is said to a second capture that waits for an event of the first.
 std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of_first) {
     cudaGraph_t graph = nullptr;
-    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                "cudaStreamBeginCapture");
     std::string const message = outcome_of([&] { of_first.make_wait(stream); }).message;
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
     return message;
@@ -56,7 +59,9 @@ std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of
 
 } // namespace
 
-TEST_CASE("A step that is captured without a join waits for what is outside, or leaves a stream behind", "[cuda]") {
+TEST_CASE(
+    "A step that is captured without a join waits for what is outside, or leaves a stream behind",
+    "[cuda]") {
     CHECK(text_of_capture(true, true).empty());
     std::string const without = text_of_capture(false, true);
     CAPTURE(without);
@@ -65,12 +70,15 @@ TEST_CASE("A step that is captured without a join waits for what is outside, or 
     CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
 }
 
-TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil it; a thread that opts out may ask about what is outside", "[cuda]") {
+TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil it; a thread that "
+          "opts out may ask about what is outside",
+          "[cuda]") {
     cuda::OwnedStream const stream;
     cuda::Event const outside = cuda::Event::record(stream.get());
     auto const is_spoilt_by = [&](auto const& question) {
         cudaGraph_t graph = nullptr;
-        cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                    "cudaStreamBeginCapture");
         cuda::Event const inside = cuda::Event::record(stream.get());
         question(inside);
         cudaError_t const code = cudaStreamEndCapture(stream.get(), &graph);
@@ -80,8 +88,10 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     };
     CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamSynchronize(stream.get()); }));
     CHECK(is_spoilt_by([](cuda::Event const& inside) { (void)cudaEventQuery(inside.handle()); }));
-    CHECK(is_spoilt_by([](cuda::Event const& inside) { (void)cudaEventSynchronize(inside.handle()); }));
-    CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamWaitEvent(stream.get(), outside.handle(), 0); }));
+    CHECK(is_spoilt_by(
+        [](cuda::Event const& inside) { (void)cudaEventSynchronize(inside.handle()); }));
+    CHECK(is_spoilt_by(
+        [&](auto const&) { (void)cudaStreamWaitEvent(stream.get(), outside.handle(), 0); }));
     CHECK(is_spoilt_by([&](auto const&) { (void)cudaEventQuery(outside.handle()); }));
     CHECK(is_spoilt_by([](auto const&) {
         void* memory = nullptr;
@@ -96,20 +106,27 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     }));
     cuda::OwnedStream const other;
     CHECK(is_spoilt_by([&](cuda::Event const& inside) { // ranks that capture a graph each
-        CHECK(message_of_second_capture(other.get(), inside).find("captured together") != std::string::npos);
+        CHECK(message_of_second_capture(other.get(), inside).find("captured together")
+              != std::string::npos);
         (void)cudaStreamSynchronize(stream.get());
     }));
     CHECK_FALSE(is_spoilt_by([&](auto const&) {
         cudaGraph_t graph = nullptr;
-        std::thread([&] { CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaErrorStreamCaptureWrongThread); }).join();
+        std::thread([&] {
+            CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaErrorStreamCaptureWrongThread);
+        }).join();
     }));
     CHECK_FALSE(is_spoilt_by([&](auto const&) {
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
+                    "cudaThreadExchangeStreamCaptureMode");
         (void)cudaEventQuery(outside.handle());
-        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
+                    "cudaThreadExchangeStreamCaptureMode");
     }));
-    CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) { CHECK_THROWS_AS(inside.synchronise(), OutOfOrder); })); // the library does not ask
+    CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) {
+        CHECK_THROWS_AS(inside.synchronise(), OutOfOrder);
+    })); // the library does not ask
 }
 
 TEST_CASE("A replay runs nodes in the order of their edges, and others in any", "[cuda]") {
@@ -117,7 +134,10 @@ TEST_CASE("A replay runs nodes in the order of their edges, and others in any", 
     cuda::OwnedStream const second;
     static std::vector<int> order;
     auto const note = [](cudaStream_t stream, int& number) {
-        cuda::check(cudaLaunchHostFunc(stream, [](void* which) { order.push_back(*static_cast<int*>(which)); }, &number), "cudaLaunchHostFunc");
+        cuda::check(
+            cudaLaunchHostFunc(
+                stream, [](void* which) { order.push_back(*static_cast<int*>(which)); }, &number),
+            "cudaLaunchHostFunc");
     };
     int numbers[] = {0, 1, 2, 3};
     CapturedGraph graph;

@@ -7,14 +7,18 @@
 
 #include <vector>
 
-// Steps over NCCL as graphs, one for each rank. The real NCCL wants a device for each; the fake one's kernels are nodes that wait for their peers in every replay.
+// Steps over NCCL as graphs, one for each rank. The real NCCL wants a device for each; the fake
+// one's kernels are nodes that wait for their peers in every replay.
 
 namespace zero::test::nccl_graph_test {
 
 namespace {
 
 class EmulatedNccl : public FakeNccl {
-    void enqueue(Stream stream, void (*body)(void*), void* kernel) override { cuda::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel), "cudaLaunchHostFunc"); }
+    void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
+        cuda::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
+                    "cudaLaunchHostFunc");
+    }
 };
 
 struct EmulatedWorld {
@@ -28,7 +32,8 @@ std::vector<CapturedResult> run(int world, bool captures) {
     run_nccl_ranks<typename Stage::Communicator>(world, [&](auto& communicator) {
         cuda::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
         GroupGraph graph(1); // its own
-        ranks[static_cast<std::size_t>(communicator.rank())] = run_captured_steps<Stage>(communicator, captures ? &graph : nullptr, 0);
+        ranks[static_cast<std::size_t>(communicator.rank())] =
+            run_captured_steps<Stage>(communicator, captures ? &graph : nullptr, 0);
     });
     return ranks;
 }
@@ -36,13 +41,18 @@ std::vector<CapturedResult> run(int world, bool captures) {
 template <cuda::NcclMode mode>
 void check_mode() {
     in_every_stage([]<int N>() {
-        using OverNccl = ZeroStage<N, Parameters<float16>, FakeNcclCommunicator<mode, cuda::Backend, EmulatedWorld>>;
+        using OverNccl = ZeroStage<N, Parameters<float16>,
+                                   FakeNcclCommunicator<mode, cuda::Backend, EmulatedWorld>>;
         using OnLoopback = ZeroStage<N, Parameters<float16>, Loopback<cuda::Backend>>;
         for (int const world : {2, 3}) {
             CAPTURE(N, world);
             auto const captured = run<OverNccl>(world, true);
             CHECK(captured == run<OverNccl>(world, false));
-            CHECK(captured == on_ranks<CapturedResult, Loopback<cuda::Backend>>(world, [](auto& communicator) { return run_captured_steps<OnLoopback>(communicator, nullptr, 0); }));
+            CHECK(
+                captured
+                == on_ranks<CapturedResult, Loopback<cuda::Backend>>(world, [](auto& communicator) {
+                       return run_captured_steps<OnLoopback>(communicator, nullptr, 0);
+                   }));
             CHECK(captured[0].was_skipped);
             CHECK(captured[0].step_count == 4);
         }
@@ -51,7 +61,9 @@ void check_mode() {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, and those of the loopback", "[cuda]") {
+TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, and those of "
+          "the loopback",
+          "[cuda]") {
     check_mode<cuda::NcclMode::non_blocking>();
 }
 

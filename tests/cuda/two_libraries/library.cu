@@ -1,4 +1,5 @@
-// One of two shared libraries that use the same kernel, compiled for different architectures; ZERO_LIBRARY names its functions.
+// One of two shared libraries that use the same kernel, compiled for different architectures;
+// ZERO_LIBRARY names its functions.
 
 #include <zero/cuda/backend.cuh>
 
@@ -6,12 +7,17 @@
 #define ZERO_NAME(library, name) ZERO_JOIN_NAMES(library, name)
 
 extern "C" void const* ZERO_NAME(ZERO_LIBRARY, _kernel)();
-extern "C" void ZERO_NAME(ZERO_LIBRARY, _scale)(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream);
+extern "C" void ZERO_NAME(ZERO_LIBRARY, _scale)(float* out, float const* in, std::size_t elements,
+                                                float factor, cudaStream_t stream);
 
 extern "C" __attribute__((visibility("default"))) void const* ZERO_NAME(ZERO_LIBRARY, _kernel)() {
-    return reinterpret_cast<void const*>(static_cast<void (*)(float*, float const*, std::size_t, float)>(&zero::cuda::kernels::convert_kernel<true, float, float>));
+    return reinterpret_cast<void const*>(
+        static_cast<void (*)(float*, float const*, std::size_t, float)>(
+            &zero::cuda::kernels::convert_kernel<true, float, float>));
 }
 
-extern "C" __attribute__((visibility("default"))) void ZERO_NAME(ZERO_LIBRARY, _scale)(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream) {
+extern "C" __attribute__((visibility("default"))) void
+ZERO_NAME(ZERO_LIBRARY, _scale)(float* out, float const* in, std::size_t elements, float factor,
+                                cudaStream_t stream) {
     zero::cuda::Backend::convert(stream, out, in, elements, factor);
 }

@@ -6,13 +6,17 @@
 
 extern "C" void const* first_kernel();
 extern "C" void const* second_kernel();
-extern "C" void first_scale(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream);
-extern "C" void second_scale(float* out, float const* in, std::size_t elements, float factor, cudaStream_t stream);
+extern "C" void first_scale(float* out, float const* in, std::size_t elements, float factor,
+                            cudaStream_t stream);
+extern "C" void second_scale(float* out, float const* in, std::size_t elements, float factor,
+                             cudaStream_t stream);
 
 using namespace zero;
 using namespace zero::test;
 
-TEST_CASE("Two libraries that were compiled for different architectures have a kernel of their own each", "[cuda]") {
+TEST_CASE(
+    "Two libraries that were compiled for different architectures have a kernel of their own each",
+    "[cuda]") {
     CHECK(first_kernel() != nullptr);
     CHECK(first_kernel() != second_kernel());
 }

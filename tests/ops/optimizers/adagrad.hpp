@@ -22,18 +22,22 @@ struct AdagradFixture {
     }
 
     static Options odd() { return {.epsilon = 1e-4, .weight_decay = 0.3}; }
-    static constexpr std::array trajectory{0.450012496876, 0.495390301971, 0.481593643006, 0.498468312497};
+    static constexpr std::array trajectory{0.450012496876, 0.495390301971, 0.481593643006,
+                                           0.498468312497};
 
-    static double reference(Options const& options, double g, double p, double (&state)[1], double learning_rate, int) {
+    static double reference(Options const& options, double g, double p, double (&state)[1],
+                            double learning_rate, int) {
         double const d = g + options.weight_decay * p;
         state[0] += d * d;
         return p - learning_rate * d / (std::sqrt(state[0]) + options.epsilon);
     }
 
-    static void exact(Options const& options, float g, float& p, float (&state)[1], double learning_rate, int) {
+    static void exact(Options const& options, float g, float& p, float (&state)[1],
+                      double learning_rate, int) {
         float const d = std::fma(static_cast<float>(options.weight_decay), p, g);
         state[0] = std::fma(d, d, state[0]);
-        p = std::fma(static_cast<float>(-learning_rate), d / (std::sqrt(state[0]) + static_cast<float>(options.epsilon)), p);
+        p = std::fma(static_cast<float>(-learning_rate),
+                     d / (std::sqrt(state[0]) + static_cast<float>(options.epsilon)), p);
     }
 };
 

@@ -3,8 +3,8 @@
 #include "ops/optimizers/adamw.hpp"
 #include "ops/tensor_optimizer_fixture.hpp"
 
-#include <zero/ops/lamb.hpp>
 #include <zero/ops/detail/lamb_steps.hpp>
+#include <zero/ops/lamb.hpp>
 
 #include <cmath>
 
@@ -14,8 +14,10 @@ struct LambFixture {
     using Optimizer = Lamb;
     using Options = LambOptions;
     static constexpr char const* name = "Lamb";
-    static constexpr std::array rates{Field<Options>{"beta1", &Options::beta1}, Field<Options>{"beta2", &Options::beta2}};
-    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon}, Field<Options>{"weight_decay", &Options::weight_decay}};
+    static constexpr std::array rates{Field<Options>{"beta1", &Options::beta1},
+                                      Field<Options>{"beta2", &Options::beta2}};
+    static constexpr std::array factors{Field<Options>{"epsilon", &Options::epsilon},
+                                        Field<Options>{"weight_decay", &Options::weight_decay}};
     static constexpr double tolerance = 1e-6;
 
     struct Rule {
@@ -25,7 +27,9 @@ struct LambFixture {
         bool decays_in_norm = true;
     };
 
-    static Options odd() { return {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.3}; }
+    static Options odd() {
+        return {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.3};
+    }
     static Options without_decay() { return {.weight_decay = 0.0}; }
     static Rule truth() { return {.options = odd()}; }
     static std::vector<Rule> mistakes() {
@@ -41,7 +45,8 @@ struct LambFixture {
         return rules;
     }
 
-    static void reference(Rule const& rule, Shape const&, std::vector<double> const& g, std::vector<double>& p, std::vector<double> (&state)[2],
+    static void reference(Rule const& rule, Shape const&, std::vector<double> const& g,
+                          std::vector<double>& p, std::vector<double> (&state)[2],
                           double learning_rate, int t) {
         Options const& options = rule.options;
         std::vector<double> update(p.size());
@@ -55,14 +60,16 @@ struct LambFixture {
             update[i] = direction + options.weight_decay * p[i];
             measured[i] = rule.decays_in_norm ? update[i] : direction;
         }
-        double const ratio = rule.has_trust_ratio ? trust_ratio(long_norm(p), long_norm(measured)) : 1.0;
+        double const ratio =
+            rule.has_trust_ratio ? trust_ratio(long_norm(p), long_norm(measured)) : 1.0;
         for (std::size_t i = 0; i < p.size(); ++i) {
             p[i] -= learning_rate * ratio * update[i];
         }
     }
 
-    static void exact(Options const& options, Shape const&, std::vector<float> const& g, std::vector<float>& p, std::vector<float> (&state)[2],
-                      double learning_rate, int t) {
+    static void exact(Options const& options, Shape const&, std::vector<float> const& g,
+                      std::vector<float>& p, std::vector<float> (&state)[2], double learning_rate,
+                      int t) {
         std::vector<float> update(p.size());
         for (std::size_t i = 0; i < p.size(); ++i) {
             float element[2] = {state[0][i], state[1][i]};
@@ -70,15 +77,19 @@ struct LambFixture {
             state[0][i] = element[0];
             state[1][i] = element[1];
             auto const decay = static_cast<float>(options.weight_decay);
-            update[i] = std::fma(AdamWFixture::exact_step_size(options, 1.0, t), direction, rounded_product(decay, p[i]));
+            update[i] = std::fma(AdamWFixture::exact_step_size(options, 1.0, t), direction,
+                                 rounded_product(decay, p[i]));
         }
-        auto const step_size = static_cast<float>(learning_rate * trust_ratio(long_norm(p), long_norm(update)));
+        auto const step_size =
+            static_cast<float>(learning_rate * trust_ratio(long_norm(p), long_norm(update)));
         for (std::size_t i = 0; i < p.size(); ++i) {
             p[i] = std::fma(-step_size, update[i], p[i]);
         }
     }
 
-    static double trust_ratio(double weights, double update) { return weights == 0.0 || update == 0.0 ? 1.0 : weights / update; }
+    static double trust_ratio(double weights, double update) {
+        return weights == 0.0 || update == 0.0 ? 1.0 : weights / update;
+    }
 };
 
 } // namespace zero::test

@@ -3,8 +3,8 @@
 #include "ops/optimizers/adamw.hpp"
 #include "ops/tensor_optimizer_fixture.hpp"
 
-#include <zero/ops/muon.hpp>
 #include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/muon.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,9 @@ struct MuonFixture {
     using Options = MuonOptions;
     static constexpr char const* name = "Muon";
     static constexpr std::array rates{Field<Options>{"momentum", &Options::momentum}};
-    static constexpr std::array factors{Field<Options>{"weight_decay", &Options::weight_decay},
-                                        Field<Options>{"adamw_learning_rate_factor", &Options::adamw_learning_rate_factor}};
+    static constexpr std::array factors{
+        Field<Options>{"weight_decay", &Options::weight_decay},
+        Field<Options>{"adamw_learning_rate_factor", &Options::adamw_learning_rate_factor}};
     static constexpr double tolerance = 1e-6;
 
     struct Rule {
@@ -29,7 +30,12 @@ struct MuonFixture {
         double b = -4.7750;
     };
 
-    static Options odd() { return {.momentum = 0.8, .weight_decay = 0.3, .adamw = AdamWFixture::odd(), .adamw_learning_rate_factor = 0.5}; }
+    static Options odd() {
+        return {.momentum = 0.8,
+                .weight_decay = 0.3,
+                .adamw = AdamWFixture::odd(),
+                .adamw_learning_rate_factor = 0.5};
+    }
     static Options without_decay() { return {.adamw = {.weight_decay = 0.0}}; }
     static Rule truth() { return {.options = odd()}; }
     static std::vector<Rule> mistakes() {
@@ -51,13 +57,16 @@ struct MuonFixture {
         return rules;
     }
 
-    static void reference(Rule const& rule, Shape const& shape, std::vector<double> const& g, std::vector<double>& p, std::vector<double> (&state)[2],
+    static void reference(Rule const& rule, Shape const& shape, std::vector<double> const& g,
+                          std::vector<double>& p, std::vector<double> (&state)[2],
                           double learning_rate, int t) {
         Options const& options = rule.options;
         if (shape.rows == 0) {
             for (std::size_t i = 0; i < p.size(); ++i) {
                 double element[2] = {state[0][i], state[1][i]};
-                p[i] = AdamWFixture::reference(options.adamw, g[i], p[i], element, learning_rate * options.adamw_learning_rate_factor, t);
+                p[i] =
+                    AdamWFixture::reference(options.adamw, g[i], p[i], element,
+                                            learning_rate * options.adamw_learning_rate_factor, t);
                 state[0][i] = element[0];
                 state[1][i] = element[1];
             }
@@ -75,13 +84,17 @@ struct MuonFixture {
         for (int iteration = 0; iteration < rule.iterations; ++iteration) {
             x = iterate(x, shape, rule.b);
         }
-        double const scale = rule.is_scaled ? std::sqrt(std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns))) : 1.0;
+        double const scale =
+            rule.is_scaled ? std::sqrt(
+                std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)))
+                           : 1.0;
         for (std::size_t i = 0; i < p.size(); ++i) {
             p[i] -= learning_rate * (scale * x[i] + options.weight_decay * p[i]);
         }
     }
 
-    /// Without a transposition: (X X^T)^k X is X (X^T X)^k. Element by element, y = X X^T X and z = X X^T y.
+    /// Without a transposition: (X X^T)^k X is X (X^T X)^k. Element by element, y = X X^T X and z =
+    /// X X^T y.
     static std::vector<double> iterate(std::vector<double> const& x, Shape const& shape, double b) {
         auto const gram_times = [&](std::vector<double> const& y) {
             std::vector<double> z(x.size());
@@ -107,12 +120,14 @@ struct MuonFixture {
         return result;
     }
 
-    static void exact(Options const& options, Shape const& shape, std::vector<float> const& g, std::vector<float>& p, std::vector<float> (&state)[2],
-                      double learning_rate, int t) {
+    static void exact(Options const& options, Shape const& shape, std::vector<float> const& g,
+                      std::vector<float>& p, std::vector<float> (&state)[2], double learning_rate,
+                      int t) {
         if (shape.rows == 0) {
             for (std::size_t i = 0; i < p.size(); ++i) {
                 float element[2] = {state[0][i], state[1][i]};
-                AdamWFixture::exact(options.adamw, g[i], p[i], element, learning_rate * options.adamw_learning_rate_factor, t);
+                AdamWFixture::exact(options.adamw, g[i], p[i], element,
+                                    learning_rate * options.adamw_learning_rate_factor, t);
                 state[0][i] = element[0];
                 state[1][i] = element[1];
             }
@@ -136,7 +151,8 @@ struct MuonFixture {
             auto const gram = product(x, transposed(x, turned), k, turned.columns, k);
             auto polynomial = product(gram, gram, k, k, k);
             for (std::size_t i = 0; i < polynomial.size(); ++i) {
-                polynomial[i] = std::fma(2.0315F, polynomial[i], rounded_product(-4.7750F, gram[i]));
+                polynomial[i] =
+                    std::fma(2.0315F, polynomial[i], rounded_product(-4.7750F, gram[i]));
             }
             auto next = product(polynomial, x, k, k, turned.columns);
             for (std::size_t i = 0; i < next.size(); ++i) {
@@ -145,7 +161,8 @@ struct MuonFixture {
             x = next;
         }
         x = is_tall ? transposed(x, turned) : x;
-        double const scale = std::sqrt(std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)));
+        double const scale = std::sqrt(
+            std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)));
         auto const step_size = static_cast<float>(learning_rate * scale);
         auto const decay = static_cast<float>(learning_rate * options.weight_decay);
         for (std::size_t i = 0; i < p.size(); ++i) {
@@ -161,12 +178,15 @@ struct MuonFixture {
         return result;
     }
 
-    static std::vector<float> product(std::vector<float> const& left, std::vector<float> const& right, std::size_t rows, std::size_t depth, std::size_t columns) {
+    static std::vector<float> product(std::vector<float> const& left,
+                                      std::vector<float> const& right, std::size_t rows,
+                                      std::size_t depth, std::size_t columns) {
         std::vector<float> result(rows * columns);
         for (std::size_t i = 0; i < rows; ++i) {
             for (std::size_t j = 0; j < columns; ++j) {
                 for (std::size_t k = 0; k < depth; ++k) {
-                    result[i * columns + j] = std::fma(left[i * depth + k], right[k * columns + j], result[i * columns + j]);
+                    result[i * columns + j] = std::fma(left[i * depth + k], right[k * columns + j],
+                                                       result[i * columns + j]);
                 }
             }
         }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What one case of the oracle is made of: plain values, the same for every stage. Nothing of the library's engine is known here.
+// What one case of the oracle is made of: plain values, the same for every stage. Nothing of the
+// library's engine is known here.
 
 #include <array>
 #include <cstddef>
@@ -32,7 +33,8 @@ struct Row {
     Rule rule;
     Master master;
     States states = States::floats;
-    bool has_floats = false; ///< some parameters are float instead, and so is all that belongs to them
+    bool has_floats =
+        false; ///< some parameters are float instead, and so is all that belongs to them
 };
 
 /// The numbers of one parameter.
@@ -46,33 +48,87 @@ struct Numbers {
 
 /// The last row is not generated: the tests of mutants use it.
 inline constexpr std::array<Row, 27> rows{{
-    {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none},
-    {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd, Master::none},
-    {"float, single, static scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, Master::none},
-    {"bfloat16, size-capped, AdamW", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
-    {"bfloat16, float gradients, round-robin, size-capped", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
-    {"bfloat16, float gradients, bfloat16 wire, unit, dynamic scale", Number::bfloat16, Number::float32, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, Master::floats},
-    {"bfloat16 accumulation, size-capped, static scale, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::bfloat16, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::floats},
-    {"bfloat16 without master, unit, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::none, Rule::sgd, Master::none},
-    {"bfloat16, float wire, round-robin, single", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::round_robin, Bucketing::single, Scaler::none, Rule::adamw, Master::floats},
-    {"float16, size-capped, dynamic scale", Number::float16, Number::float16, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
-    {"float16, round-robin, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::dynamic, Rule::sgd, Master::floats},
-    {"float16, float gradients, float16 wire, single, static scale", Number::float16, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw, Master::floats},
-    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd, Master::none},
-    {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32, Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, Master::none},
-    {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit, Scaler::dynamic, Rule::adamw, Master::none},
-    {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float16, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
-    {"float, balanced, parameter buckets", Number::float32, Number::float32, Number::float32, Number::float32, Partition::balanced, Bucketing::parameter, Scaler::none, Rule::adamw, Master::none},
-    {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::floats},
-    {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16, Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic, Rule::sgd, Master::floats},
-    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed, Rule::adamw, Master::floats},
-    {"bfloat16, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::split},
-    {"bfloat16, stochastic rounding, bfloat16 states, round-robin, unit", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::none, Rule::adamw, Master::stochastic, States::bfloat16},
-    {"bfloat16, float16 master, float gradients, size-capped, static scale, SGD", Number::bfloat16, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::float16},
-    {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::none, States::scaled},
-    {"bfloat16, master in parts, scaled states, balanced, size-capped, dynamic scale", Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
-    {"bfloat16 and float, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw, Master::split, States::floats, true},
-    {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::none},
+    {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
+     Master::none},
+    {"float, round-robin, size-capped, SGD", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none, Rule::sgd,
+     Master::none},
+    {"float, single, static scale", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::contiguous, Bucketing::single, Scaler::fixed, Rule::adamw,
+     Master::none},
+    {"bfloat16, size-capped, AdamW", Number::bfloat16, Number::bfloat16, Number::bfloat16,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
+     Master::floats},
+    {"bfloat16, float gradients, round-robin, size-capped", Number::bfloat16, Number::float32,
+     Number::float32, Number::float32, Partition::round_robin, Bucketing::size_capped, Scaler::none,
+     Rule::adamw, Master::floats},
+    {"bfloat16, float gradients, bfloat16 wire, unit, dynamic scale", Number::bfloat16,
+     Number::float32, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit,
+     Scaler::dynamic, Rule::adamw, Master::floats},
+    {"bfloat16 accumulation, size-capped, static scale, SGD", Number::bfloat16, Number::bfloat16,
+     Number::bfloat16, Number::bfloat16, Partition::contiguous, Bucketing::size_capped,
+     Scaler::fixed, Rule::sgd, Master::floats},
+    {"bfloat16 without master, unit, SGD", Number::bfloat16, Number::bfloat16, Number::bfloat16,
+     Number::float32, Partition::contiguous, Bucketing::unit, Scaler::none, Rule::sgd,
+     Master::none},
+    {"bfloat16, float wire, round-robin, single", Number::bfloat16, Number::bfloat16,
+     Number::float32, Number::float32, Partition::round_robin, Bucketing::single, Scaler::none,
+     Rule::adamw, Master::floats},
+    {"float16, size-capped, dynamic scale", Number::float16, Number::float16, Number::float16,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw,
+     Master::floats},
+    {"float16, round-robin, unit, dynamic scale, SGD", Number::float16, Number::float16,
+     Number::float16, Number::float32, Partition::round_robin, Bucketing::unit, Scaler::dynamic,
+     Rule::sgd, Master::floats},
+    {"float16, float gradients, float16 wire, single, static scale", Number::float16,
+     Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single,
+     Scaler::fixed, Rule::adamw, Master::floats},
+    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd,
+     Master::none},
+    {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32,
+     Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none,
+     Rule::adamw, Master::none},
+    {"float, bfloat16 gradients, contiguous, unit, dynamic scale", Number::float32,
+     Number::bfloat16, Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::unit,
+     Scaler::dynamic, Rule::adamw, Master::none},
+    {"bfloat16, float wire, float16 accumulation, size-capped, dynamic scale", Number::bfloat16,
+     Number::bfloat16, Number::float32, Number::float16, Partition::contiguous,
+     Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::floats},
+    {"float, balanced, parameter buckets", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::balanced, Bucketing::parameter, Scaler::none, Rule::adamw,
+     Master::none},
+    {"bfloat16, whole group, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16,
+     Number::float32, Partition::whole_group, Bucketing::size_capped, Scaler::none, Rule::adamw,
+     Master::floats},
+    {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16,
+     Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic,
+     Rule::sgd, Master::floats},
+    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32,
+     Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed,
+     Rule::adamw, Master::floats},
+    {"bfloat16, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
+     Master::split},
+    {"bfloat16, stochastic rounding, bfloat16 states, round-robin, unit", Number::bfloat16,
+     Number::bfloat16, Number::bfloat16, Number::float32, Partition::round_robin, Bucketing::unit,
+     Scaler::none, Rule::adamw, Master::stochastic, States::bfloat16},
+    {"bfloat16, float16 master, float gradients, size-capped, static scale, SGD", Number::bfloat16,
+     Number::float32, Number::float32, Number::float32, Partition::contiguous,
+     Bucketing::size_capped, Scaler::fixed, Rule::sgd, Master::float16},
+    {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
+     Master::none, States::scaled},
+    {"bfloat16, master in parts, scaled states, balanced, size-capped, dynamic scale",
+     Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced,
+     Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
+    {"bfloat16 and float, master in parts, size-capped", Number::bfloat16, Number::bfloat16,
+     Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none,
+     Rule::adamw, Master::split, States::floats, true},
+    {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32,
+     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::dynamic, Rule::adamw,
+     Master::none},
 }};
 inline constexpr std::size_t mutant_row = rows.size() - 1;
 inline constexpr std::size_t generated_rows = rows.size() - 1;
@@ -83,7 +139,11 @@ enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
 enum class GradientStore { engine, callers, handed_over, mixed };
-enum class Order { reverse, shuffled, fixed }; ///< shuffled: another one in each micro-step and on each rank; fixed: the same everywhere
+enum class Order {
+    reverse,
+    shuffled,
+    fixed
+}; ///< shuffled: another one in each micro-step and on each rank; fixed: the same everywhere
 enum class MicroSteps { range, announced, unannounced };
 enum class OnNonFinite { skip, step };
 enum class Poisoned { infinity, negative_infinity, nan };
@@ -146,7 +206,7 @@ struct Configuration {
     std::vector<Shape> shapes;     ///< in order of use
     std::size_t units = 1;
     std::size_t block_elements = 0; ///< adopted: of the whole block
-    bool has_aligned_block = true;  ///< adopted: every parameter starts at a multiple of 64 elements
+    bool has_aligned_block = true; ///< adopted: every parameter starts at a multiple of 64 elements
 
     Schedule schedule = Schedule::boundary;
     Combine combine = Combine::mean;
@@ -161,23 +221,26 @@ struct Configuration {
     Communication communication = Communication::own;
     Memory memory = Memory::owned;
     GradientStore gradient_memory = GradientStore::engine;
-    bool writes_all = false;      ///< some units take their gradients uninitialised and write every element
+    bool writes_all =
+        false; ///< some units take their gradients uninitialised and write every element
     Order order = Order::reverse;
     std::size_t extra_leases = 0;
-    bool rebuilds = false;        ///< buckets are made anew after the first step
+    bool rebuilds = false; ///< buckets are made anew after the first step
     std::size_t leases_until_rebuild = 0;
-    bool has_unused = false;      ///< some units have no gradient on some ranks in some micro-steps
-    bool reports_unused = true;   ///< ... and say so by `gradients_ready`; stage 3 always does
-    bool holds_handles = false;   ///< the handle of a unit lives until the next one is there
-    bool evaluates = false;       ///< weights are read between the last micro-step and `step`, and between steps
+    bool has_unused = false;    ///< some units have no gradient on some ranks in some micro-steps
+    bool reports_unused = true; ///< ... and say so by `gradients_ready`; stage 3 always does
+    bool holds_handles = false; ///< the handle of a unit lives until the next one is there
+    bool evaluates =
+        false; ///< weights are read between the last micro-step and `step`, and between steps
     bool evaluates_elsewhere = false; ///< ... on a queue of their own
     bool is_poisoned = false;
     bool prefetches = true;
-    bool cancels = false;         ///< one step is given up in the middle and begun again
+    bool cancels = false;           ///< one step is given up in the middle and begun again
     bool fills_by_function = false; ///< initial values through `initialise`
-    std::optional<std::size_t> never_acquired;  ///< a unit whose weights nobody asks for inside a step
-    std::optional<std::size_t> delayed_rank;    ///< delaying queues delay on this rank only
-    unsigned longest_delay = 60;                ///< of a delaying queue, in microseconds
+    std::optional<std::size_t>
+        never_acquired;                      ///< a unit whose weights nobody asks for inside a step
+    std::optional<std::size_t> delayed_rank; ///< delaying queues delay on this rank only
+    unsigned longest_delay = 60;             ///< of a delaying queue, in microseconds
 
     std::optional<float> clip;
     OnNonFinite on_non_finite = OnNonFinite::skip;
@@ -185,7 +248,7 @@ struct Configuration {
     ScalerRule scaler;
     std::vector<Injection> injections;
     std::vector<Hyper> groups{Hyper{}};
-    bool lists_groups = false;   ///< otherwise all have the hyper-parameters of the first
+    bool lists_groups = false; ///< otherwise all have the hyper-parameters of the first
     std::vector<FactorChange> changes;
     double learning_rate = 1e-2;
     int gradient_exponent = -12; ///< gradients are about 2 to this power
@@ -193,8 +256,10 @@ struct Configuration {
     [[nodiscard]] Row const& types() const { return rows[row]; }
     [[nodiscard]] Numbers numbers(std::size_t parameter) const {
         Row const& r = types();
-        return shapes[parameter].is_float ? Numbers{Number::float32, Number::float32, Number::float32, Number::float32, Master::none}
-                                      : Numbers{r.parameter, r.gradient, r.communication, r.accumulation, r.master};
+        return shapes[parameter].is_float
+                   ? Numbers{Number::float32, Number::float32, Number::float32, Number::float32,
+                             Master::none}
+                   : Numbers{r.parameter, r.gradient, r.communication, r.accumulation, r.master};
     }
     [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
 };
@@ -207,7 +272,8 @@ constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     return x ^ (x >> 31U);
 }
 
-/// A random number that depends on its keys only, the same with every compiler and standard library.
+/// A random number that depends on its keys only, the same with every compiler and standard
+/// library.
 template <class... Keys>
 constexpr std::uint64_t keyed(std::uint64_t seed, Keys... keys) noexcept {
     std::uint64_t state = mixed(seed);
@@ -216,43 +282,68 @@ constexpr std::uint64_t keyed(std::uint64_t seed, Keys... keys) noexcept {
 }
 
 /// Streams of random numbers that must not repeat each other.
-enum class Stream : std::uint64_t { configuration, initial, gradient, unused, order, writes_all, memory };
+enum class Stream : std::uint64_t {
+    configuration,
+    initial,
+    gradient,
+    unused,
+    order,
+    writes_all,
+    memory
+};
 
 // --- What the model does, as pure functions of the configuration. ---
 
-inline std::size_t micro_steps_of(Configuration const& c, std::size_t step) { return c.has_varying_micro_steps ? 1 + (c.micro_steps + step) % 3 : c.micro_steps; }
+inline std::size_t micro_steps_of(Configuration const& c, std::size_t step) {
+    return c.has_varying_micro_steps ? 1 + (c.micro_steps + step) % 3 : c.micro_steps;
+}
 
-inline double learning_rate_of(Configuration const& c, std::size_t step) { return c.learning_rate / (1.0 + 0.25 * static_cast<double>(step)); }
+inline double learning_rate_of(Configuration const& c, std::size_t step) {
+    return c.learning_rate / (1.0 + 0.25 * static_cast<double>(step));
+}
 
-inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t unit) {
+inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micro_step,
+                      std::size_t rank, std::size_t unit) {
     if (!c.has_unused) {
         return false;
     }
-    bool const nobody_uses_it = keyed(c.seed, c.index, Stream::unused, step, micro_step, 1000, unit) % 8 == 0;
-    return nobody_uses_it || keyed(c.seed, c.index, Stream::unused, step, micro_step, rank, unit) % 4 == 0;
+    bool const nobody_uses_it =
+        keyed(c.seed, c.index, Stream::unused, step, micro_step, 1000, unit) % 8 == 0;
+    return nobody_uses_it
+           || keyed(c.seed, c.index, Stream::unused, step, micro_step, rank, unit) % 4 == 0;
 }
 
-/// The unit's gradients are taken uninitialised, and what it is the first to write is assigned instead of added.
-inline bool writes_all(Configuration const& c, std::size_t unit) { return c.writes_all && keyed(c.seed, c.index, Stream::writes_all, unit) % 3 != 0; }
+/// The unit's gradients are taken uninitialised, and what it is the first to write is assigned
+/// instead of added.
+inline bool writes_all(Configuration const& c, std::size_t unit) {
+    return c.writes_all && keyed(c.seed, c.index, Stream::writes_all, unit) % 3 != 0;
+}
 
 inline GradientStore gradient_memory_of(Configuration const& c, std::size_t parameter) {
     if (c.gradient_memory != GradientStore::mixed) {
         return c.gradient_memory;
     }
-    bool const is_adopted = c.memory == Memory::adopted; // where the engine's memory for a parameter may not be contiguous
-    constexpr std::array<GradientStore, 3> kinds{GradientStore::callers, GradientStore::handed_over, GradientStore::engine};
+    bool const is_adopted =
+        c.memory
+        == Memory::adopted; // where the engine's memory for a parameter may not be contiguous
+    constexpr std::array<GradientStore, 3> kinds{GradientStore::callers, GradientStore::handed_over,
+                                                 GradientStore::engine};
     return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
 }
 
-/// The order in which units finish their backward pass. `rank` 0 for all where the order has to be the same.
-inline std::vector<std::size_t> backward_order(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank) {
+/// The order in which units finish their backward pass. `rank` 0 for all where the order has to be
+/// the same.
+inline std::vector<std::size_t> backward_order(Configuration const& c, std::size_t step,
+                                               std::size_t micro_step, std::size_t rank) {
     std::vector<std::size_t> order;
     for (std::size_t unit = c.units; unit-- > 0;) {
         order.push_back(unit);
     }
     bool const is_fixed = c.order == Order::fixed;
     for (std::size_t left = order.size(); c.order != Order::reverse && left > 1; --left) {
-        std::uint64_t const bits = is_fixed ? keyed(c.seed, c.index, Stream::order, left) : keyed(c.seed, c.index, Stream::order, step, micro_step, rank, left);
+        std::uint64_t const bits =
+            is_fixed ? keyed(c.seed, c.index, Stream::order, left)
+                     : keyed(c.seed, c.index, Stream::order, step, micro_step, rank, left);
         auto const other = static_cast<std::size_t>(bits % left);
         std::size_t const unit = order[other];
         order[other] = order[left - 1];
@@ -269,10 +360,13 @@ char const* word(std::array<char const*, N> const& words, Value value) {
 }
 
 inline std::string describe(Configuration const& c) {
-    std::string text = "configuration " + std::to_string(c.index) + " of seed " + std::to_string(c.seed) + ": [" + c.types().name + "] W=" + std::to_string(c.world)
-                     + " cap=" + std::to_string(c.cap_elements) + " parameters=";
+    std::string text = "configuration " + std::to_string(c.index) + " of seed "
+                       + std::to_string(c.seed) + ": [" + c.types().name
+                       + "] W=" + std::to_string(c.world) + " cap=" + std::to_string(c.cap_elements)
+                       + " parameters=";
     for (auto const& shape : c.shapes) {
-        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f") + (shape.is_float ? "float" : "") + "@";
+        text += std::to_string(shape.elements) + (shape.trainable ? "" : "f")
+                + (shape.is_float ? "float" : "") + "@";
         for (std::size_t i = 0; i < shape.units.size(); ++i) {
             text += (i == 0 ? "" : "+") + std::to_string(shape.units[i]);
         }
@@ -281,20 +375,32 @@ inline std::string describe(Configuration const& c) {
     text += word(std::array{"boundary", "every-micro-step"}, c.schedule);
     text += word(std::array{" mean", " sum"}, c.combine);
     text += c.predivide ? " predivide=" + std::to_string(*c.predivide) : "";
-    text += " micro-steps=" + std::to_string(c.micro_steps) + (c.has_varying_micro_steps ? "(varying) " : " ");
+    text += " micro-steps=" + std::to_string(c.micro_steps)
+            + (c.has_varying_micro_steps ? "(varying) " : " ");
     text += word(std::array{"range", "announced", "unannounced"}, c.micro_step_calls);
-    text += word(std::array{" compute=inline", " compute=threaded", " compute=delaying"}, c.compute);
-    text += word(std::array{" communication=own", " communication=inline", " communication=threaded", " communication=delaying"}, c.communication);
+    text +=
+        word(std::array{" compute=inline", " compute=threaded", " compute=delaying"}, c.compute);
+    text += word(std::array{" communication=own", " communication=inline",
+                            " communication=threaded", " communication=delaying"},
+                 c.communication);
     text += word(std::array{" owned", " adopted", " scattered"}, c.memory);
     text += c.memory == Memory::adopted ? (c.has_aligned_block ? "(aligned)" : "(unaligned)") : "";
-    text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over", " gradients=mixed"}, c.gradient_memory);
+    text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over",
+                            " gradients=mixed"},
+                 c.gradient_memory);
     text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
-    text += std::string(c.writes_all ? " writes-all" : "") + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "") + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
-          + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "") + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
-          + (c.fills_by_function ? " initialise" : "") + (c.rebuilds ? " rebuilds" : "");
+    text += std::string(c.writes_all ? " writes-all" : "")
+            + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "")
+            + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
+            + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "")
+            + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
+            + (c.fills_by_function ? " initialise" : "") + (c.rebuilds ? " rebuilds" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
-    text += c.types().scaler == Scaler::none ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite) : "";
-    text += " injections=" + std::to_string(c.injections.size()) + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");
+    text += c.types().scaler == Scaler::none
+                ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite)
+                : "";
+    text += " injections=" + std::to_string(c.injections.size())
+            + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");
     return text;
 }
 

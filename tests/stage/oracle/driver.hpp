@@ -1,14 +1,15 @@
 #pragma once
 
-// Runs configurations through all stages that accept them and reports, on the main thread, what differs from the oracle.
+// Runs configurations through all stages that accept them and reports, on the main thread, what
+// differs from the oracle.
 
 #include "support/catch.hpp"
 
 #include "generator.hpp"
 #include "trainer.hpp"
 
-#include <zero/comm/run_ranks.hpp>
 #include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -21,7 +22,8 @@
 
 namespace zero::test::oracle {
 
-/// What the environment says: ZERO_ORACLE_CONFIGURATIONS, ZERO_ORACLE_SEED, and ZERO_ORACLE_ONLY for a single one.
+/// What the environment says: ZERO_ORACLE_CONFIGURATIONS, ZERO_ORACLE_SEED, and ZERO_ORACLE_ONLY
+/// for a single one.
 struct Plan {
     static constexpr std::size_t full = 600;
 
@@ -33,22 +35,29 @@ struct Plan {
         Plan plan;
         auto const read = [](char const* name) -> std::optional<std::uint64_t> {
             char const* const text = std::getenv(name);
-            return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::uint64_t>(std::strtoull(text, nullptr, 10));
+            return text == nullptr || *text == '\0'
+                       ? std::nullopt
+                       : std::optional<std::uint64_t>(std::strtoull(text, nullptr, 10));
         };
         plan.seed = read("ZERO_ORACLE_SEED").value_or(plan.seed);
-        plan.configurations = static_cast<std::size_t>(read("ZERO_ORACLE_CONFIGURATIONS").value_or(plan.configurations));
+        plan.configurations = static_cast<std::size_t>(
+            read("ZERO_ORACLE_CONFIGURATIONS").value_or(plan.configurations));
         if (auto const only = read("ZERO_ORACLE_ONLY")) {
             plan.only = static_cast<std::size_t>(*only);
         }
         return plan;
     }
 
-    [[nodiscard]] bool includes(std::size_t index) const { return only ? *only == index : index < configurations; }
+    [[nodiscard]] bool includes(std::size_t index) const {
+        return only ? *only == index : index < configurations;
+    }
     [[nodiscard]] std::size_t end() const { return only ? *only + 1 : configurations; }
 };
 
-/// In stage 0 every rank updates everything, in the others each element has one owner; frozen ones have none.
-inline void check_ownership(Run const& run, std::vector<std::vector<std::vector<unsigned>>> const& owned_by_rank) {
+/// In stage 0 every rank updates everything, in the others each element has one owner; frozen ones
+/// have none.
+inline void check_ownership(Run const& run,
+                            std::vector<std::vector<std::vector<unsigned>>> const& owned_by_rank) {
     Configuration const& c = *run.configuration;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
         for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
@@ -56,10 +65,14 @@ inline void check_ownership(Run const& run, std::vector<std::vector<std::vector<
             for (auto const& owned : owned_by_rank) {
                 owners += owned[parameter][i];
             }
-            std::size_t const expected = !c.shapes[parameter].trainable ? 0 : run.stage == 0 ? c.world : 1;
+            std::size_t const expected = !c.shapes[parameter].trainable ? 0
+                                         : run.stage == 0               ? c.world
+                                                                        : 1;
             if (owners != expected) {
-                run.failures->add("stage " + std::to_string(run.stage) + ": element " + std::to_string(i) + " of parameter " + std::to_string(parameter) + " has "
-                                  + std::to_string(owners) + " owners instead of " + std::to_string(expected));
+                run.failures->add("stage " + std::to_string(run.stage) + ": element "
+                                  + std::to_string(i) + " of parameter " + std::to_string(parameter)
+                                  + " has " + std::to_string(owners) + " owners instead of "
+                                  + std::to_string(expected));
                 return;
             }
         }
@@ -80,10 +93,11 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
         auto const world = static_cast<int>(run.configuration->world);
         LoopbackOptions const options{std::chrono::seconds(60)};
         if constexpr (requires { typename Communicator::Inner; }) {
-            run_ranks<typename Communicator::Inner>(world, options, [&](typename Communicator::Inner& inner) {
-                Communicator communicator(inner);
-                body(communicator);
-            });
+            run_ranks<typename Communicator::Inner>(world, options,
+                                                    [&](typename Communicator::Inner& inner) {
+                                                        Communicator communicator(inner);
+                                                        body(communicator);
+                                                    });
         } else {
             run_ranks<Communicator>(world, options, body);
         }
@@ -97,9 +111,11 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
 template <class Stage>
 void run_stage(Run const& run) {
     using Engine = typename Stage::EngineType;
-    run_engine<Engine>(run, [](auto& communicator, auto const& registrations, auto const& options) -> std::shared_ptr<Engine> {
-        return std::make_shared<Stage>(communicator, registrations, options);
-    });
+    run_engine<Engine>(run,
+                       [](auto& communicator, auto const& registrations,
+                          auto const& options) -> std::shared_ptr<Engine> {
+                           return std::make_shared<Stage>(communicator, registrations, options);
+                       });
 }
 
 template <int N, std::size_t R, class Communicator>
@@ -110,8 +126,10 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
             run_stage<stage_t<N, R, Communicator>>({&c, &history, N, &failures});
             ++runs;
             if (failures.count() != 0) {
-                FAIL_CHECK(describe(c) << "\nstage " << N << ": " << failures.text() << "\nrun it alone: ZERO_ORACLE_SEED=" << c.seed << " ZERO_ORACLE_ONLY=" << c.index
-                                       << " and this executable");
+                FAIL_CHECK(describe(c)
+                           << "\nstage " << N << ": " << failures.text()
+                           << "\nrun it alone: ZERO_ORACLE_SEED=" << c.seed
+                           << " ZERO_ORACLE_ONLY=" << c.index << " and this executable");
             }
         }
     }
@@ -141,7 +159,8 @@ void run_row(std::size_t part = 100) {
     }
     CHECK(runs == expected);
     std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
-    std::cout << "oracle: row " << R << " [" << rows[R].name << "], seed " << plan.seed << ": " << configurations << " configurations, " << runs << " runs in " << seconds.count()
+    std::cout << "oracle: row " << R << " [" << rows[R].name << "], seed " << plan.seed << ": "
+              << configurations << " configurations, " << runs << " runs in " << seconds.count()
               << " s\n";
 }
 

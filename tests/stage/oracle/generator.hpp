@@ -1,6 +1,7 @@
 #pragma once
 
-// Random configurations, a pure function of (seed, index): with every compiler and standard library the same.
+// Random configurations, a pure function of (seed, index): with every compiler and standard library
+// the same.
 
 #include "configuration.hpp"
 
@@ -18,7 +19,8 @@ namespace zero::test::oracle {
 
 class Random {
 public:
-    Random(std::uint64_t seed, std::size_t index) : _state(keyed(seed, Stream::configuration, index)) {}
+    Random(std::uint64_t seed, std::size_t index)
+        : _state(keyed(seed, Stream::configuration, index)) {}
 
     std::uint64_t next() { return _state = mixed(_state); }
     std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() >> 8U) % bound; }
@@ -34,7 +36,8 @@ private:
     std::uint64_t _state;
 };
 
-inline constexpr std::array<std::size_t, 12> primes{2, 3, 5, 7, 31, 61, 67, 101, 127, 257, 509, 1021};
+inline constexpr std::array<std::size_t, 12> primes{2,  3,   5,   7,   31,  61,
+                                                    67, 101, 127, 257, 509, 1021};
 
 /// Fewer elements in the whole model than ranks.
 inline void shape_tiny_model(Random& random, Configuration& c) {
@@ -71,16 +74,20 @@ inline void shape_model(Random& random, Configuration& c) {
     bool const has_tied = random.chance(40) && c.units > 1;
     std::size_t total = 0;
     for (std::size_t unit = 0; unit < c.units; ++unit) {
-        std::size_t const count = random.chance(8) && unit + 1 != c.units ? 0 : random.between(1, 3); // a unit without a parameter is legal
+        std::size_t const count = random.chance(8) && unit + 1 != c.units
+                                      ? 0
+                                      : random.between(1, 3); // a unit without a parameter is legal
         for (std::size_t i = 0; i < count; ++i) {
-            std::size_t const elements = total < 3500 ? random_size(random, c.cap_elements) : random.between(0, 65);
+            std::size_t const elements =
+                total < 3500 ? random_size(random, c.cap_elements) : random.between(0, 65);
             total += elements;
             Shape shape{elements, {unit}, 0, !(has_frozen && random.chance(30)), 0};
             if (has_tied && shape.trainable && random.chance(40)) {
                 std::size_t const other = random.below(c.units);
                 if (other > unit) {
                     shape.units.push_back(other);
-                    // Three terms are not the same in every order, so a third use needs one order of the backward pass.
+                    // Three terms are not the same in every order, so a third use needs one order
+                    // of the backward pass.
                     if (c.order == Order::reverse && other + 1 < c.units) {
                         shape.units.push_back(c.units - 1);
                     }
@@ -125,13 +132,19 @@ inline void add_injections(Random& random, Configuration& c) {
     std::size_t const count = random.between(1, 3);
     for (std::size_t i = 0; i < count; ++i) {
         Injection injection;
-        // Under "step" nothing is finite any more afterwards: late, so that there is something to compare before.
-        injection.step = c.types().scaler == Scaler::none && c.on_non_finite == OnNonFinite::step ? random.between(3, c.all_steps() - 1) : random.below(c.all_steps());
+        // Under "step" nothing is finite any more afterwards: late, so that there is something to
+        // compare before.
+        injection.step = c.types().scaler == Scaler::none && c.on_non_finite == OnNonFinite::step
+                             ? random.between(3, c.all_steps() - 1)
+                             : random.below(c.all_steps());
         injection.micro_step = random.below(micro_steps_of(c, injection.step));
         injection.rank = random.below(c.world);
         injection.parameter = targets[random.below(targets.size())];
-        injection.element = random.chance(30) ? c.shapes[injection.parameter].elements - 1 : random.below(c.shapes[injection.parameter].elements);
-        injection.value = random.pick(std::array{Poisoned::infinity, Poisoned::negative_infinity, Poisoned::nan});
+        injection.element = random.chance(30)
+                                ? c.shapes[injection.parameter].elements - 1
+                                : random.below(c.shapes[injection.parameter].elements);
+        injection.value =
+            random.pick(std::array{Poisoned::infinity, Poisoned::negative_infinity, Poisoned::nan});
         c.injections.push_back(injection);
     }
 }
@@ -144,7 +157,8 @@ inline void choose_numbers(Random& random, Configuration& c) {
     }
     c.micro_steps = random.between(1, 4);
     c.has_varying_micro_steps = random.chance(15);
-    c.micro_step_calls = random.pick(std::array{MicroSteps::range, MicroSteps::announced, MicroSteps::unannounced});
+    c.micro_step_calls =
+        random.pick(std::array{MicroSteps::range, MicroSteps::announced, MicroSteps::unannounced});
     c.on_non_finite = random.chance(60) ? OnNonFinite::skip : OnNonFinite::step;
     c.fixed_scale = random.pick(std::array{1.0F, 1024.0F, 1000.0F, 65536.0F});
     c.scaler.minimum = random.pick(std::array{1.0F, 16.0F, 4096.0F});
@@ -159,7 +173,8 @@ inline void choose_numbers(Random& random, Configuration& c) {
     if (random.chance(50)) {
         c.clip = random.pick(std::array{1e-4F, 0.01F, 1.0F, 1e6F});
     }
-    std::size_t const groups = std::min(random.between(1, 3), std::max(c.shapes.size(), std::size_t{1}));
+    std::size_t const groups =
+        std::min(random.between(1, 3), std::max(c.shapes.size(), std::size_t{1}));
     c.lists_groups = groups > 1 || random.chance(30);
     c.groups.clear();
     for (std::size_t group = 0; group < groups; ++group) {
@@ -174,36 +189,49 @@ inline void choose_numbers(Random& random, Configuration& c) {
         c.groups.push_back(hyper);
     }
     if (random.chance(30)) {
-        c.changes.push_back({random.between(1, c.steps - 1), random.below(groups), random.pick(std::array{0.25, 2.0})});
+        c.changes.push_back({random.between(1, c.steps - 1), random.below(groups),
+                             random.pick(std::array{0.25, 2.0})});
     }
     for (auto& shape : c.shapes) {
         shape.group = random.below(groups);
     }
-    for (std::size_t group = 0; group < groups && !c.shapes.empty(); ++group) { // one that is listed has to have a parameter
+    for (std::size_t group = 0; group < groups && !c.shapes.empty();
+         ++group) { // one that is listed has to have a parameter
         c.shapes[(c.shapes.size() / 2 + group) % c.shapes.size()].group = group;
     }
 }
 
 inline void choose_calls(Random& random, Configuration& c) {
-    c.compute = random.pick(std::array{Compute::inline_queue, Compute::threaded, Compute::delaying, Compute::delaying});
-    c.communication = random.pick(std::array{Communication::own, Communication::own, Communication::inline_queue, Communication::threaded, Communication::delaying});
+    c.compute = random.pick(
+        std::array{Compute::inline_queue, Compute::threaded, Compute::delaying, Compute::delaying});
+    c.communication =
+        random.pick(std::array{Communication::own, Communication::own, Communication::inline_queue,
+                               Communication::threaded, Communication::delaying});
     std::size_t const memory = random.below(100);
     c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
-    bool const cuts_blocks = c.types().states == States::scaled; // in an adopted block they begin with the slices, which the oracle does not know
-    if (c.memory == Memory::adopted && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {
+    bool const cuts_blocks =
+        c.types().states == States::scaled; // in an adopted block they begin with the slices, which
+                                            // the oracle does not know
+    if (c.memory == Memory::adopted
+        && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {
         c.memory = Memory::scattered;
     }
     if (c.memory == Memory::adopted) {
         place_in_block(random, c);
     }
-    c.gradient_memory = random.pick(std::array{GradientStore::engine, GradientStore::engine, GradientStore::callers, GradientStore::handed_over, GradientStore::mixed});
+    c.gradient_memory =
+        random.pick(std::array{GradientStore::engine, GradientStore::engine, GradientStore::callers,
+                               GradientStore::handed_over, GradientStore::mixed});
     if (c.memory == Memory::adopted && c.gradient_memory == GradientStore::engine) {
         c.gradient_memory = random.chance(50) ? GradientStore::callers : GradientStore::handed_over;
     }
     c.writes_all = random.chance(20);
     c.has_unused = random.chance(35);
     c.reports_unused = random.chance(40);
-    bool const needs_leases = c.order == Order::shuffled || (c.has_unused && !c.reports_unused); // later buckets wait for the ones that nobody reports
+    bool const needs_leases =
+        c.order == Order::shuffled
+        || (c.has_unused
+            && !c.reports_unused); // later buckets wait for the ones that nobody reports
     c.extra_leases = needs_leases ? 64 : random.chance(20) ? 1 : 0;
     c.holds_handles = random.chance(25);
     c.evaluates = random.chance(40);
@@ -214,7 +242,8 @@ inline void choose_calls(Random& random, Configuration& c) {
     c.fills_by_function = c.memory == Memory::owned && random.chance(25);
 }
 
-/// Buckets made anew. With one order for all, the leases that are counted for it are enough after the first step.
+/// Buckets made anew. With one order for all, the leases that are counted for it are enough after
+/// the first step.
 inline void choose_rebuild(Random& random, Configuration& c) {
     c.rebuilds = c.memory != Memory::adopted && random.chance(50);
     bool const reports_all = !c.has_unused || c.reports_unused;

@@ -1,16 +1,16 @@
 #pragma once
 
-// The trainer of one rank: its memory, and the commands of its forward and backward pass. They run on the compute queue, read weights and the
-// loss scale there, and write gradients there; so whatever an engine forgets to wait for shows in their results.
+// The trainer of one rank: its memory, and the commands of its forward and backward pass. They run
+// on the compute queue, read weights and the loss scale there, and write gradients there; so
+// whatever an engine forgets to wait for shows in their results.
 
 #include "failures.hpp"
 #include "reference.hpp"
 
 #include <zero/comm/detail/run_group.hpp>
-#include <zero/core/storage_types.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/storage_types.hpp>
 
-#include <utility>
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -21,17 +21,21 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace zero::test::oracle {
 
 inline std::string hex(float value) {
     char text[64];
-    std::snprintf(text, sizeof text, "%a (%08x)", static_cast<double>(value), std::bit_cast<std::uint32_t>(value));
+    std::snprintf(text, sizeof text, "%a (%08x)", static_cast<double>(value),
+                  std::bit_cast<std::uint32_t>(value));
     return text;
 }
 
-inline bool has_same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+inline bool has_same_bits(float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
 
 /// One run of one stage, as all ranks see it.
 struct Run {
@@ -46,7 +50,8 @@ struct Run {
 template <class T, class G, template <class> class Vector>
 class Model {
 public:
-    Model(Run const& run, std::size_t rank) : _run(&run), _rank(rank), _is_written(run.configuration->shapes.size()) {
+    Model(Run const& run, std::size_t rank)
+        : _run(&run), _rank(rank), _is_written(run.configuration->shapes.size()) {
         Configuration const& c = *run.configuration;
         if (c.memory == Memory::adopted) {
             _block.assign(c.block_elements, gap());
@@ -60,10 +65,13 @@ public:
                 values[i] = from_float<T>(initial_value(c, rank, parameter, i));
             }
             if (c.memory == Memory::adopted) {
-                std::copy(values.begin(), values.end(), _block.begin() + static_cast<std::ptrdiff_t>(c.shapes[parameter].address));
+                std::copy(values.begin(), values.end(),
+                          _block.begin()
+                              + static_cast<std::ptrdiff_t>(c.shapes[parameter].address));
             }
             _tensors.push_back(std::move(values));
-            _gradients.emplace_back(elements, from_float<G>(std::numeric_limits<float>::quiet_NaN()));
+            _gradients.emplace_back(elements,
+                                    from_float<G>(std::numeric_limits<float>::quiet_NaN()));
             _floats.emplace_back(floats);
             for (std::size_t i = 0; i < floats; ++i) {
                 _floats.back()[i] = initial_value(c, rank, parameter, i);
@@ -72,7 +80,9 @@ public:
         }
     }
 
-    [[nodiscard]] Configuration const& configuration() const noexcept { return *_run->configuration; }
+    [[nodiscard]] Configuration const& configuration() const noexcept {
+        return *_run->configuration;
+    }
     [[nodiscard]] std::span<T> block() noexcept { return {_block.data(), _block.size()}; }
 
     /// @tparam V the parameter's type
@@ -86,14 +96,17 @@ public:
     }
 
     [[nodiscard]] T* own_values(std::size_t parameter) noexcept {
-        return configuration().memory == Memory::adopted ? _block.data() + configuration().shapes[parameter].address : _tensors[parameter].data();
+        return configuration().memory == Memory::adopted
+                   ? _block.data() + configuration().shapes[parameter].address
+                   : _tensors[parameter].data();
     }
 
     /// The caller's memory for a gradient, or the transient one that is handed over.
     template <class V = T>
     [[nodiscard]] auto gradient(std::size_t parameter) noexcept {
         if constexpr (!std::is_same_v<V, T>) {
-            return std::span<float>(_float_gradients[parameter].data(), _float_gradients[parameter].size());
+            return std::span<float>(_float_gradients[parameter].data(),
+                                    _float_gradients[parameter].size());
         } else {
             return std::span<G>(_gradients[parameter].data(), _gradients[parameter].size());
         }
@@ -111,7 +124,8 @@ public:
 
     void start_micro_step() { _is_written.assign(_is_written.size(), false); }
 
-    /// The first use that writes a parameter's gradient in this micro-step? Asked when the command is enqueued.
+    /// The first use that writes a parameter's gradient in this micro-step? Asked when the command
+    /// is enqueued.
     [[nodiscard]] bool is_first_write(std::size_t parameter) {
         bool const is_first = !_is_written[parameter];
         _is_written[parameter] = true;
@@ -122,38 +136,48 @@ public:
     /// @{
 
     template <class V>
-    void check_weights(std::size_t step, std::size_t parameter, V const* values, char const* when) const {
-        compare(values, _run->history->snapshots[step].parameters[parameter], 0, when, step, parameter);
+    void check_weights(std::size_t step, std::size_t parameter, V const* values,
+                       char const* when) const {
+        compare(values, _run->history->snapshots[step].parameters[parameter], 0, when, step,
+                parameter);
     }
 
     /// Writes or adds what a unit contributes to a parameter's gradient.
     template <class V>
-    void backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, V* out, bool adds, float const* loss_scale) const {
+    void backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit,
+                  V* out, bool adds, float const* loss_scale) const {
         Configuration const& c = configuration();
         for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
-            float const term = contribution(c, step, micro_step, _rank, parameter, unit, i, *loss_scale);
+            float const term =
+                contribution(c, step, micro_step, _rank, parameter, unit, i, *loss_scale);
             out[i] = from_float<V>(adds ? plus(to_float(out[i]), term) : term);
         }
     }
 
     template <class V>
-    void overwrite(V* gradient, std::size_t elements) const { std::fill_n(gradient, elements, from_float<V>(std::numeric_limits<float>::quiet_NaN())); }
+    void overwrite(V* gradient, std::size_t elements) const {
+        std::fill_n(gradient, elements, from_float<V>(std::numeric_limits<float>::quiet_NaN()));
+    }
 
     void check_scale(std::size_t step, float const* scale) const {
         float const expected = _run->history->snapshots[step].scaler.scale;
         if (!has_same_bits(*scale, expected)) {
-            fail("the loss scale read after step " + std::to_string(step) + " is " + hex(*scale) + ", not " + hex(expected));
+            fail("the loss scale read after step " + std::to_string(step) + " is " + hex(*scale)
+                 + ", not " + hex(expected));
         }
     }
 
     /// @}
 
     template <class V>
-    void compare(V const* values, Values const& expected, std::size_t begin, char const* what, std::size_t step, std::size_t parameter, std::size_t count = ~std::size_t{0}) const {
+    void compare(V const* values, Values const& expected, std::size_t begin, char const* what,
+                 std::size_t step, std::size_t parameter,
+                 std::size_t count = ~std::size_t{0}) const {
         count = std::min(count, expected.size() - begin);
         for (std::size_t i = 0; i < count; ++i) {
             if (!has_same_bits(to_float(values[i]), expected[begin + i])) {
-                fail(std::string(what) + " after " + std::to_string(step) + " steps: parameter " + std::to_string(parameter) + " element " + std::to_string(begin + i) + " is "
+                fail(std::string(what) + " after " + std::to_string(step) + " steps: parameter "
+                     + std::to_string(parameter) + " element " + std::to_string(begin + i) + " is "
                      + hex(to_float(values[i])) + ", not " + hex(expected[begin + i]));
                 return;
             }
@@ -163,17 +187,22 @@ public:
     void check_gaps() const {
         std::vector<bool> is_gap(_block.size(), true);
         for (auto const& shape : configuration().shapes) {
-            std::fill_n(is_gap.begin() + static_cast<std::ptrdiff_t>(shape.address), shape.elements, false);
+            std::fill_n(is_gap.begin() + static_cast<std::ptrdiff_t>(shape.address), shape.elements,
+                        false);
         }
         for (std::size_t i = 0; i < _block.size(); ++i) {
             if (is_gap[i] && !(_block[i] == gap())) {
-                fail("element " + std::to_string(i) + " of the adopted block belongs to no parameter, but was changed");
+                fail("element " + std::to_string(i)
+                     + " of the adopted block belongs to no parameter, but was changed");
                 return;
             }
         }
     }
 
-    void fail(std::string const& text) const { _run->failures->add("stage " + std::to_string(_run->stage) + ", rank " + std::to_string(_rank) + ": " + text); }
+    void fail(std::string const& text) const {
+        _run->failures->add("stage " + std::to_string(_run->stage) + ", rank "
+                            + std::to_string(_rank) + ": " + text);
+    }
 
 private:
     static T gap() { return from_float<T>(-77.0F); }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Deliberate errors of the library, put in through its own seams: a backend that replaces one operation, and a communicator that leaves
-// one call out. One type serves all of them; which error is active is chosen at run time.
+// Deliberate errors of the library, put in through its own seams: a backend that replaces one
+// operation, and a communicator that leaves one call out. One type serves all of them; which error
+// is active is chosen at run time.
 
 #include "driver.hpp"
 
@@ -22,14 +23,14 @@ namespace zero::test::oracle {
 
 enum class Mutation {
     none,
-    ranks_reversed,      ///< sums over ranks start with the last rank
-    sum_rounded_early,   ///< a partial sum over ranks is rounded to bfloat16
-    added_in_bfloat16,   ///< the sum over micro-steps is
-    padding_inspected,   ///< the norm reads on to the next multiple of 64 elements
-    norm_off_by_an_ulp,  ///< the reported norm, and nothing else
+    ranks_reversed,            ///< sums over ranks start with the last rank
+    sum_rounded_early,         ///< a partial sum over ranks is rounded to bfloat16
+    added_in_bfloat16,         ///< the sum over micro-steps is
+    padding_inspected,         ///< the norm reads on to the next multiple of 64 elements
+    norm_off_by_an_ulp,        ///< the reported norm, and nothing else
     coefficient_off_by_an_ulp, ///< the reported clip coefficient, and nothing else
-    last_bucket_dropped, ///< the last bucket is not reduced
-    state_not_moved,     ///< where buckets are made anew, each rank keeps what it had of a state
+    last_bucket_dropped,       ///< the last bucket is not reduced
+    state_not_moved, ///< where buckets are made anew, each rank keeps what it had of a state
     fence_removed
 };
 
@@ -39,12 +40,15 @@ struct Mutant {
 };
 
 /// Which error the running group has. It starts once every rank has its engine.
-inline Mutant chosen_mutant;                  // NOLINT: written before ranks start
+inline Mutant chosen_mutant;                      // NOLINT: written before ranks start
 inline std::atomic<bool> is_mutant_active{false}; // NOLINT
 
-inline bool is_active(Mutation mutation) { return is_mutant_active.load(std::memory_order_acquire) && chosen_mutant.mutation == mutation; }
+inline bool is_active(Mutation mutation) {
+    return is_mutant_active.load(std::memory_order_acquire) && chosen_mutant.mutation == mutation;
+}
 
-/// Memory that stays readable until `recycle`: without a fence a rank may read that of a peer which has gone.
+/// Memory that stays readable until `recycle`: without a fence a rank may read that of a peer which
+/// has gone.
 class KeptMemory final : public MemoryResource {
 public:
     KeptMemory() = default;
@@ -52,7 +56,9 @@ public:
     KeptMemory& operator=(KeptMemory const&) = delete;
     ~KeptMemory() override { recycle(); }
 
-    void* allocate(std::size_t bytes, BufferKind) override { return ::operator new(bytes, std::align_val_t{128}); }
+    void* allocate(std::size_t bytes, BufferKind) override {
+        return ::operator new(bytes, std::align_val_t{128});
+    }
 
     void deallocate(void* memory, std::size_t, BufferKind) noexcept override {
         std::lock_guard const lock(_mutex);
@@ -87,20 +93,28 @@ struct MutantBackend : HostBackend {
     template <class F>
     static void run(Queue queue, F const& functor) {
         HostBackend::run(queue, functor);
-        if constexpr (requires { functor.state->reports[functor.serial]; }) { // the decision of a step
-            if (is_active(Mutation::norm_off_by_an_ulp) || is_active(Mutation::coefficient_off_by_an_ulp)) {
+        if constexpr (requires {
+                          functor.state->reports[functor.serial];
+                      }) { // the decision of a step
+            if (is_active(Mutation::norm_off_by_an_ulp)
+                || is_active(Mutation::coefficient_off_by_an_ulp)) {
                 bool const is_norm = is_active(Mutation::norm_off_by_an_ulp);
-                queue->enqueue([reports = &functor.state->reports, serial = functor.serial, is_norm] {
+                queue->enqueue([reports = &functor.state->reports, serial = functor.serial,
+                                is_norm] {
                     StepReport& report = (*reports)[serial % reports->size()];
-                    report.gradient_norm = is_norm ? std::nextafter(report.gradient_norm, 0.0) : report.gradient_norm;
-                    report.clip_coefficient = is_norm ? report.clip_coefficient : std::nextafter(report.clip_coefficient, 0.0F);
+                    report.gradient_norm =
+                        is_norm ? std::nextafter(report.gradient_norm, 0.0) : report.gradient_norm;
+                    report.clip_coefficient = is_norm
+                                                  ? report.clip_coefficient
+                                                  : std::nextafter(report.clip_coefficient, 0.0F);
                 });
             }
         }
     }
 
     template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world, std::size_t elements) {
+    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
+                          std::size_t elements) {
         if (is_active(Mutation::ranks_reversed) || is_active(Mutation::sum_rounded_early)) {
             bool const reverses = is_active(Mutation::ranks_reversed);
             queue->enqueue([=] {
@@ -123,7 +137,8 @@ struct MutantBackend : HostBackend {
         if (is_active(Mutation::added_in_bfloat16)) {
             queue->enqueue([=] {
                 for (std::size_t i = 0; i < elements; ++i) {
-                    sum[i] = from_float<To>(to_float(from_float<bfloat16>(to_float(sum[i]) + to_float(in[i]))));
+                    sum[i] = from_float<To>(
+                        to_float(from_float<bfloat16>(to_float(sum[i]) + to_float(in[i]))));
                 }
             });
         } else {
@@ -136,7 +151,8 @@ struct MutantBackend : HostBackend {
         if (is_active(Mutation::padding_inspected)) {
             queue->enqueue([=] {
                 for (auto const& slice : slices) {
-                    host::inspect(slice.values, (slice.elements + 63) / 64 * 64, slice.first_index, *result);
+                    host::inspect(slice.values, (slice.elements + 63) / 64 * 64, slice.first_index,
+                                  *result);
                 }
             });
         } else {
@@ -145,7 +161,8 @@ struct MutantBackend : HostBackend {
     }
 };
 
-/// Hands everything on to a loopback communicator, except under `last_bucket_dropped` and `state_not_moved`.
+/// Hands everything on to a loopback communicator, except under `last_bucket_dropped` and
+/// `state_not_moved`.
 class MutantCommunicator {
 public:
     using policy_category = CommunicatorCategory;
@@ -160,7 +177,8 @@ public:
         _buckets = buckets;
         std::int64_t arrived = 1;
         host::InlineQueue queue;
-        _inner->all_reduce_integers(&arrived, 1, IntegerReduction::sum, &queue, CollectiveTag{"start", 0});
+        _inner->all_reduce_integers(&arrived, 1, IntegerReduction::sum, &queue,
+                                    CollectiveTag{"start", 0});
         is_mutant_active = true;
     }
 
@@ -168,21 +186,25 @@ public:
     [[nodiscard]] int size() const noexcept { return _inner->size(); }
 
     template <class T>
-    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
         if (!is_dropped(tag)) {
             _inner->reduce_scatter(send, receive, cuts, queue, tag);
         }
     }
 
     template <class T>
-    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
-        if (!is_active(Mutation::state_not_moved) || std::string_view(tag.what) != "state of parameter") {
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        if (!is_active(Mutation::state_not_moved)
+            || std::string_view(tag.what) != "state of parameter") {
             _inner->all_gather(send, receive, cuts, queue, tag);
         }
     }
 
     template <class T>
-    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
         if (!is_dropped(tag)) {
             _inner->all_reduce(send, receive, cuts, queue, tag);
         }
@@ -193,28 +215,35 @@ public:
         _inner->broadcast(buffer, elements, root, queue, tag);
     }
 
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction, Queue queue, CollectiveTag tag = {}) {
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
         _inner->all_reduce_integers(values, elements, reduction, queue, tag);
     }
 
-    void abort(std::string_view cause, bool is_provisional = false) noexcept { _inner->abort(cause, is_provisional); }
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _inner->abort(cause, is_provisional);
+    }
 
 private:
     [[nodiscard]] bool is_dropped(CollectiveTag tag) const {
-        return is_active(Mutation::last_bucket_dropped) && std::string_view(tag.what) == "gradients of bucket" && tag.index + 1 == _buckets;
+        return is_active(Mutation::last_bucket_dropped)
+               && std::string_view(tag.what) == "gradients of bucket" && tag.index + 1 == _buckets;
     }
 
     Inner* _inner;
     std::size_t _buckets = 0;
 };
 
-/// Runs a configuration of the mutants' row under one stage with one error; how many differences the oracle finds.
+/// Runs a configuration of the mutants' row under one stage with one error; how many differences
+/// the oracle finds.
 template <int N>
-std::size_t count_differences(Configuration const& c, History const& history, Mutant const& mutant, double learning_rate_error = 1.0) {
+std::size_t count_differences(Configuration const& c, History const& history, Mutant const& mutant,
+                              double learning_rate_error = 1.0) {
     chosen_mutant = mutant;
     is_mutant_active = false;
     Failures failures;
-    run_stage<stage_t<N, mutant_row, MutantCommunicator>>({&c, &history, N, &failures, learning_rate_error});
+    run_stage<stage_t<N, mutant_row, MutantCommunicator>>(
+        {&c, &history, N, &failures, learning_rate_error});
     is_mutant_active = false;
     MutantBackend::default_memory().recycle();
     if (failures.count() != 0 && mutant.mutation == Mutation::none && learning_rate_error == 1.0) {
@@ -223,7 +252,8 @@ std::size_t count_differences(Configuration const& c, History const& history, Mu
     return failures.count();
 }
 
-inline std::size_t count_differences(int stage, Configuration const& c, Mutant const& mutant = {}, double learning_rate_error = 1.0) {
+inline std::size_t count_differences(int stage, Configuration const& c, Mutant const& mutant = {},
+                                     double learning_rate_error = 1.0) {
     History const history = compute_history(c);
     switch (stage) {
     case 0: return count_differences<0>(c, history, mutant, learning_rate_error);
@@ -233,7 +263,8 @@ inline std::size_t count_differences(int stage, Configuration const& c, Mutant c
     }
 }
 
-/// Four units of two parameters on three ranks; every bucket has padding. Steps run without a wait in between.
+/// Four units of two parameters on three ranks; every bucket has padding. Steps run without a wait
+/// in between.
 inline Configuration make_mutant_configuration(std::size_t index) {
     Configuration c;
     c.seed = 7;

@@ -1,16 +1,18 @@
 #pragma once
 
-// The oracle: what W ranks have to compute, written down straight, in one thread, for one configuration. It includes no header of the
-// engine, of the communicators or of the arithmetic that it judges; only the storage types and their conversions are shared.
+// The oracle: what W ranks have to compute, written down straight, in one thread, for one
+// configuration. It includes no header of the engine, of the communicators or of the arithmetic
+// that it judges; only the storage types and their conversions are shared.
 //
-// Every number is a float here, also where it is stored in 16 bits: `rounded` says where a storage type cuts it.
+// Every number is a float here, also where it is stored in 16 bits: `rounded` says where a storage
+// type cuts it.
 
 #include "configuration.hpp"
 
-#include <zero/ops/number.hpp>
-#include <zero/core/storage_types.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/convert.hpp>
+#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/storage_types.hpp>
+#include <zero/ops/number.hpp>
 
 #include <algorithm>
 #include <array>
@@ -34,37 +36,46 @@ inline float rounded(Number type, float value) {
 }
 
 /// Arithmetic that gives NaN gives this one.
-inline float canonical(float value) { return value == value ? value : std::bit_cast<float>(std::uint32_t{0x7fc00000}); }
+inline float canonical(float value) {
+    return value == value ? value : std::bit_cast<float>(std::uint32_t{0x7fc00000});
+}
 
 /// a + b, a * b: through a volatile, so that no compiler fuses two of them into one rounding.
 inline float plus(float a, float b) {
-    float volatile const sum = a + b;
+    float const volatile sum = a + b;
     return canonical(sum);
 }
 inline float times(float a, float b) {
-    float volatile const product = a * b;
+    float const volatile product = a * b;
     return canonical(product);
 }
 inline double times(double a, double b) {
-    double volatile const product = a * b;
+    double const volatile product = a * b;
     return product;
 }
 
 /// @name What the model's backward pass writes, and the first values
 /// @{
 
-inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter, std::size_t element) {
+inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter,
+                           std::size_t element) {
     std::uint64_t const bits = keyed(c.seed, c.index, Stream::initial, rank, parameter, element);
-    float const unit = static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U)) * 0x1.0p-23F; // [-1, 1)
+    float const unit =
+        static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U))
+        * 0x1.0p-23F; // [-1, 1)
     return rounded(c.numbers(parameter).parameter, unit);
 }
 
-/// What one use of a parameter adds to its gradient: in the gradient type, with the loss scale in it, never -0.
-inline float contribution(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t parameter, std::size_t unit, std::size_t element,
-                          float loss_scale) {
+/// What one use of a parameter adds to its gradient: in the gradient type, with the loss scale in
+/// it, never -0.
+inline float contribution(Configuration const& c, std::size_t step, std::size_t micro_step,
+                          std::size_t rank, std::size_t parameter, std::size_t unit,
+                          std::size_t element, float loss_scale) {
     if (unit == c.shapes[parameter].units.back()) {
         for (auto const& injection : c.injections) {
-            if (injection.step == step && injection.micro_step == micro_step && injection.rank == rank && injection.parameter == parameter && injection.element == element) {
+            if (injection.step == step && injection.micro_step == micro_step
+                && injection.rank == rank && injection.parameter == parameter
+                && injection.element == element) {
                 switch (injection.value) {
                 case Poisoned::infinity: return std::numeric_limits<float>::infinity();
                 case Poisoned::negative_infinity: return -std::numeric_limits<float>::infinity();
@@ -73,13 +84,16 @@ inline float contribution(Configuration const& c, std::size_t step, std::size_t 
             }
         }
     }
-    std::uint64_t const bits = keyed(c.seed, c.index, Stream::gradient, (step * 16 + micro_step) * 64 + rank, parameter * 64 + unit, element);
+    std::uint64_t const bits =
+        keyed(c.seed, c.index, Stream::gradient, (step * 16 + micro_step) * 64 + rank,
+              parameter * 64 + unit, element);
     if (bits % 16 == 0) {
         return 0.0F;
     }
     float const mantissa = 1.0F + static_cast<float>((bits >> 8U) & 0x7fffffU) * 0x1.0p-23F;
     int const exponent = c.gradient_exponent + static_cast<int>((bits >> 40U) % 6);
-    float const magnitude = rounded(c.numbers(parameter).gradient, times(std::ldexp(mantissa, exponent), loss_scale));
+    float const magnitude =
+        rounded(c.numbers(parameter).gradient, times(std::ldexp(mantissa, exponent), loss_scale));
     return (bits >> 60U) % 2 == 0 || magnitude == 0.0F ? magnitude : -magnitude;
 }
 
@@ -119,12 +133,14 @@ struct History {
     std::vector<Snapshot> snapshots;
 };
 
-/// Squares added without any rounding: an integer of 704 bits that counts multiples of 2^-298, the square of the smallest float.
+/// Squares added without any rounding: an integer of 704 bits that counts multiples of 2^-298, the
+/// square of the smallest float.
 class ExactSum {
 public:
     void add(double value) {
         int exponent = 0;
-        double const fraction = std::frexp(value, &exponent); // value = fraction * 2^exponent, 0.5 <= fraction < 1
+        double const fraction =
+            std::frexp(value, &exponent); // value = fraction * 2^exponent, 0.5 <= fraction < 1
         auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
         int position = exponent - 53 + 298;
         for (; position < 0; ++position) {
@@ -132,7 +148,9 @@ public:
         }
         std::size_t word = static_cast<std::size_t>(position) / 32;
         unsigned const shift = static_cast<unsigned>(position) % 32;
-        std::array<std::uint64_t, 3> const parts{(mantissa << shift) & 0xffffffffU, (mantissa >> (32 - shift)) & 0xffffffffU, (mantissa >> 32U) >> (32 - shift)};
+        std::array<std::uint64_t, 3> const parts{(mantissa << shift) & 0xffffffffU,
+                                                 (mantissa >> (32 - shift)) & 0xffffffffU,
+                                                 (mantissa >> 32U) >> (32 - shift)};
         std::uint64_t carry = 0;
         for (std::size_t part = 0; part < parts.size() || carry != 0; ++part, ++word) {
             carry += _words[word] + (part < parts.size() ? parts[part] : 0);
@@ -141,14 +159,18 @@ public:
         }
     }
 
-    /// The documented way from the exact sum to a double: its digits of 28 bits, from the lowest to the highest, each addition rounded.
+    /// The documented way from the exact sum to a double: its digits of 28 bits, from the lowest to
+    /// the highest, each addition rounded.
     [[nodiscard]] double value() const {
         double value = 0.0;
         for (int digit = 0; digit < 21; ++digit) {
             std::uint32_t bits = 0;
             for (int bit = 27; bit >= 0; --bit) {
                 int const position = digit * 28 + bit;
-                bits = bits * 2 + ((_words[static_cast<std::size_t>(position) / 32] >> (static_cast<unsigned>(position) % 32)) & 1U);
+                bits = bits * 2
+                       + ((_words[static_cast<std::size_t>(position) / 32]
+                           >> (static_cast<unsigned>(position) % 32))
+                          & 1U);
             }
             value = std::fma(value, 0x1.0p-28, static_cast<double>(bits));
         }
@@ -165,10 +187,12 @@ inline double leaf_sum(float const* values, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
         if (std::isfinite(values[i])) {
             double const x = static_cast<double>(values[i]);
-            lanes[i % 8] = std::fma(x, x, lanes[i % 8]); // the square is exact, so this is one rounding either way
+            lanes[i % 8] = std::fma(
+                x, x, lanes[i % 8]); // the square is exact, so this is one rounding either way
         }
     }
-    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
+           + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
 inline ScalerState first_scaler_state(Configuration const& c) {
@@ -219,7 +243,8 @@ inline double power(double base, std::uint64_t exponent) {
     return result;
 }
 
-/// The divisor of payloads: given, or for a float16 wire the smallest power of two d with 2 * d * d >= W.
+/// The divisor of payloads: given, or for a float16 wire the smallest power of two d with 2 * d * d
+/// >= W.
 inline float predivide_of(Configuration const& c) {
     if (c.predivide) {
         return *c.predivide;
@@ -232,21 +257,26 @@ inline float predivide_of(Configuration const& c) {
 }
 
 /// A parameter's gradient on one rank in one micro-step: each use adds, in reverse order of use.
-inline Values local_gradient(Configuration const& c, std::size_t step, std::size_t micro_step, std::size_t rank, std::size_t parameter, float loss_scale) {
+inline Values local_gradient(Configuration const& c, std::size_t step, std::size_t micro_step,
+                             std::size_t rank, std::size_t parameter, float loss_scale) {
     Shape const& shape = c.shapes[parameter];
     Values sum(shape.elements, 0.0F);
     for (std::size_t use = shape.units.size(); use-- > 0;) {
         if (!is_unused(c, step, micro_step, rank, shape.units[use])) {
             for (std::size_t i = 0; i < shape.elements; ++i) {
-                sum[i] = rounded(c.numbers(parameter).gradient, plus(sum[i], contribution(c, step, micro_step, rank, parameter, shape.units[use], i, loss_scale)));
+                sum[i] = rounded(c.numbers(parameter).gradient,
+                                 plus(sum[i], contribution(c, step, micro_step, rank, parameter,
+                                                           shape.units[use], i, loss_scale)));
             }
         }
     }
     return sum;
 }
 
-/// What the ranks send is rounded to the communication type; the sum in rank order is formed in float and rounded once.
-inline Values sum_over_ranks(Configuration const& c, Number wire, std::vector<Values> const& of_rank) {
+/// What the ranks send is rounded to the communication type; the sum in rank order is formed in
+/// float and rounded once.
+inline Values sum_over_ranks(Configuration const& c, Number wire,
+                             std::vector<Values> const& of_rank) {
     float const inverse = 1.0F / predivide_of(c);
     Values sums;
     for (std::size_t i = 0; i < of_rank[0].size(); ++i) {
@@ -267,8 +297,10 @@ inline void accumulate(Number type, Values& sum, Values const& values, bool is_f
     }
 }
 
-/// A parameter's gradient at the end of a step, in the accumulation type; still with loss scale and divisor in it.
-inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter, float loss_scale) {
+/// A parameter's gradient at the end of a step, in the accumulation type; still with loss scale and
+/// divisor in it.
+inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
+                               float loss_scale) {
     std::size_t const micro_steps = micro_steps_of(c, step);
     Numbers const numbers = c.numbers(parameter);
     Values result;
@@ -278,16 +310,20 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
             for (std::size_t rank = 0; rank < c.world; ++rank) {
                 of_rank.push_back(local_gradient(c, step, micro_step, rank, parameter, loss_scale));
             }
-            accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank), micro_step == 0);
+            accumulate(numbers.accumulation, result,
+                       sum_over_ranks(c, numbers.communication, of_rank), micro_step == 0);
         }
     } else {
         std::vector<Values> of_rank(c.world);
         for (std::size_t rank = 0; rank < c.world; ++rank) {
             for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
-                accumulate(numbers.accumulation, of_rank[rank], local_gradient(c, step, micro_step, rank, parameter, loss_scale), micro_step == 0);
+                accumulate(numbers.accumulation, of_rank[rank],
+                           local_gradient(c, step, micro_step, rank, parameter, loss_scale),
+                           micro_step == 0);
             }
         }
-        accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank), true);
+        accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank),
+                   true);
     }
     return result;
 }
@@ -301,21 +337,29 @@ inline double factor_of(Configuration const& c, std::size_t step, std::size_t gr
     return factor;
 }
 
-/// One element's step. Float arithmetic, every operation rounded once, products that feed a sum fused.
-inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate, std::uint64_t count, float gradient, float& value, float& first, float& second) {
+/// One element's step. Float arithmetic, every operation rounded once, products that feed a sum
+/// fused.
+inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate,
+                           std::uint64_t count, float gradient, float& value, float& first,
+                           float& second) {
     if (c.types().rule == Rule::adamw) {
         auto const rate1 = static_cast<float>(1.0 - hyper.beta1);
         auto const rate2 = static_cast<float>(1.0 - hyper.beta2);
         auto const beta2 = static_cast<float>(hyper.beta2);
         auto const decay2 = static_cast<double>(beta2);
-        double const correction1 = 1.0 - power(1.0 - static_cast<double>(rate1), count); // the weights of the gradients so far, as rounded
-        double const correction2 = times(static_cast<double>(rate2), (1.0 - power(decay2, count)) / (1.0 - decay2));
+        double const correction1 =
+            1.0
+            - power(1.0 - static_cast<double>(rate1),
+                    count); // the weights of the gradients so far, as rounded
+        double const correction2 =
+            times(static_cast<double>(rate2), (1.0 - power(decay2, count)) / (1.0 - decay2));
         auto const step_size = static_cast<float>(learning_rate / correction1);
         auto const inverse_root = static_cast<float>(1.0 / std::sqrt(correction2));
         auto const decay = static_cast<float>(times(learning_rate, hyper.weight_decay));
         first = std::fma(rate1, gradient, std::fma(-rate1, first, first));
         second = std::fma(beta2, second, times(rate2, times(gradient, gradient)));
-        float const denominator = std::fma(inverse_root, std::sqrt(second), static_cast<float>(hyper.epsilon));
+        float const denominator =
+            std::fma(inverse_root, std::sqrt(second), static_cast<float>(hyper.epsilon));
         float const ratio = first / denominator;
         float const change = std::fma(step_size, ratio, times(decay, value));
         value = value - change;
@@ -335,10 +379,14 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
 /// @name How weights and states are kept
 /// @{
 
-inline std::uint64_t rounding_seed(Configuration const& c) { return mixed(c.seed + c.index); }
+inline std::uint64_t rounding_seed(Configuration const& c) {
+    return mixed(c.seed + c.index);
+}
 
-/// 32 random bits for one element of the model in one step: SplitMix64's output function for the key, "lowbias32" twice for the element.
-inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count, std::uint64_t element) {
+/// 32 random bits for one element of the model in one step: SplitMix64's output function for the
+/// key, "lowbias32" twice for the element.
+inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count,
+                                   std::uint64_t element) {
     constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
     auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x & 0xffffffffU); };
     auto const mix = [&](std::uint32_t x) {
@@ -346,11 +394,14 @@ inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count, 
         x = (x ^ (x >> 15U)) * 0x846ca68bU;
         return x ^ (x >> 16U);
     };
-    std::uint64_t const key = mixed(mixed(rounding_seed(c)) + (count - 1) * golden); // `mixed` adds the constant itself
-    return mix(mix(low(element) ^ low(key)) ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
+    std::uint64_t const key =
+        mixed(mixed(rounding_seed(c)) + (count - 1) * golden); // `mixed` adds the constant itself
+    return mix(mix(low(element) ^ low(key))
+               ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
 }
 
-/// A bfloat16 neighbour of a value: the one further from zero if the random bits and what is cut off carry over.
+/// A bfloat16 neighbour of a value: the one further from zero if the random bits and what is cut
+/// off carry over.
 inline float rounded_stochastically(float value, std::uint32_t random) {
     if (!(std::abs(value) <= 0x1.fep127F)) {
         return rounded(Number::bfloat16, value);
@@ -360,7 +411,8 @@ inline float rounded_stochastically(float value, std::uint32_t random) {
     return std::bit_cast<float>((bits & 0xffff0000U) + (is_away ? 0x10000U : 0U));
 }
 
-/// A block of up to 64 states as float16 numbers times a power of two, which brings the largest finite one to 2^14 or more, below 2^15.
+/// A block of up to 64 states as float16 numbers times a power of two, which brings the largest
+/// finite one to 2^14 or more, below 2^15.
 inline void round_block(float* values, std::size_t count) {
     float largest = 0.0F;
     for (std::size_t i = 0; i < count; ++i) {
@@ -371,7 +423,9 @@ inline void round_block(float* values, std::size_t count) {
     float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
     for (std::size_t i = 0; i < count; ++i) {
         bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
-        values[i] = scale * (vanishes ? std::copysign(0x1p-24F, values[i]) : rounded(Number::float16, values[i] / scale));
+        values[i] = scale
+                    * (vanishes ? std::copysign(0x1p-24F, values[i])
+                                : rounded(Number::float16, values[i] / scale));
     }
 }
 
@@ -416,27 +470,35 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
         first_elements.push_back(static_cast<std::uint64_t>(first_element));
         if (c.shapes[parameter].trainable) {
-            Values const& values = gradients[parameter] = reduced_gradient(c, step, parameter, loss_scale);
+            Values const& values = gradients[parameter] =
+                reduced_gradient(c, step, parameter, loss_scale);
             for (std::size_t begin = 0; begin < values.size(); begin += 64) {
-                squares.add(leaf_sum(values.data() + begin, std::min<std::size_t>(64, values.size() - begin)));
+                squares.add(leaf_sum(values.data() + begin,
+                                     std::min<std::size_t>(64, values.size() - begin)));
             }
             for (std::size_t i = 0; i < values.size(); ++i) {
                 if (!std::isfinite(values[i])) {
-                    report.first_non_finite = report.non_finite_count == 0 ? first_element + static_cast<std::int64_t>(i) : report.first_non_finite;
+                    report.first_non_finite = report.non_finite_count == 0
+                                                  ? first_element + static_cast<std::int64_t>(i)
+                                                  : report.first_non_finite;
                     report.non_finite_count += 1;
                 }
             }
         }
         first_element += static_cast<std::int64_t>(c.shapes[parameter].elements);
     }
-    bool const skips_overflow = c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
+    bool const skips_overflow =
+        c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
     report.has_norm = skips_overflow || c.clip.has_value();
-    double const divisor = c.combine == Combine::mean ? static_cast<double>(c.world * micro_steps_of(c, step)) : 1.0;
-    double const base = static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
+    double const divisor =
+        c.combine == Combine::mean ? static_cast<double>(c.world * micro_steps_of(c, step)) : 1.0;
+    double const base =
+        static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
     double coefficient = 1.0;
     if (report.has_norm) {
         bool const has_overflow = report.non_finite_count != 0;
-        report.norm = has_overflow ? std::numeric_limits<double>::infinity() : times(std::sqrt(squares.value()), base);
+        report.norm = has_overflow ? std::numeric_limits<double>::infinity()
+                                   : times(std::sqrt(squares.value()), base);
         if (c.clip && static_cast<double>(*c.clip) / (report.norm + 1e-6) < 1.0) {
             coefficient = static_cast<double>(*c.clip) / (report.norm + 1e-6);
         }
@@ -454,16 +516,23 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
             Shape const& shape = c.shapes[parameter];
             for (std::size_t i = 0; shape.trainable && i < shape.elements; ++i) {
-                double const learning_rate = times(learning_rate_of(c, step), factor_of(c, step, shape.group));
+                double const learning_rate =
+                    times(learning_rate_of(c, step), factor_of(c, step, shape.group));
                 float& master = snapshot.masters[parameter][i];
-                update_element(c, c.groups[c.lists_groups ? shape.group : 0], learning_rate, snapshot.step_count, times(gradients[parameter][i], factor), master,
+                update_element(c, c.groups[c.lists_groups ? shape.group : 0], learning_rate,
+                               snapshot.step_count, times(gradients[parameter][i], factor), master,
                                snapshot.states[0][parameter][i], snapshot.states[1][parameter][i]);
                 float const value = master;
-                float& kept = snapshot.parameters[parameter][i] = rounded(c.numbers(parameter).parameter, value);
+                float& kept = snapshot.parameters[parameter][i] =
+                    rounded(c.numbers(parameter).parameter, value);
                 switch (c.numbers(parameter).master) {
                 case Master::none: master = kept; break;
                 case Master::float16: master = rounded(Number::float16, value); break;
-                case Master::stochastic: master = kept = rounded_stochastically(value, rounding_bits(c, snapshot.step_count, first_elements[parameter] + i)); break;
+                case Master::stochastic:
+                    master = kept =
+                        rounded_stochastically(value, rounding_bits(c, snapshot.step_count,
+                                                                    first_elements[parameter] + i));
+                    break;
                 default: break;
                 }
             }

@@ -4,21 +4,21 @@
 
 #include "configuration.hpp"
 
-#include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
-#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
-#include <zero/layout/per_tensor_partitioner.hpp>
-#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/zero_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <tuple>
@@ -27,7 +27,8 @@
 namespace zero::test::oracle {
 
 template <Number N>
-using number_t = std::conditional_t<N == Number::float32, float, std::conditional_t<N == Number::bfloat16, bfloat16, float16>>;
+using number_t = std::conditional_t<N == Number::float32, float,
+                                    std::conditional_t<N == Number::bfloat16, bfloat16, float16>>;
 
 /// `T`, or void where the default is the same.
 template <class T, class Default>
@@ -45,28 +46,42 @@ struct Policies {
     using G = number_t<row.gradient>;
     using C = number_t<row.communication>;
     using A = number_t<row.accumulation>;
-    using Partitioner = choose_t<row.partition, ContiguousPartitioner, RoundRobinPartitioner, WholeGroupPartitioner, DealtGroupPartitioner, PerTensorPartitioner, BalancedPartitioner>;
-    using Bucketer = choose_t<row.bucketing, SizeCappedBucketer, UnitBucketer, SingleBucketer, ParameterBucketer>;
-    using LossScaler = std::conditional_t<row.scaler == Scaler::none, NoLossScaler, std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
+    using Partitioner =
+        choose_t<row.partition, ContiguousPartitioner, RoundRobinPartitioner, WholeGroupPartitioner,
+                 DealtGroupPartitioner, PerTensorPartitioner, BalancedPartitioner>;
+    using Bucketer = choose_t<row.bucketing, SizeCappedBucketer, UnitBucketer, SingleBucketer,
+                              ParameterBucketer>;
+    using LossScaler = std::conditional_t<
+        row.scaler == Scaler::none, NoLossScaler,
+        std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
     using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
-    using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>, unless_default_t<A, float>>;
-    using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>, MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
-    using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
+    using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>,
+                                        unless_default_t<A, float>>;
+    using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>,
+                            MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
+    using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>,
+                            BlockScaledState<float16>>;
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
-using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner, typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
-                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction, typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
+using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner,
+                          typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
+                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction,
+                          typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
 
 /// Do the policies of a row make a stage at all?
 constexpr bool is_composition(int stage, Row const& row) {
-    return stage != 3 || (row.bucketing != Bucketing::single && row.partition != Partition::whole_group && row.partition != Partition::dealt_group);
+    return stage != 3
+           || (row.bucketing != Bucketing::single && row.partition != Partition::whole_group
+               && row.partition != Partition::dealt_group);
 }
 
 template <int N, std::size_t R>
 inline constexpr bool is_stage = is_composition(N, rows[R]);
 
 /// Does the stage accept what is chosen at run time?
-inline bool is_legal(int stage, Configuration const& c) { return is_composition(stage, c.types()) && (stage != 3 || c.memory == Memory::owned); }
+inline bool is_legal(int stage, Configuration const& c) {
+    return is_composition(stage, c.types()) && (stage != 3 || c.memory == Memory::owned);
+}
 
 } // namespace zero::test::oracle

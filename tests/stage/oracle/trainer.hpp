@@ -1,7 +1,7 @@
 #pragma once
 
-// The same trainer for every stage: registers a model, calls the engine as any trainer would, and compares what the engine holds after each
-// step with the oracle.
+// The same trainer for every stage: registers a model, calls the engine as any trainer would, and
+// compares what the engine holds after each step with the oracle.
 
 #include "model.hpp"
 #include "stages.hpp"
@@ -23,7 +23,8 @@
 
 namespace zero::test::oracle {
 
-/// What the trainer needs of a backend beside the engine: queues for the commands of its model, and memory that they can use.
+/// What the trainer needs of a backend beside the engine: queues for the commands of its model, and
+/// memory that they can use.
 template <class Backend>
 struct Side {
     using OwnedQueue = std::unique_ptr<host::Queue>;
@@ -60,15 +61,19 @@ public:
     using Handle = decltype(std::declval<Engine&>().acquire(std::size_t{}));
     using Ticket = decltype(std::declval<Engine&>().step(0.1));
     /// Constructs a stage.
-    using Make = std::shared_ptr<Engine> (*)(Communicator&, std::vector<typename Engine::Registration> const&, typename Engine::Options const&);
+    using Make = std::shared_ptr<Engine> (*)(Communicator&,
+                                             std::vector<typename Engine::Registration> const&,
+                                             typename Engine::Options const&);
     using Here = Side<Backend>;
     using Queue = typename Backend::Queue;
     using OwnedQueue = typename Here::OwnedQueue;
 
     Trainer(Communicator& communicator, Run const& run, Make make)
-        : _c(*run.configuration), _run(&run), _rank(static_cast<std::size_t>(communicator.rank())), _model(run, _rank), _compute(queue(_c.compute, 1)),
-          _communication(communication_queue()), _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : OwnedQueue()), _owned(_c.shapes.size()),
-          _engine(make(communicator, registrations(), options())), _quiet{Here::handle(_compute), Here::handle(_evaluation), _c.evaluates_elsewhere} {
+        : _c(*run.configuration), _run(&run), _rank(static_cast<std::size_t>(communicator.rank())),
+          _model(run, _rank), _compute(queue(_c.compute, 1)), _communication(communication_queue()),
+          _evaluation(_c.evaluates_elsewhere ? queue(Compute::delaying, 3) : OwnedQueue()),
+          _owned(_c.shapes.size()), _engine(make(communicator, registrations(), options())),
+          _quiet{Here::handle(_compute), Here::handle(_evaluation), _c.evaluates_elsewhere} {
         if (_c.memory == Memory::owned) {
             _model.forget_initial_values();
         }
@@ -114,14 +119,17 @@ public:
     }
 
     /// How often each element of each parameter was among this rank's slices at the end.
-    [[nodiscard]] std::vector<std::vector<unsigned>> const& owned() const noexcept { return _owned; }
+    [[nodiscard]] std::vector<std::vector<unsigned>> const& owned() const noexcept {
+        return _owned;
+    }
 
 private:
     struct Quiet {
         Queue compute;
         Queue evaluation;
         bool has_evaluation;
-        Quiet(Queue first, Queue second, bool has_second) : compute(first), evaluation(second), has_evaluation(has_second) {}
+        Quiet(Queue first, Queue second, bool has_second)
+            : compute(first), evaluation(second), has_evaluation(has_second) {}
         Quiet(Quiet const&) = delete;
         Quiet& operator=(Quiet const&) = delete;
         ~Quiet() {
@@ -134,7 +142,8 @@ private:
 
     OwnedQueue queue(Compute kind, std::uint64_t use) const {
         bool const delays = !_c.delayed_rank || *_c.delayed_rank == _rank;
-        return Here::make_queue(kind, keyed(_c.seed, _c.index, use, _rank), delays ? _c.longest_delay : 0);
+        return Here::make_queue(kind, keyed(_c.seed, _c.index, use, _rank),
+                                delays ? _c.longest_delay : 0);
     }
 
     OwnedQueue communication_queue() const {
@@ -161,7 +170,8 @@ private:
     std::vector<typename Engine::Registration> registrations() {
         std::vector<typename Engine::Registration> list;
         for (std::size_t index = 0; index < _c.shapes.size(); ++index) {
-            with_types(index, [&]<class V, class W>() { list.push_back(registration<V, W>(index)); });
+            with_types(index,
+                       [&]<class V, class W>() { list.push_back(registration<V, W>(index)); });
         }
         return list;
     }
@@ -194,9 +204,12 @@ private:
         typename Engine::Options o;
         o.gradient_clipping = _c.clip;
         if (_c.types().scaler == Scaler::none) {
-            o.non_finite = _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
+            o.non_finite =
+                _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
         }
-        o.storage = _c.memory == Memory::owned ? Storage::owned : _c.memory == Memory::adopted ? Storage::adopted : Storage::scattered;
+        o.storage = _c.memory == Memory::owned     ? Storage::owned
+                    : _c.memory == Memory::adopted ? Storage::adopted
+                                                   : Storage::scattered;
         o.adopted_block = _model.block();
         o.extra_leases = _c.extra_leases;
         o.rebuild_buckets = _c.rebuilds ? Engine::in_ready_order : nullptr;
@@ -235,7 +248,9 @@ private:
             o.master_weights.seed = rounding_seed(_c);
         }
         o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
-        o.reduction.schedule = _c.schedule == Schedule::boundary ? ReductionSchedule::boundary : ReductionSchedule::every_micro_step;
+        o.reduction.schedule = _c.schedule == Schedule::boundary
+                                   ? ReductionSchedule::boundary
+                                   : ReductionSchedule::every_micro_step;
         o.reduction.predivide = _c.predivide;
         o.compute_queue = Here::handle(_compute);
         if (_communication != nullptr) {
@@ -247,8 +262,12 @@ private:
         return o;
     }
 
-    static void set(AdamWOptions& options, Hyper const& hyper) { options = {hyper.beta1, hyper.beta2, hyper.epsilon, hyper.weight_decay}; }
-    static void set(SgdOptions& options, Hyper const& hyper) { options = {hyper.momentum, hyper.weight_decay, hyper.nesterov}; }
+    static void set(AdamWOptions& options, Hyper const& hyper) {
+        options = {hyper.beta1, hyper.beta2, hyper.epsilon, hyper.weight_decay};
+    }
+    static void set(SgdOptions& options, Hyper const& hyper) {
+        options = {hyper.momentum, hyper.weight_decay, hyper.nesterov};
+    }
 
     // --- A step as a trainer writes it. ---
 
@@ -262,7 +281,8 @@ private:
             }
         } else {
             for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
-                _engine->begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced && micro_step + 1 == count);
+                _engine->begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced
+                                          && micro_step + 1 == count);
                 run_micro_step(step, micro_step, scale);
                 _engine->end_micro_step();
             }
@@ -271,14 +291,16 @@ private:
             evaluate(step);
         }
         auto const ticket = _engine->step(learning_rate_of(_c, step) * _run->learning_rate_error);
-        Here::run(Here::handle(_compute), [model = &_model, step, scale] { model->check_scale(step, scale); });
+        Here::run(Here::handle(_compute),
+                  [model = &_model, step, scale] { model->check_scale(step, scale); });
         return ticket;
     }
 
     void run_micro_step(std::size_t step, std::size_t micro_step, float const* scale) {
         _model.start_micro_step();
         forward(step);
-        for (std::size_t const unit : backward_order(_c, step, micro_step, _run->stage == 3 ? 0 : _rank)) {
+        for (std::size_t const unit :
+             backward_order(_c, step, micro_step, _run->stage == 3 ? 0 : _rank)) {
             bool const is_left_out = is_unused(_c, step, micro_step, _rank, unit);
             if (!is_left_out) {
                 read_weights(step, unit, "weights of the backward pass");
@@ -297,7 +319,8 @@ private:
         }
     }
 
-    /// Acquires a unit, reads its parameters on the compute queue, and lets it go, at once or when the next one is there.
+    /// Acquires a unit, reads its parameters on the compute queue, and lets it go, at once or when
+    /// the next one is there.
     void read_weights(std::size_t step, std::size_t unit, char const* when) {
         if (_c.never_acquired == unit) {
             return;
@@ -313,10 +336,14 @@ private:
         }
     }
 
-    void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when, Queue reader) {
+    void check(Handle const& weights, std::size_t step, std::size_t unit, char const* when,
+               Queue reader) {
         for (std::size_t const parameter : parameters_of(unit)) {
             with_types(parameter, [&]<class V, class>() {
-                Here::run(reader, [model = &_model, values = weights.template get<V>(parameter).data(), step, parameter, when] { model->check_weights(step, parameter, values, when); });
+                Here::run(reader,
+                          [model = &_model, values = weights.template get<V>(parameter).data(),
+                           step, parameter,
+                           when] { model->check_weights(step, parameter, values, when); });
             });
         }
     }
@@ -331,7 +358,8 @@ private:
         }
     }
 
-    void write_gradients(std::size_t step, std::size_t micro_step, std::size_t unit, float const* scale) {
+    void write_gradients(std::size_t step, std::size_t micro_step, std::size_t unit,
+                         float const* scale) {
         bool leases = false;
         bool hands_over = false;
         for (std::size_t const parameter : parameters_of(unit)) {
@@ -343,15 +371,22 @@ private:
         if (leases) {
             auto const gradients = _engine->gradients(unit, {}, is_zeroed);
             for (std::size_t const parameter : parameters_of(unit)) {
-                if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) != GradientStore::handed_over) {
+                if (_c.shapes[parameter].trainable
+                    && gradient_memory_of(_c, parameter) != GradientStore::handed_over) {
                     bool const adds = !_model.is_first_write(parameter) || is_zeroed;
-                    with_types(parameter, [&]<class V, class>() { enqueue_backward(step, micro_step, parameter, unit, gradients.template get<V>(parameter).data(), adds, scale); });
+                    with_types(parameter, [&]<class V, class>() {
+                        enqueue_backward(step, micro_step, parameter, unit,
+                                         gradients.template get<V>(parameter).data(), adds, scale);
+                    });
                 }
             }
         }
         for (std::size_t const parameter : parameters_of(unit)) {
-            if (_c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientStore::handed_over) {
-                with_types(parameter, [&]<class V, class>() { hand_over<V>(step, micro_step, parameter, unit, scale); });
+            if (_c.shapes[parameter].trainable
+                && gradient_memory_of(_c, parameter) == GradientStore::handed_over) {
+                with_types(parameter, [&]<class V, class>() {
+                    hand_over<V>(step, micro_step, parameter, unit, scale);
+                });
             }
         }
         _engine->gradients_ready(unit);
@@ -359,17 +394,23 @@ private:
     }
 
     template <class W>
-    void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, W* out, bool adds, float const* scale) {
-        Here::run(Here::handle(_compute), [=, model = &_model] { model->backward(step, micro_step, parameter, unit, out, adds, scale); });
+    void enqueue_backward(std::size_t step, std::size_t micro_step, std::size_t parameter,
+                          std::size_t unit, W* out, bool adds, float const* scale) {
+        Here::run(Here::handle(_compute), [=, model = &_model] {
+            model->backward(step, micro_step, parameter, unit, out, adds, scale);
+        });
     }
 
     /// The transient memory is overwritten as soon as the engine says it may be.
     template <class V>
-    void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit, float const* scale) {
+    void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter,
+                   std::size_t unit, float const* scale) {
         auto const transient = _model.template gradient<V>(parameter);
         enqueue_backward(step, micro_step, parameter, unit, transient.data(), false, scale);
-        auto const is_free = _engine->template hand_over<typename decltype(transient)::value_type>(unit, parameter, transient);
-        auto const overwrite = [model = &_model, data = transient.data(), elements = transient.size()] { model->overwrite(data, elements); };
+        auto const is_free = _engine->template hand_over<typename decltype(transient)::value_type>(
+            unit, parameter, transient);
+        auto const overwrite = [model = &_model, data = transient.data(),
+                                elements = transient.size()] { model->overwrite(data, elements); };
         if (_evaluation != nullptr) {
             Here::make_wait(Here::handle(_evaluation), is_free);
             Here::run(Here::handle(_evaluation), overwrite);
@@ -383,7 +424,8 @@ private:
     void report_without_gradient(std::size_t unit) {
         bool has_callers = false;
         for (std::size_t const parameter : parameters_of(unit)) {
-            bool const is_callers = _c.shapes[parameter].trainable && gradient_memory_of(_c, parameter) == GradientStore::callers;
+            bool const is_callers = _c.shapes[parameter].trainable
+                                    && gradient_memory_of(_c, parameter) == GradientStore::callers;
             has_callers = has_callers || is_callers;
         }
         if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it
@@ -395,7 +437,8 @@ private:
         _engine->gradients_ready(unit);
     }
 
-    /// A step that fails in the middle of its backward pass, at the same place on every rank, and is begun again.
+    /// A step that fails in the middle of its backward pass, at the same place on every rank, and
+    /// is begun again.
     void give_up_a_step(std::size_t step) {
         _engine->begin_step();
         float const* const scale = _engine->loss_scale().data();
@@ -429,7 +472,8 @@ private:
     template <class Number>
     void equal(Number found, Number expected, char const* what, std::size_t step) {
         if (!(found == expected)) {
-            _model.fail(std::string(what) + " of step " + std::to_string(step) + " is " + all_digits(found) + ", not " + all_digits(expected));
+            _model.fail(std::string(what) + " of step " + std::to_string(step) + " is "
+                        + all_digits(found) + ", not " + all_digits(expected));
         }
     }
 
@@ -437,7 +481,8 @@ private:
     static std::string all_digits(Number number) {
         if constexpr (std::is_floating_point_v<Number>) {
             std::array<char, 40> text{};
-            std::snprintf(text.data(), text.size(), "%.*g", std::numeric_limits<Number>::max_digits10, static_cast<double>(number));
+            std::snprintf(text.data(), text.size(), "%.*g",
+                          std::numeric_limits<Number>::max_digits10, static_cast<double>(number));
             return text.data();
         } else {
             return std::to_string(number);
@@ -450,14 +495,20 @@ private:
         equal(found.step_count, expected.step_count, "the step count", step);
         equal(found.is_skipped, expected.is_skipped, "is_skipped", step);
         equal(found.has_norm, expected.has_norm, "has_norm", step);
-        equal(found.non_finite_count, expected.non_finite_count, "the count of non-finite gradients", step);
-        equal(found.first_non_finite, expected.first_non_finite, "the first non-finite gradient", step);
+        equal(found.non_finite_count, expected.non_finite_count,
+              "the count of non-finite gradients", step);
+        equal(found.first_non_finite, expected.first_non_finite, "the first non-finite gradient",
+              step);
         equal(found.loss_scale, expected.loss_scale, "the loss scale", step);
         equal(found.next_loss_scale, expected.next_loss_scale, "the next loss scale", step);
-        // Only where a block is cut inside a leaf, its squares are added in another order: there the last bits of the norm may differ, and with them those of the coefficient.
-        // Everywhere else it is compared to the last bit, whatever the difference is: without clipping nothing else shows a wrong norm.
+        // Only where a block is cut inside a leaf, its squares are added in another order: there
+        // the last bits of the norm may differ, and with them those of the coefficient. Everywhere
+        // else it is compared to the last bit, whatever the difference is: without clipping nothing
+        // else shows a wrong norm.
         bool const may_round = _c.memory == Memory::adopted && !_c.has_aligned_block;
-        bool const is_rounded = may_round && found.gradient_norm != expected.norm && std::abs(found.gradient_norm - expected.norm) <= 1e-15 * expected.norm;
+        bool const is_rounded =
+            may_round && found.gradient_norm != expected.norm
+            && std::abs(found.gradient_norm - expected.norm) <= 1e-15 * expected.norm;
         if (!is_rounded) {
             equal(found.gradient_norm, expected.norm, "the norm", step);
             equal(found.clip_coefficient, expected.coefficient, "the clip coefficient", step);
@@ -468,15 +519,18 @@ private:
     void compare_state(std::size_t step) {
         Snapshot const& expected = _run->history->snapshots[step];
         _engine->for_each_full_parameter([&](std::size_t parameter, auto values) {
-            equal(values.size(), expected.parameters[parameter].size(), "the number of elements", step);
-            _model.compare(values.data(), expected.parameters[parameter], 0, "parameters", step, parameter);
+            equal(values.size(), expected.parameters[parameter].size(), "the number of elements",
+                  step);
+            _model.compare(values.data(), expected.parameters[parameter], 0, "parameters", step,
+                           parameter);
         });
         for (std::size_t parameter = 0; parameter < _owned.size(); ++parameter) {
             _owned[parameter].assign(_c.shapes[parameter].elements, 0);
         }
         _engine->for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
-            _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin, "owned parameters", step, slice.parameter, count);
+            _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin,
+                           "owned parameters", step, slice.parameter, count);
             Master const master = _c.numbers(slice.parameter).master;
             bool const is_copied = master == Master::floats || master == Master::float16;
             equal(slice.master.size(), is_copied ? count : 0, "the number of master weights", step);
@@ -484,13 +538,16 @@ private:
             for (std::size_t i = 0; i < count; ++i) {
                 values[i] = slice.master_weight(i);
             }
-            _model.compare(values.data(), expected.masters[slice.parameter], slice.begin, "master weights", step, slice.parameter, count);
+            _model.compare(values.data(), expected.masters[slice.parameter], slice.begin,
+                           "master weights", step, slice.parameter, count);
             for (std::size_t state = 0; state < slice.states.size(); ++state) {
                 equal(slice.states[state].size(), count, "the number of moments", step);
                 for (std::size_t i = 0; i < count; ++i) {
                     values[i] = slice.state(state, i);
                 }
-                _model.compare(values.data(), expected.states[state][slice.parameter], slice.begin, state == 0 ? "first moments" : "second moments", step, slice.parameter, count);
+                _model.compare(values.data(), expected.states[state][slice.parameter], slice.begin,
+                               state == 0 ? "first moments" : "second moments", step,
+                               slice.parameter, count);
             }
             for (std::size_t i = 0; i < count; ++i) {
                 ++_owned[slice.parameter][slice.begin + i];
@@ -501,7 +558,8 @@ private:
         equal(scaler.scale, expected.scaler.scale, "the loss scale after", step);
         if constexpr (requires { scaler.clean_steps; }) {
             equal(scaler.clean_steps, expected.scaler.clean_steps, "the clean steps after", step);
-            equal(scaler.hysteresis_left, expected.scaler.hysteresis_left, "the hysteresis after", step);
+            equal(scaler.hysteresis_left, expected.scaler.hysteresis_left, "the hysteresis after",
+                  step);
         }
     }
 

@@ -22,15 +22,18 @@ namespace zero::detail {
 
 /// @brief Where the threads of W ranks meet. No data passes here.
 ///
-/// `enter` succeeds for all ranks or for none: an abort, a time-out or a rank that left fails it for everybody, but once the last rank has
-/// arrived it has succeeded for all. `pass` can not fail and is not interrupted: who has entered gets to the next `pass` without
-/// waiting for anything else. So whatever goes wrong, nobody leaves a collective while another rank is still inside it.
+/// `enter` succeeds for all ranks or for none: an abort, a time-out or a rank that left fails it
+/// for everybody, but once the last rank has arrived it has succeeded for all. `pass` can not fail
+/// and is not interrupted: who has entered gets to the next `pass` without waiting for anything
+/// else. So whatever goes wrong, nobody leaves a collective while another rank is still inside it.
 class Rendezvous {
 public:
     using Duration = std::chrono::milliseconds; ///< of time-outs
 
-    /// @param world ranks that meet, at least 1, @param time_out how long `enter` waits for the last
-    Rendezvous(std::size_t world, Duration time_out) : _world(world), _time_out(detail::smaller(time_out, longest)), _is_here(world, false) {}
+    /// @param world ranks that meet, at least 1, @param time_out how long `enter` waits for the
+    /// last
+    Rendezvous(std::size_t world, Duration time_out)
+        : _world(world), _time_out(detail::smaller(time_out, longest)), _is_here(world, false) {}
 
     /// @throws Aborted with the cause, TimedOut naming the missing ranks
     void enter(std::size_t rank, char const* what, std::size_t index) {
@@ -67,12 +70,14 @@ public:
         }
         if (!spin(_passing, meeting)) {
             std::unique_lock lock(_mutex);
-            _changed.wait(lock, [&] { return _passing.load(std::memory_order_acquire) != meeting; });
+            _changed.wait(lock,
+                          [&] { return _passing.load(std::memory_order_acquire) != meeting; });
         }
     }
 
-    /// @brief Fails everybody who waits in `enter` or comes to it. The first cause counts. With `is_provisional` the others wait a moment
-    /// longer for a better cause, which whoever catches the exception may give.
+    /// @brief Fails everybody who waits in `enter` or comes to it. The first cause counts. With
+    /// `is_provisional` the others wait a moment longer for a better cause, which whoever catches
+    /// the exception may give.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         {
             std::lock_guard const lock(_mutex);
@@ -99,7 +104,8 @@ public:
 
 private:
     static constexpr Duration grace{1000};
-    static constexpr Duration longest = std::chrono::hours(24 * 365); // a deadline has to be representable
+    static constexpr Duration longest =
+        std::chrono::hours(24 * 365); // a deadline has to be representable
 
     static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept {
         return counter.load(std::memory_order_acquire) != from;
@@ -115,7 +121,8 @@ private:
         return false;
     }
 
-    void wait_for_others(std::size_t rank, std::uint64_t meeting, char const* what, std::size_t index) {
+    void wait_for_others(std::size_t rank, std::uint64_t meeting, char const* what,
+                         std::size_t index) {
         if (spin(_meeting, meeting)) {
             return;
         }
@@ -124,7 +131,8 @@ private:
         while (!has_moved(_meeting, meeting)) {
             throw_if_aborted();
             auto const until = _is_provisional && _grace_end < deadline ? _grace_end : deadline;
-            if (_changed.wait_until(lock, until) != std::cv_status::timeout || has_moved(_meeting, meeting) || _is_aborted) {
+            if (_changed.wait_until(lock, until) != std::cv_status::timeout
+                || has_moved(_meeting, meeting) || _is_aborted) {
                 continue;
             }
             if (_is_provisional) {
@@ -143,10 +151,13 @@ private:
                 missing += detail::text({(missing.empty() ? "" : ", "), peer});
             }
         }
-        _cause = detail::text({"rank ", rank, " waited ", _time_out.count(), " ms for rank ", missing, " in the collective '", what, ' ', index, "'"});
+        _cause = detail::text({"rank ", rank, " waited ", _time_out.count(), " ms for rank ",
+                               missing, " in the collective '", what, ' ', index, "'"});
         _is_aborted = true;
         _changed.notify_all();
-        detail::throw_error<TimedOut>({"zero: ", _cause, "; every rank has to call the same collectives, or raise the time-out."});
+        detail::throw_error<TimedOut>(
+            {"zero: ", _cause,
+             "; every rank has to call the same collectives, or raise the time-out."});
     }
 
     void throw_if_aborted() const {

@@ -14,12 +14,14 @@
 
 namespace zero::detail {
 
-/// @brief What the ranks threw; the cause is the first exception that is not a consequence of another rank's.
+/// @brief What the ranks threw; the cause is the first exception that is not a consequence of
+/// another rank's.
 class Failures {
 public:
     explicit Failures(std::size_t world) { _failures.reserve(world + 1); }
 
-    /// Called inside a catch block. None is dropped before all ranks have ended, so none is destroyed by a rank that did not throw it.
+    /// Called inside a catch block. None is dropped before all ranks have ended, so none is
+    /// destroyed by a rank that did not throw it.
     void keep(bool is_consequence) noexcept {
         std::lock_guard const lock(_mutex);
         _failures.push_back({std::current_exception(), is_consequence});
@@ -47,14 +49,18 @@ private:
     std::vector<Failure> _failures;
 };
 
-/// @brief Runs one rank. The group learns of its exception as soon as the body has unwound, and of its end.
+/// @brief Runs one rank. The group learns of its exception as soon as the body has unwound, and of
+/// its end.
 template <class Communicator>
-void run_rank(Communicator& communicator, FunctionRef<Communicator&> body, Failures& failures) noexcept {
+void run_rank(Communicator& communicator, FunctionRef<Communicator&> body,
+              Failures& failures) noexcept {
     try {
         std::string const name = detail::text({"rank ", communicator.rank()});
         try {
             body(communicator);
-            communicator.abort(detail::text({name, " finished and left the group"})); // who meets later would wait for it in vain
+            communicator.abort(detail::text(
+                {name,
+                 " finished and left the group"})); // who meets later would wait for it in vain
         } catch (Aborted const& error) {
             failures.keep(true);
             communicator.abort(detail::text({name, ": ", error.what()}));

@@ -2,7 +2,8 @@
 
 namespace zero::detail {
 
-/// @brief Throws what the communicator's transport noticed after its calls had returned, where it has one that works by itself.
+/// @brief Throws what the communicator's transport noticed after its calls had returned, where it
+/// has one that works by itself.
 template <class Communicator>
 void rethrow_failure_of(Communicator& communicator) {
     if constexpr (requires { communicator.rethrow_failure(); }) {
@@ -10,9 +11,11 @@ void rethrow_failure_of(Communicator& communicator) {
     }
 }
 
-/// @brief Waits on the host for the queue, whose commands use what collectives of this communicator give.
+/// @brief Waits on the host for the queue, whose commands use what collectives of this communicator
+/// give.
 ///
-/// A wait that ended is no proof: it also ends when a collective is aborted, and what it would have given is then whatever lay there.
+/// A wait that ended is no proof: it also ends when a collective is aborted, and what it would have
+/// given is then whatever lay there.
 /// @throws what a command threw; CommunicatorError
 template <class Communicator>
 void wait_for_collectives(Communicator& communicator, typename Communicator::Backend::Queue queue) {

@@ -8,12 +8,14 @@
 
 namespace zero::detail {
 
-/// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers cost a unit.
+/// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers
+/// cost a unit.
 constexpr bool is_finite(double value) noexcept {
     return value - value == 0.0;
 }
 
-/// @brief Zero or a positive number that is finite as a float, too. (A comparison with NaN is false.)
+/// @brief Zero or a positive number that is finite as a float, too. (A comparison with NaN is
+/// false.)
 constexpr bool is_non_negative_float(double value) noexcept {
     return value >= 0.0 && value <= 0x1.fffffep127;
 }
@@ -28,7 +30,8 @@ template <class T>
     return a < b ? b : a;
 }
 
-/// @brief A view of all elements. Said by name, because the conversion instantiates the concepts of ranges for every type of element.
+/// @brief A view of all elements. Said by name, because the conversion instantiates the concepts of
+/// ranges for every type of element.
 template <class T>
 [[nodiscard]] std::span<T const> as_span(std::vector<T> const& values) noexcept {
     return {values.data(), values.size()};
@@ -42,7 +45,9 @@ public:
 
     template <class F>
     FunctionRef(F const& function) noexcept // NOLINT(google-explicit-constructor): an argument
-        : _function(&function), _call([](void const* f, Arguments... arguments) { (*static_cast<F const*>(f))(arguments...); }) {}
+        : _function(&function), _call([](void const* f, Arguments... arguments) {
+              (*static_cast<F const*>(f))(arguments...);
+          }) {}
 
     explicit operator bool() const noexcept { return _call != nullptr; }
     void operator()(Arguments... arguments) const { _call(_function, arguments...); }
@@ -52,16 +57,19 @@ private:
     void (*_call)(void const*, Arguments...) = nullptr;
 };
 
-/// @brief A growing array of default-constructible elements that move without an exception; itself moved only.
+/// @brief A growing array of default-constructible elements that move without an exception; itself
+/// moved only.
 ///
-/// The private members of templates are of this type: std::vector takes three times as long to compile for each type of element, and an
-/// engine has some twenty (docs/design.md, "Compile time").
+/// The private members of templates are of this type: std::vector takes three times as long to
+/// compile for each type of element, and an engine has some twenty (docs/design.md, "Compile
+/// time").
 template <class T>
 class List {
 public:
     List() = default;
     explicit List(std::size_t count) : _elements(new T[count]{}), _size(count), _capacity(count) {}
-    List(std::initializer_list<T> elements) : List(std::span<T const>(elements.begin(), elements.size())) {}
+    List(std::initializer_list<T> elements)
+        : List(std::span<T const>(elements.begin(), elements.size())) {}
     explicit List(std::span<T const> elements) : List(elements.size()) {
         for (std::size_t index = 0; index < _size; ++index) {
             _elements[index] = elements[index];
@@ -131,6 +139,7 @@ template <class T>
     return {list.data(), list.size()};
 }
 
-// As std::min and std::max, by value; their header brings every algorithm of the standard library along.
+// As std::min and std::max, by value; their header brings every algorithm of the standard library
+// along.
 
 } // namespace zero::detail

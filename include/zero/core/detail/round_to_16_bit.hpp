@@ -9,7 +9,8 @@ namespace zero::detail {
 
 constexpr bfloat16 round_to_bfloat16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) { // rounding could carry a NaN into infinity or -0: keep its top bits, make it quiet
+    if ((bits & 0x7fffffffU) > 0x7f800000U) { // rounding could carry a NaN into infinity or -0:
+                                              // keep its top bits, make it quiet
         return bfloat16{static_cast<std::uint16_t>((bits >> 16U) | 0x0040U)};
     }
     return bfloat16{static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U)};
@@ -32,9 +33,11 @@ constexpr float16 round_to_float16(float value) noexcept {
     if (magnitude >= 0x477ff000U) { // 65520 and above round to infinity
         return float16{static_cast<std::uint16_t>(sign | 0x7c00U)};
     }
-    if (magnitude < 0x38800000U) { // below 2^-14: the addition of 0.5 rounds to a multiple of 2^-24, to nearest even
+    if (magnitude < 0x38800000U) { // below 2^-14: the addition of 0.5 rounds to a multiple of
+                                   // 2^-24, to nearest even
         float const shifted = std::bit_cast<float>(magnitude) + 0.5F;
-        return float16{static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
+        return float16{static_cast<std::uint16_t>(
+            sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
     }
     std::uint32_t const rounded = magnitude + 0x0fffU + ((magnitude >> 13U) & 1U);
     return float16{static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U))};

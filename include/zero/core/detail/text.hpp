@@ -11,10 +11,12 @@ namespace zero::detail {
 class TextPiece {
 public:
     // NOLINTBEGIN(google-explicit-constructor): messages are lists of texts and numbers
-    TextPiece(char const* text) noexcept : _characters(text), _size(std::char_traits<char>::length(text)) {}
+    TextPiece(char const* text) noexcept
+        : _characters(text), _size(std::char_traits<char>::length(text)) {}
     TextPiece(std::string_view text) noexcept : _characters(text.data()), _size(text.size()) {}
     TextPiece(std::string const& text) noexcept : _characters(text.data()), _size(text.size()) {}
-    TextPiece(char character) noexcept : _character(character), _characters(&_character), _size(1) {}
+    TextPiece(char character) noexcept
+        : _character(character), _characters(&_character), _size(1) {}
     TextPiece(int value) noexcept : TextPiece(static_cast<long long>(value)) {}
     TextPiece(long value) noexcept : TextPiece(static_cast<long long>(value)) {}
     TextPiece(long long value) noexcept : _kind(Kind::integer), _integer(value) {}
@@ -52,7 +54,8 @@ private:
 
 /// @brief The pieces in a row: `text({"bucket ", bucket, " of unit '", name, '\''})`.
 ///
-/// One call and no temporary strings: messages are most of what a unit that uses this library would otherwise compile.
+/// One call and no temporary strings: messages are most of what a unit that uses this library would
+/// otherwise compile.
 [[gnu::noinline, gnu::cold]] inline std::string text(std::initializer_list<TextPiece> pieces) {
     std::string result;
     for (TextPiece const& piece : pieces) {

@@ -36,9 +36,11 @@ struct CopyPack {
     }
 };
 
-/// @brief Copies tensors to where they stand in a bucket, or the way back, and converts them where the types differ.
+/// @brief Copies tensors to where they stand in a bucket, or the way back, and converts them where
+/// the types differ.
 template <bool to_bucket, class Tensor, class InBucket>
-ZERO_KERNEL void __launch_bounds__(block_threads) copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {
     Chunk const chunk = table.chunks[blockIdx.x];
     CopySlice<Tensor> const slice = table.slices[chunk.slice];
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
@@ -46,9 +48,11 @@ ZERO_KERNEL void __launch_bounds__(block_threads) copy_kernel(TableRange<CopySli
     Tensor* const in_tensor = slice.tensor + begin;
     bool const is_aligned = are_aligned(in_bucket, in_tensor);
     if constexpr (to_bucket) {
-        for_packs(elements_in(chunk, slice), is_aligned, CopyPack<InBucket, Tensor>{in_bucket, in_tensor});
+        for_packs(elements_in(chunk, slice), is_aligned,
+                  CopyPack<InBucket, Tensor>{in_bucket, in_tensor});
     } else {
-        for_packs(elements_in(chunk, slice), is_aligned, CopyPack<Tensor, InBucket>{in_tensor, in_bucket});
+        for_packs(elements_in(chunk, slice), is_aligned,
+                  CopyPack<Tensor, InBucket>{in_tensor, in_bucket});
     }
 }
 

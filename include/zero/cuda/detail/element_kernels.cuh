@@ -1,15 +1,15 @@
 #pragma once
 
-#include "../../ops/number.hpp"
 #include "../../ops/arithmetic.hpp"
+#include "../../ops/number.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <cstddef>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
@@ -18,11 +18,14 @@ namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// The elements of this block's chunk of [0, n).
-__device__ inline std::size_t elements_of_chunk(std::size_t begin, std::size_t n) { return n - begin < chunk_elements ? n - begin : chunk_elements; }
+inline __device__ std::size_t elements_of_chunk(std::size_t begin, std::size_t n) {
+    return n - begin < chunk_elements ? n - begin : chunk_elements;
+}
 
 /// @tparam Word unsigned integer of the size of an element
 template <class Word>
-ZERO_KERNEL void __launch_bounds__(block_threads) fill_kernel(Word* out, std::size_t n, Word value) {
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    fill_kernel(Word* out, std::size_t n, Word value) {
     std::size_t const begin = blockIdx.x * chunk_elements;
     std::size_t const elements = elements_of_chunk(begin, n);
     Word* const to = out + begin;
@@ -52,7 +55,8 @@ struct ConvertPack {
 };
 
 template <bool scaled, class To, class From>
-ZERO_KERNEL void __launch_bounds__(block_threads) convert_kernel(To* out, From const* in, std::size_t n, float factor) {
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    convert_kernel(To* out, From const* in, std::size_t n, float factor) {
     std::size_t const begin = blockIdx.x * chunk_elements;
     ConvertPack<scaled, To, From> const body{out + begin, in + begin, factor};
     for_packs(elements_of_chunk(begin, n), are_aligned(body.to, body.from), body);
@@ -78,7 +82,8 @@ struct AccumulatePack {
 };
 
 template <class To, class From>
-ZERO_KERNEL void __launch_bounds__(block_threads) accumulate_kernel(To* sum, From const* in, std::size_t n) {
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    accumulate_kernel(To* sum, From const* in, std::size_t n) {
     std::size_t const begin = blockIdx.x * chunk_elements;
     AccumulatePack<To, From> const body{sum + begin, in + begin};
     for_packs(elements_of_chunk(begin, n), are_aligned(body.sum, body.from), body);

@@ -12,14 +12,16 @@
 
 namespace zero::cuda::detail {
 
-/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is reported by the call that this is asked for.
+/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is
+/// reported by the call that this is asked for.
 inline bool is_capturing(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     ignore(cudaStreamIsCapturing(stream, &status));
     return status != cudaStreamCaptureStatusNone;
 }
 
-/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture, which CUDA else forbids during one of this thread, or a global one of another.
+/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture,
+/// which CUDA else forbids during one of this thread, or a global one of another.
 class OutsideCapture {
 public:
     OutsideCapture() noexcept { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
@@ -31,7 +33,8 @@ private:
     cudaStreamCaptureMode _mode = cudaStreamCaptureModeRelaxed;
 };
 
-/// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be mistaken for one of the caller's next launch.
+/// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be
+/// mistaken for one of the caller's next launch.
 inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
     bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
     cudaError_t const code = cudaEventQuery(event);
@@ -46,19 +49,24 @@ inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
 struct EventNode {
     cudaEvent_t event = nullptr;
     int device = 0;
-    bool is_captured = false; ///< recorded on a stream that was being captured: a point in a graph, not in time
+    bool is_captured =
+        false; ///< recorded on a stream that was being captured: a point in a graph, not in time
     std::atomic<std::size_t> handles{0};
     EventNode* next = nullptr; ///< of those that are free
 };
 
-/// @brief Events that nobody names any more, to be recorded again: so recording creates none once a program is in its stride.
+/// @brief Events that nobody names any more, to be recorded again: so recording creates none once a
+/// program is in its stride.
 ///
-/// When the last event and the last `KeptEvents` of the process go, all are destroyed: nothing of CUDA's outlives what uses it, and none waits for the end of the process.
-/// (That an event is recorded anew while a stream still waits for its old point is legal: the stream waits for the point of when it was told to.)
+/// When the last event and the last `KeptEvents` of the process go, all are destroyed: nothing of
+/// CUDA's outlives what uses it, and none waits for the end of the process. (That an event is
+/// recorded anew while a stream still waits for its old point is legal: the stream waits for the
+/// point of when it was told to.)
 class EventPool {
 public:
     static EventPool& instance() {
-        static auto& pool = *new EventPool; // never destroyed: events may outlive other static objects
+        static auto& pool =
+            *new EventPool; // never destroyed: events may outlive other static objects
         return pool;
     }
 
@@ -130,10 +138,11 @@ private:
 
     std::mutex _mutex;
     std::vector<EventNode*> _free; ///< by device
-    std::size_t _users = 0; ///< events, and those who want free ones to be kept
+    std::size_t _users = 0;        ///< events, and those who want free ones to be kept
 };
 
-/// @brief While one lives, events that nobody names any more are kept to be recorded again. Each of an engine's tables has one: an engine itself may name no event between two steps.
+/// @brief While one lives, events that nobody names any more are kept to be recorded again. Each of
+/// an engine's tables has one: an engine itself may name no event between two steps.
 class KeptEvents {
 public:
     KeptEvents() noexcept { EventPool::instance().keep(); }

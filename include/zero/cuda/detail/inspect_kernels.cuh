@@ -11,8 +11,8 @@
 #include "leaf.cuh"
 #include "pack.cuh"
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
@@ -51,7 +51,8 @@ private:
 
 /// @brief Sums the leaves of one chunk. Called by all threads of a block.
 template <NormKind kind, class A>
-__device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index, LeafQueue& queue, BlockSums& block) {
+__device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index,
+                                 LeafQueue& queue, BlockSums& block) {
     constexpr std::size_t warps = block_threads / 32;
     std::size_t const warp = threadIdx.x / 32;
     std::size_t const whole = are_aligned(values) ? elements / warp_elements : 0;
@@ -62,7 +63,8 @@ __device__ inline void add_chunk(A const* values, std::size_t elements, long lon
         float x[pack_elements];
         load_floats<true>(values + unit * warp_elements + lane_begin, pack_elements, x);
         exchange_in_leaf(x);
-        queue.add(take_leaf<kind>(x, first_index + static_cast<long long>(unit * warp_elements + leaf_begin), block));
+        queue.add(take_leaf<kind>(
+            x, first_index + static_cast<long long>(unit * warp_elements + leaf_begin), block));
     }
     end_main_loop();
     for (std::size_t unit = whole + warp; unit * warp_elements < elements; unit += warps) {
@@ -78,14 +80,15 @@ __device__ inline void add_chunk(A const* values, std::size_t elements, long lon
 }
 
 template <class Slice>
-__device__ inline std::size_t elements_in(Chunk const& chunk, Slice const& slice) {
+inline __device__ std::size_t elements_in(Chunk const& chunk, Slice const& slice) {
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
     return slice.elements - begin < chunk_elements ? slice.elements - begin : chunk_elements;
 }
 
 /// @brief Adds all slices to one inspection: each block takes many chunks and writes once.
 template <class A>
-ZERO_KERNEL void __launch_bounds__(block_threads, 2) inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
+ZERO_KERNEL void __launch_bounds__(block_threads, 2)
+    inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
     __shared__ BlockSums block;
     block.clear();
     LeafQueue queue(block);
@@ -93,7 +96,8 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) inspect_kernel(TableRange<I
         Chunk const chunk = table.chunks[i];
         InspectSlice<A> const slice = table.slices[chunk.slice];
         std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-        add_chunk<NormKind::l2>(slice.values + begin, elements_in(chunk, slice), slice.first_index + static_cast<long long>(begin), queue, block);
+        add_chunk<NormKind::l2>(slice.values + begin, elements_in(chunk, slice),
+                                slice.first_index + static_cast<long long>(begin), queue, block);
     }
     queue.flush();
     block.write_to(*result);
@@ -101,7 +105,8 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) inspect_kernel(TableRange<I
 
 /// @brief Adds each slice to its own norm, one chunk per block.
 template <NormKind kind, class A>
-ZERO_KERNEL void __launch_bounds__(block_threads, 2) norms_kernel(TableRange<NormSlice<A>> table, ops::NormSum* norms) {
+ZERO_KERNEL void __launch_bounds__(block_threads, 2)
+    norms_kernel(TableRange<NormSlice<A>> table, ops::NormSum* norms) {
     __shared__ BlockSums block;
     block.clear();
     Chunk const chunk = table.chunks[blockIdx.x];
@@ -114,14 +119,18 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) norms_kernel(TableRange<Nor
         for (std::size_t i = threadIdx.x; i < elements; i += block_threads) {
             largest.add_magnitude(to_float(global(values)[i]));
         }
-        atomicMin(&block.first_non_finite, static_cast<long long>(largest.negative_largest)); // any integer of the block will do
+        atomicMin(
+            &block.first_non_finite,
+            static_cast<long long>(largest.negative_largest)); // any integer of the block will do
         __syncthreads();
         if (threadIdx.x == 0) {
-            atomicMin(reinterpret_cast<long long*>(&norms[slice.norm].negative_largest), block.first_non_finite);
+            atomicMin(reinterpret_cast<long long*>(&norms[slice.norm].negative_largest),
+                      block.first_non_finite);
         }
     } else {
         LeafQueue queue(block);
-        add_chunk<kind>(values, elements, slice.part.first_index + static_cast<long long>(begin), queue, block);
+        add_chunk<kind>(values, elements, slice.part.first_index + static_cast<long long>(begin),
+                        queue, block);
         queue.flush();
         block.write_to(norms[slice.norm].leaves);
     }

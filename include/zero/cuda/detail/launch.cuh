@@ -15,25 +15,30 @@ namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
-inline constexpr std::size_t pack_elements = 8;                              ///< that one thread moves at once
-inline constexpr std::size_t round_elements = block_threads * pack_elements; ///< that one block moves at once
+inline constexpr std::size_t pack_elements = 8; ///< that one thread moves at once
+inline constexpr std::size_t round_elements =
+    block_threads * pack_elements; ///< that one block moves at once
 static_assert(chunk_elements % round_elements == 0);
 
 /// @brief Enqueues a kernel. @throws CudaError
 template <class... Parameters, class... Arguments>
-ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, unsigned threads, void (*kernel)(Parameters...), Arguments const&... arguments) {
+ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, unsigned threads,
+                                    void (*kernel)(Parameters...), Arguments const&... arguments) {
     if (blocks == 0) {
         return;
     }
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks)); // at most 2^31 - 1: of chunks of 8192 elements that is 2^44
+    config.gridDim = dim3(
+        static_cast<unsigned>(blocks)); // at most 2^31 - 1: of chunks of 8192 elements that is 2^44
     config.blockDim = dim3(threads);
     config.stream = stream;
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 
 /// @brief Blocks for a range of which each gets a chunk.
-ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept { return (elements + chunk_elements - 1) / chunk_elements; }
+ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept {
+    return (elements + chunk_elements - 1) / chunk_elements;
+}
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace zero::cuda::kernels

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Exact sums of leaves on the device: the bits that `ops::Inspection` documents, whoever adds what when.
+/// Exact sums of leaves on the device: the bits that `ops::Inspection` documents, whoever adds what
+/// when.
 ///
-/// Eight threads that follow one another sum a leaf: thread k is its lane k and has elements k, k + 8, k + 16, ...
+/// Eight threads that follow one another sum a leaf: thread k is its lane k and has elements k, k +
+/// 8, k + 16, ...
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -17,7 +19,8 @@ inline constexpr unsigned leaf_lanes = 8;
 inline constexpr std::size_t warp_elements = 4 * ops::leaf_elements; ///< that a warp sums at once
 static_assert(warp_elements == 32 * pack_elements);
 
-/// @brief From eight elements in a row for each of eight threads to every eighth element for each: a transposition in three rounds of exchanges.
+/// @brief From eight elements in a row for each of eight threads to every eighth element for each:
+/// a transposition in three rounds of exchanges.
 __device__ inline void exchange_in_leaf(float (&x)[pack_elements]) {
     unsigned const lane = threadIdx.x % leaf_lanes;
 #pragma unroll
@@ -26,7 +29,8 @@ __device__ inline void exchange_in_leaf(float (&x)[pack_elements]) {
         for (unsigned i = 0; i < leaf_lanes; ++i) {
             if ((i & step) == 0) {
                 bool const is_upper = (lane & step) != 0;
-                float const received = __shfl_xor_sync(whole_warp, is_upper ? x[i] : x[i | step], step);
+                float const received =
+                    __shfl_xor_sync(whole_warp, is_upper ? x[i] : x[i | step], step);
                 (is_upper ? x[i] : x[i | step]) = received;
             }
         }
@@ -41,7 +45,8 @@ __device__ inline double sum_leaf(float const (&x)[pack_elements], unsigned warp
 #pragma unroll
     for (float const value : x) {
         auto const wide = static_cast<double>(value);
-        sum = kind == NormKind::l1 ? ops::add(sum, fabs(wide)) : __fma_rn(wide, wide, sum); // the square is exact in double
+        sum = kind == NormKind::l1 ? ops::add(sum, fabs(wide))
+                                   : __fma_rn(wide, wide, sum); // the square is exact in double
     }
     sum = ops::add(sum, __shfl_xor_sync(warp_mask, sum, 4));
     sum = ops::add(sum, __shfl_xor_sync(warp_mask, sum, 1));
@@ -72,7 +77,8 @@ struct BlockSums {
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
             if (digits.value[i] != 0) {
-                atomicAdd(&sums[digits.first + i], static_cast<unsigned long long>(digits.value[i]));
+                atomicAdd(&sums[digits.first + i],
+                          static_cast<unsigned long long>(digits.value[i]));
             }
         }
     }
@@ -86,7 +92,8 @@ struct BlockSums {
     __device__ void write_to(ops::Inspection& result) {
         __syncthreads();
         if (threadIdx.x < ops::Inspection::count && sums[threadIdx.x] != 0) {
-            atomicAdd(reinterpret_cast<unsigned long long*>(&result.sums[threadIdx.x]), sums[threadIdx.x]);
+            atomicAdd(reinterpret_cast<unsigned long long*>(&result.sums[threadIdx.x]),
+                      sums[threadIdx.x]);
         }
         if (threadIdx.x == 0 && first_non_finite != ops::Inspection::none) {
             atomicMin(reinterpret_cast<long long*>(&result.first_non_finite), first_non_finite);
@@ -94,7 +101,8 @@ struct BlockSums {
     }
 };
 
-/// @brief The exact sum of leaves that one thread adds: 128 bits that begin below the first leaf's, and the block's digits for leaves beyond them.
+/// @brief The exact sum of leaves that one thread adds: 128 bits that begin below the first leaf's,
+/// and the block's digits for leaves beyond them.
 class ThreadSum {
 public:
     __device__ explicit ThreadSum(BlockSums& block) : _block(&block) {}
@@ -108,7 +116,8 @@ public:
         std::uint64_t const significand = (bits & (hidden - 1)) | hidden;
         auto const exponent = static_cast<int>(bits >> 52U);
         if (_leaves == 0) {
-            _exponent = exponent - window / 2 < least_exponent ? least_exponent : exponent - window / 2;
+            _exponent =
+                exponent - window / 2 < least_exponent ? least_exponent : exponent - window / 2;
         }
         int const shift = exponent - _exponent;
         if (shift < 0 || shift >= window) {
@@ -117,14 +126,16 @@ public:
         }
         std::uint64_t const low = significand << static_cast<unsigned>(shift);
         _low += low;
-        _high += (shift == 0 ? 0 : significand >> static_cast<unsigned>(64 - shift)) + (_low < low ? 1 : 0);
+        _high += (shift == 0 ? 0 : significand >> static_cast<unsigned>(64 - shift))
+                 + (_low < low ? 1 : 0);
         if (++_leaves == most_leaves) {
             flush();
         }
     }
 
     __device__ void flush() {
-        constexpr std::uint64_t part = (std::uint64_t{1} << 62U) - 1; // an integer has to stay below 2^63
+        constexpr std::uint64_t part =
+            (std::uint64_t{1} << 62U) - 1; // an integer has to stay below 2^63
         _block->add(_low & part, _exponent);
         _block->add((_low >> 62U | _high << 2U) & part, _exponent + 62);
         _block->add(_high >> 60U, _exponent + 124);
@@ -134,9 +145,9 @@ public:
     }
 
 private:
-    static constexpr int window = 56;             ///< significands are 53 bits: 109 with the shift
+    static constexpr int window = 56; ///< significands are 53 bits: 109 with the shift
     static constexpr unsigned most_leaves = 1U << 18U; ///< 127 bits
-    static constexpr int least_exponent = 1023 - 298; ///< of the least leaf, 2^-298
+    static constexpr int least_exponent = 1023 - 298;  ///< of the least leaf, 2^-298
 
     BlockSums* _block;
     std::uint64_t _low = 0;
@@ -145,9 +156,11 @@ private:
     unsigned _leaves = 0;
 };
 
-/// @brief Counts what is not finite in a leaf and sums the rest. Called by the eight threads of the leaf.
+/// @brief Counts what is not finite in a leaf and sums the rest. Called by the eight threads of the
+/// leaf.
 template <NormKind kind>
-__device__ inline double sum_finite(float (&x)[pack_elements], long long leaf_index, BlockSums& block) {
+__device__ inline double sum_finite(float (&x)[pack_elements], long long leaf_index,
+                                    BlockSums& block) {
     unsigned const lane = threadIdx.x % leaf_lanes;
 #pragma unroll
     for (unsigned i = 0; i < pack_elements; ++i) {
@@ -161,9 +174,11 @@ __device__ inline double sum_finite(float (&x)[pack_elements], long long leaf_in
 
 /// @brief The sum of the finite elements of a leaf; the others are counted. Called by whole warps.
 template <NormKind kind>
-__device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_index, BlockSums& block) {
+__device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_index,
+                                   BlockSums& block) {
     double sum = sum_leaf<kind>(x, whole_warp);
-    if (!(sum < __longlong_as_double(0x7ff0000000000000LL))) { // the same in all threads of a leaf: sums of finite elements are finite
+    if (!(sum < __longlong_as_double(0x7ff0000000000000LL))) { // the same in all threads of a leaf:
+                                                               // sums of finite elements are finite
         sum = sum_finite<kind>(x, leaf_index, block);
     }
     return sum;

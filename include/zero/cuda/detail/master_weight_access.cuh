@@ -13,7 +13,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// How an update reads and writes its weights on the device: eight at a time, or the first `count` of eight, which may be none. `begin` is a multiple of 8.
+/// How an update reads and writes its weights on the device: eight at a time, or the first `count`
+/// of eight, which may be none. `begin` is a multiple of 8.
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -23,15 +24,19 @@ struct MasterAccess {
 
     MasterPointers<M, P> at;
 
-    __device__ bool is_aligned() const { return are_aligned(at.master) && are_aligned(at.parameter); }
+    __device__ bool is_aligned() const {
+        return are_aligned(at.master) && are_aligned(at.parameter);
+    }
 
     template <bool whole>
-    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+    __device__ void load_weights(std::size_t begin, std::size_t count,
+                                 float (&weights)[pack_elements]) const {
         load_floats<whole>(at.master + begin, count, weights);
     }
 
     template <bool whole>
-    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+    __device__ void store_weights(std::size_t begin, std::size_t count,
+                                  float const (&weights)[pack_elements]) const {
         store_floats<whole>(at.master + begin, count, weights);
         if constexpr (!std::is_same_v<M, P>) {
             store_floats<whole>(at.parameter + begin, count, weights);
@@ -49,7 +54,8 @@ struct SplitAccess {
     __device__ bool is_aligned() const { return are_aligned(at.parameter, at.remainder); }
 
     template <bool whole>
-    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+    __device__ void load_weights(std::size_t begin, std::size_t count,
+                                 float (&weights)[pack_elements]) const {
         bfloat16 halves[pack_elements];
         std::uint16_t remainders[pack_elements];
         load<whole>(at.parameter + begin, count, halves);
@@ -62,7 +68,8 @@ struct SplitAccess {
     }
 
     template <bool whole>
-    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+    __device__ void store_weights(std::size_t begin, std::size_t count,
+                                  float const (&weights)[pack_elements]) const {
         bfloat16 halves[pack_elements];
         std::uint16_t remainders[pack_elements];
         unsigned rounded_up = 0;
@@ -75,7 +82,8 @@ struct SplitAccess {
         }
         store<whole>(at.parameter + begin, count, halves);
         store<whole>(at.remainder + begin, count, remainders);
-        if (count == 0) { // beyond the end: the byte may be another slice's, whose bits a thread of another block writes
+        if (count == 0) { // beyond the end: the byte may be another slice's, whose bits a thread of
+                          // another block writes
             return;
         }
         std::uint8_t* const bits = global(at.rounded_up) + begin / 8;
@@ -93,16 +101,19 @@ struct StochasticAccess {
     __device__ bool is_aligned() const { return are_aligned(at.parameter); }
 
     template <bool whole>
-    __device__ void load_weights(std::size_t begin, std::size_t count, float (&weights)[pack_elements]) const {
+    __device__ void load_weights(std::size_t begin, std::size_t count,
+                                 float (&weights)[pack_elements]) const {
         load_floats<whole>(at.parameter + begin, count, weights);
     }
 
     template <bool whole>
-    __device__ void store_weights(std::size_t begin, std::size_t count, float const (&weights)[pack_elements]) const {
+    __device__ void store_weights(std::size_t begin, std::size_t count,
+                                  float const (&weights)[pack_elements]) const {
         P rounded[pack_elements];
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
-            rounded[i] = ops::round_stochastically<P>(weights[i], ops::random_bits(at.key, at.first_index + begin + i));
+            rounded[i] = ops::round_stochastically<P>(
+                weights[i], ops::random_bits(at.key, at.first_index + begin + i));
         }
         store<whole>(at.parameter + begin, count, rounded);
     }
@@ -112,7 +123,9 @@ template <class M, class P>
 __device__ MasterAccess<M, P> access(MasterPointers<M, P> const& at) {
     return {at};
 }
-__device__ inline SplitAccess access(SplitPointers const& at) { return {at}; }
+inline __device__ SplitAccess access(SplitPointers const& at) {
+    return {at};
+}
 template <class P>
 __device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
     return {at};

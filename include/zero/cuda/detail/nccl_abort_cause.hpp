@@ -20,7 +20,8 @@ public:
 
     enum class Kind : std::uint8_t {
         none,
-        provisional, ///< whoever catches the exception may know more: others wait a moment before they report it
+        provisional, ///< whoever catches the exception may know more: others wait a moment before
+                     ///< they report it
         left,        ///< a rank ended well: what it had enqueued still arrives, nothing new does
         failure
     };
@@ -47,7 +48,9 @@ public:
     }
 
     /// @brief Does it end a collective of another rank that has made no progress since `since`?
-    [[nodiscard]] bool ends_waiting(Duration now, Duration since) const noexcept { return is_known(now) && (_kind != Kind::left || now - since >= grace); }
+    [[nodiscard]] bool ends_waiting(Duration now, Duration since) const noexcept {
+        return is_known(now) && (_kind != Kind::left || now - since >= grace);
+    }
 
     [[nodiscard]] std::string text() const {
         std::lock_guard const lock(_mutex);

@@ -12,11 +12,14 @@ namespace zero::cuda::detail {
 /// @throws InvalidArgument naming the option
 inline void check_options(NcclOptions const& options) {
     if (options.time_out.count() <= 0) {
-        zero::detail::throw_error<InvalidArgument>({"zero: a time-out of ", options.time_out.count(), " ms; NcclOptions::time_out has to be positive."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: a time-out of ", options.time_out.count(),
+             " ms; NcclOptions::time_out has to be positive."});
     }
     if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
-        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::finish_time_out and watch_interval must not be negative (", options.finish_time_out.count(), " ms, ",
-                                                   options.watch_interval.count(), " ms)."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::finish_time_out and watch_interval must not be negative (",
+             options.finish_time_out.count(), " ms, ", options.watch_interval.count(), " ms)."});
     }
 }
 

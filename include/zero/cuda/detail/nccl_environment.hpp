@@ -20,7 +20,8 @@ struct Launch {
 /// @brief Sets an environment variable for a scope.
 class ScopedVariable {
 public:
-    ScopedVariable(NcclSystem& system, char const* name, char const* value) : _system(&system), _name(name) {
+    ScopedVariable(NcclSystem& system, char const* name, char const* value)
+        : _system(&system), _name(name) {
         char const* const previous = system.variable(name);
         _had_value = previous != nullptr;
         _previous = _had_value ? previous : "";
@@ -38,10 +39,13 @@ private:
     std::string _previous;
 };
 
-[[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found, std::string_view needed) {
-    zero::detail::throw_error<LauncherError>({"zero: the environment variable ", name, ' ', found, "; it has to be ", needed,
-                                             ". torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; under another launcher set them for each process, or start "
-                                             "from a unique id (NcclCommunicator::from_unique_id)."});
+[[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found,
+                                            std::string_view needed) {
+    zero::detail::throw_error<LauncherError>(
+        {"zero: the environment variable ", name, ' ', found, "; it has to be ", needed,
+         ". torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; under another "
+         "launcher set them for each process, or start "
+         "from a unique id (NcclCommunicator::from_unique_id)."});
 }
 
 inline std::string required_variable(NcclSystem& system, char const* name, char const* needed) {
@@ -53,7 +57,8 @@ inline std::string required_variable(NcclSystem& system, char const* name, char 
 }
 
 /// @brief Digits alone: no sign, no blanks, nothing after them.
-inline int integer_variable(NcclSystem& system, char const* name, char const* needed, int least, int most) {
+inline int integer_variable(NcclSystem& system, char const* name, char const* needed, int least,
+                            int most) {
     std::string const text = required_variable(system, name, needed);
     long value = 0;
     bool is_good = !text.empty() && text.size() <= 10;
@@ -67,28 +72,44 @@ inline int integer_variable(NcclSystem& system, char const* name, char const* ne
     return static_cast<int>(value);
 }
 
-/// @brief ZERO_NCCL_PORT, or the port after MASTER_PORT: that one itself belongs to the launcher's store.
+/// @brief ZERO_NCCL_PORT, or the port after MASTER_PORT: that one itself belongs to the launcher's
+/// store.
 inline int nccl_port(NcclSystem& system) {
     if (system.variable("ZERO_NCCL_PORT") != nullptr) {
-        return integer_variable(system, "ZERO_NCCL_PORT", "a port from 1 to 65535 that is free on the machine of rank 0", 1, 65535);
+        return integer_variable(system, "ZERO_NCCL_PORT",
+                                "a port from 1 to 65535 that is free on the machine of rank 0", 1,
+                                65535);
     }
-    return integer_variable(system, "MASTER_PORT", "a port from 1 to 65534 (the next one is used), unless ZERO_NCCL_PORT gives the port", 1, 65534) + 1;
+    return integer_variable(system, "MASTER_PORT",
+                            "a port from 1 to 65534 (the next one is used), unless ZERO_NCCL_PORT "
+                            "gives the port",
+                            1, 65534)
+           + 1;
 }
 
-/// @brief Reads and checks all variables. @throws LauncherError naming the variable, its value and what it has to be
+/// @brief Reads and checks all variables. @throws LauncherError naming the variable, its value and
+/// what it has to be
 inline Launch read_launch(NcclSystem& system) {
     constexpr int most = 1 << 24;
     Launch launch;
-    launch.world = integer_variable(system, "WORLD_SIZE", "the number of ranks, at least 1", 1, most);
+    launch.world =
+        integer_variable(system, "WORLD_SIZE", "the number of ranks, at least 1", 1, most);
     std::string const ranks = "from 0 to WORLD_SIZE - 1 = " + std::to_string(launch.world - 1);
-    launch.rank = integer_variable(system, "RANK", ("the rank of this process, " + ranks).c_str(), 0, launch.world - 1);
-    launch.local_rank = integer_variable(system, "LOCAL_RANK", ("the rank of this process on its machine, " + ranks).c_str(), 0, launch.world - 1);
-    std::string const host = required_variable(system, "MASTER_ADDR", "the name or address of the machine of rank 0");
+    launch.rank = integer_variable(system, "RANK", ("the rank of this process, " + ranks).c_str(),
+                                   0, launch.world - 1);
+    launch.local_rank = integer_variable(
+        system, "LOCAL_RANK", ("the rank of this process on its machine, " + ranks).c_str(), 0,
+        launch.world - 1);
+    std::string const host =
+        required_variable(system, "MASTER_ADDR", "the name or address of the machine of rank 0");
     if (host.empty() || host.find_first_of(" \t\r\n/") != std::string::npos) {
-        throw_bad_variable("MASTER_ADDR", "is '" + host + '\'', "the name or address of the machine of rank 0, without blanks and without a protocol");
+        throw_bad_variable(
+            "MASTER_ADDR", "is '" + host + '\'',
+            "the name or address of the machine of rank 0, without blanks and without a protocol");
     }
     bool const is_bare_ipv6 = host.front() != '[' && host.find(':') != std::string::npos;
-    launch.address = (is_bare_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(nccl_port(system));
+    launch.address =
+        (is_bare_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(nccl_port(system));
     return launch;
 }
 

@@ -10,9 +10,11 @@
 
 namespace zero::cuda::detail {
 
-/// @brief The collectives that were enqueued and have not run, as events; takes no memory after its construction.
+/// @brief The collectives that were enqueued and have not run, as events; takes no memory after its
+/// construction.
 ///
-/// Only so many are told apart: further ones move the end of the newest. Those of a captured stream are not seen, since they run when the graph is launched.
+/// Only so many are told apart: further ones move the end of the newest. Those of a captured stream
+/// are not seen, since they run when the graph is launched.
 class NcclFlights {
 public:
     using Duration = NcclSystem::Duration;
@@ -30,7 +32,8 @@ public:
     /// @brief Makes the events, on the current device.
     void make_events() {
         for (; _made < _flights.size(); ++_made) {
-            require_success(*_system, _system->create_event(_flights[_made].event), "the creation of an event for an NCCL communicator");
+            require_success(*_system, _system->create_event(_flights[_made].event),
+                            "the creation of an event for an NCCL communicator");
         }
     }
 
@@ -38,13 +41,15 @@ public:
 
     void add(StreamHandle stream) {
         bool is_capturing = false;
-        require_success(*_system, _system->is_capturing(stream, is_capturing), "asking whether a stream is captured");
+        require_success(*_system, _system->is_capturing(stream, is_capturing),
+                        "asking whether a stream is captured");
         if (is_capturing) {
             return;
         }
         _count = std::min(_count + 1, _flights.size());
         Flight& newest = _flights[(_first + _count - 1) % _flights.size()];
-        require_success(*_system, _system->record_event(newest.event, stream), "recording the end of a collective");
+        require_success(*_system, _system->record_event(newest.event, stream),
+                        "recording the end of a collective");
         newest.enqueued = _system->now();
     }
 
@@ -52,7 +57,9 @@ public:
     void retire() {
         while (_count != 0) {
             bool is_complete = false;
-            require_success(*_system, _system->is_event_complete(_flights[_first].event, is_complete), "a command before or in a collective on the device");
+            require_success(*_system,
+                            _system->is_event_complete(_flights[_first].event, is_complete),
+                            "a command before or in a collective on the device");
             if (!is_complete) {
                 return;
             }
@@ -63,7 +70,9 @@ public:
     }
 
     /// @brief Since when the oldest one is the next to run; not to be asked when there is none.
-    [[nodiscard]] Duration waiting_since() const noexcept { return std::max(_flights[_first].enqueued, _last_end); }
+    [[nodiscard]] Duration waiting_since() const noexcept {
+        return std::max(_flights[_first].enqueued, _last_end);
+    }
 
 private:
     struct Flight {

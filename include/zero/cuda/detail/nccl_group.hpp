@@ -6,13 +6,15 @@ namespace zero::cuda::detail {
 
 /// @brief Several calls as one operation of NCCL, between its construction and `end`.
 ///
-/// What is called inside has been checked before, so that only NCCL itself can fail there. Left by an exception it closes the group, or all further calls of
-/// this thread would be swallowed by it, and then has the communicators aborted, since peers may have begun the part that was issued. The order matters:
-/// NCCL would put off an abort inside the group, and drop it with the group.
+/// What is called inside has been checked before, so that only NCCL itself can fail there. Left by
+/// an exception it closes the group, or all further calls of this thread would be swallowed by it,
+/// and then has the communicators aborted, since peers may have begun the part that was issued. The
+/// order matters: NCCL would put off an abort inside the group, and drop it with the group.
 class NcclGroup {
 public:
     /// @param abort called with `argument` when the group is left by an exception; must not throw
-    NcclGroup(NcclLibrary& nccl, void (*abort)(void*), void* argument) noexcept : _nccl(&nccl), _abort(abort), _argument(argument) {}
+    NcclGroup(NcclLibrary& nccl, void (*abort)(void*), void* argument) noexcept
+        : _nccl(&nccl), _abort(abort), _argument(argument) {}
     NcclGroup(NcclGroup const&) = delete;
     NcclGroup& operator=(NcclGroup const&) = delete;
 

@@ -24,10 +24,13 @@
 
 namespace zero::cuda::detail {
 
-/// @brief The life of one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded end. `NcclSession` adds what is called on it.
+/// @brief The life of one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded end.
+/// `NcclSession` adds what is called on it.
 ///
-/// NCCL is called under one mutex, which a wait gives back between two questions; so the owner's thread, the watchdog and whoever aborts never use a
-/// handle that another has freed. Only a blocking call keeps it: an abort that can not have it in time goes ahead without, since nothing else ends that call.
+/// NCCL is called under one mutex, which a wait gives back between two questions; so the owner's
+/// thread, the watchdog and whoever aborts never use a handle that another has freed. Only a
+/// blocking call keeps it: an abort that can not have it in time goes ahead without, since nothing
+/// else ends that call.
 class NcclLifetime {
 public:
     using Duration = NcclSystem::Duration;
@@ -35,8 +38,10 @@ public:
 
     /// @param is_owner finalises and destroys the handle at the end; an abort frees it in any case
     /// @param device the handle's
-    NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world, int device, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
-        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank), _world(world), _device(device), _options(with_finite_waits(options)), _flights(*_system),
+    NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world,
+                 int device, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
+        : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank),
+          _world(world), _device(device), _options(with_finite_waits(options)), _flights(*_system),
           _is_owner(is_owner), _cause(std::move(cause)), _exceptions(std::uncaught_exceptions()) {}
 
     NcclLifetime(NcclLifetime const&) = delete;
@@ -66,7 +71,10 @@ public:
 
     /// @brief Any thread. With the handle gone, kernels that wait for peers end.
     void abort(std::string_view cause, bool is_provisional) noexcept {
-        _cause->set(cause, is_provisional ? NcclAbortCause::Kind::provisional : NcclAbortCause::Kind::failure, _system->now());
+        _cause->set(cause,
+                    is_provisional ? NcclAbortCause::Kind::provisional
+                                   : NcclAbortCause::Kind::failure,
+                    _system->now());
         std::unique_lock lock(_mutex, std::try_to_lock);
         Duration const start = _system->now();
         for (unsigned turn = 0; !lock.owns_lock() && _system->now() - start < patience; ++turn) {
@@ -103,7 +111,8 @@ protected:
         CollectiveCall const* call;
     };
 
-    /// Runs `body(lock)` under the mutex; when it fails, the communicator is aborted: what the peers wait for will not come.
+    /// Runs `body(lock)` under the mutex; when it fails, the communicator is aborted: what the
+    /// peers wait for will not come.
     template <class Body>
     void guarded(Body const& body) {
         Lock lock(_mutex);
@@ -124,14 +133,18 @@ protected:
         }
     }
 
-    /// NCCL's abort ends the kernels at once, but then waits, without end, for CUDA graphs that hold collectives and for peers on this machine that have not aborted.
+    /// NCCL's abort ends the kernels at once, but then waits, without end, for CUDA graphs that
+    /// hold collectives and for peers on this machine that have not aborted.
     void release() noexcept {
         if (NcclHandle const handle = _handle.exchange(nullptr); handle != nullptr) {
-            _system->run_bounded(_device, [](NcclLibrary& nccl, NcclHandle released) { nccl.abort(released); }, *_nccl, handle, abort_time_out);
+            _system->run_bounded(
+                _device, [](NcclLibrary& nccl, NcclHandle released) { nccl.abort(released); },
+                *_nccl, handle, abort_time_out);
         }
     }
 
-    /// Each question of a wait is a call of its own to the watchdog: only one that lasts too long by itself is stuck inside NCCL.
+    /// Each question of a wait is a call of its own to the watchdog: only one that lasts too long
+    /// by itself is stuck inside NCCL.
     void pause(Lock& lock, unsigned turn) {
         _busy_since = idle;
         lock.unlock();
@@ -141,7 +154,9 @@ protected:
     }
 
     void throw_if_given_up(Lock& lock) {
-        for (unsigned turn = 0; _cause->kind() != NcclAbortCause::Kind::none && !_cause->is_known(_system->now()); ++turn) {
+        for (unsigned turn = 0;
+             _cause->kind() != NcclAbortCause::Kind::none && !_cause->is_known(_system->now());
+             ++turn) {
             pause(lock, turn);
         }
         if (_cause->kind() != NcclAbortCause::Kind::none) {
@@ -156,18 +171,23 @@ protected:
         }
     }
 
-    /// Looks at the events, at NCCL's asynchronous error, at the clock and at the ranks of this process.
+    /// Looks at the events, at NCCL's asynchronous error, at the clock and at the ranks of this
+    /// process.
     void examine(std::string_view what) {
         _flights.retire();
         NcclResult error = NcclResult::success;
         require(_nccl->get_async_error(_handle, error), {"ncclCommGetAsyncError", nullptr});
         if (error != NcclResult::success && error != NcclResult::in_progress) {
-            throw NcclError(zero::detail::text({"zero: NCCL reported an asynchronous error on rank ", _rank, " of ", _world, ", noticed at '", what, "': ",
-                                                 describe(*_nccl, error, _handle), ". A peer or the network failed; make a new communicator."}),
-                            SourceLocation::current(), static_cast<int>(error));
+            throw NcclError(
+                zero::detail::text({"zero: NCCL reported an asynchronous error on rank ", _rank,
+                                    " of ", _world, ", noticed at '", what,
+                                    "': ", describe(*_nccl, error, _handle),
+                                    ". A peer or the network failed; make a new communicator."}),
+                SourceLocation::current(), static_cast<int>(error));
         }
         if (!_flights.empty()) {
-            throw_if_waiting_too_long(_flights.waiting_since(), {"a collective on the device", nullptr});
+            throw_if_waiting_too_long(_flights.waiting_since(),
+                                      {"a collective on the device", nullptr});
         }
     }
 
@@ -196,8 +216,10 @@ protected:
         require(join(_handle), {"ncclCommCount", doing.call});
     }
 
-    /// Up to 2.25 NCCL keeps what a non-blocking call has begun in thread-local storage until a later call on the communicator joins it, which asking for errors does not: a call of this
-    /// thread on another communicator would meet it there, as would the end of this communicator on another thread. A call that returns success may leave it, too.
+    /// Up to 2.25 NCCL keeps what a non-blocking call has begun in thread-local storage until a
+    /// later call on the communicator joins it, which asking for errors does not: a call of this
+    /// thread on another communicator would meet it there, as would the end of this communicator on
+    /// another thread. A call that returns success may leave it, too.
     NcclResult join(NcclHandle handle) noexcept {
         int ignored = 0;
         return _nccl->count(handle, ignored);
@@ -215,7 +237,8 @@ protected:
     NcclWatchdog _watchdog;
 
 private:
-    static constexpr Duration patience{200}; ///< with a thread that is inside NCCL, before a communicator is aborted under it
+    static constexpr Duration patience{
+        200}; ///< with a thread that is inside NCCL, before a communicator is aborted under it
     static constexpr Duration abort_time_out{5000};
     static constexpr Duration idle{-1};
 
@@ -229,7 +252,8 @@ private:
 
     void give_up(char const* what) noexcept {
         try {
-            _cause->set(zero::detail::text({"rank ", _rank, ": ", what}), NcclAbortCause::Kind::failure, _system->now());
+            _cause->set(zero::detail::text({"rank ", _rank, ": ", what}),
+                        NcclAbortCause::Kind::failure, _system->now());
         } catch (std::exception const&) { // no memory for the text
             _cause->set(what, NcclAbortCause::Kind::failure, _system->now());
         }
@@ -238,19 +262,24 @@ private:
 
     void leave() noexcept {
         try {
-            _cause->set(zero::detail::text({"rank ", _rank, " left the group (its communicator was destroyed)"}), NcclAbortCause::Kind::left, _system->now());
+            _cause->set(zero::detail::text(
+                            {"rank ", _rank, " left the group (its communicator was destroyed)"}),
+                        NcclAbortCause::Kind::left, _system->now());
         } catch (std::exception const&) { // no memory for the text
             _cause->set("a rank left the group", NcclAbortCause::Kind::left, _system->now());
         }
     }
 
-    /// Everything enqueued has run, and NCCL has been told to free its resources; false when that fails or takes too long, and the handle is to be aborted.
+    /// Everything enqueued has run, and NCCL has been told to free its resources; false when that
+    /// fails or takes too long, and the handle is to be aborted.
     bool finish(NcclHandle handle, Duration deadline) noexcept {
-        if (!have_flights_ended(deadline)) { // asked first, since a blocking communicator would wait for them without end
+        if (!have_flights_ended(deadline)) { // asked first, since a blocking communicator would
+                                             // wait for them without end
             return false;
         }
         NcclResult result = _nccl->finalize(handle);
-        for (unsigned turn = 0; result == NcclResult::in_progress && _system->now() < deadline; ++turn) {
+        for (unsigned turn = 0; result == NcclResult::in_progress && _system->now() < deadline;
+             ++turn) {
             _system->pause(turn);
             if (_nccl->get_async_error(handle, result) != NcclResult::success) {
                 return false;
@@ -259,10 +288,13 @@ private:
         if (result != NcclResult::success || join(handle) != NcclResult::success) {
             return false;
         }
-        // NCCL waits here for peers on this machine, without end. What was given to it is not aborted any more: it may be half freed, and a failure leaves NCCL's group of the thread
+        // NCCL waits here for peers on this machine, without end. What was given to it is not
+        // aborted any more: it may be half freed, and a failure leaves NCCL's group of the thread
         // open, which would swallow the abort. So then it leaks.
         _handle = nullptr;
-        _system->run_bounded(_device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); }, *_nccl, handle, std::max(deadline - _system->now(), Duration(0)));
+        _system->run_bounded(
+            _device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); },
+            *_nccl, handle, std::max(deadline - _system->now(), Duration(0)));
         return true;
     }
 
@@ -292,8 +324,9 @@ private:
     void throw_if_waiting_too_long(Duration since, Doing const& doing) {
         Duration const now = _system->now();
         if (now - since >= _options.time_out) {
-            zero::detail::throw_error<TimedOut>({"zero: waited ", _options.time_out.count(), " ms for ", describe_here(doing),
-                                                "; every rank has to call the same collectives, or raise NcclOptions::time_out."});
+            zero::detail::throw_error<TimedOut>(
+                {"zero: waited ", _options.time_out.count(), " ms for ", describe_here(doing),
+                 "; every rank has to call the same collectives, or raise NcclOptions::time_out."});
         }
         if (_cause->ends_waiting(now, since)) {
             throw_cause();
@@ -309,7 +342,8 @@ private:
         }
         if (now - since >= _options.time_out) {
             _call_timed_out = true;
-            give_up("waited longer than NcclOptions::time_out inside a blocking call of NCCL; every rank has to call the same collectives");
+            give_up("waited longer than NcclOptions::time_out inside a blocking call of NCCL; "
+                    "every rank has to call the same collectives");
         } else if (now - since >= patience && _cause->ends_waiting(now, since)) {
             release();
         }

@@ -22,7 +22,8 @@ class NcclSession final : public NcclLifetime {
 public:
     using NcclLifetime::NcclLifetime;
 
-    /// @brief Waits until NCCL has set the communicator up, and begins to watch over it. `what` says in messages what was started.
+    /// @brief Waits until NCCL has set the communicator up, and begins to watch over it. `what`
+    /// says in messages what was started.
     void open(char const* what) {
         guarded([&](Lock& lock) {
             try {
@@ -34,13 +35,18 @@ public:
             }
         });
         if (_options.watch_interval.count() != 0) {
-            _watchdog.start(*_system, _device, _options.watch_interval, [](void* self) { static_cast<NcclSession*>(self)->watch(); }, this);
+            _watchdog.start(
+                *_system, _device, _options.watch_interval,
+                [](void* self) { static_cast<NcclSession*>(self)->watch(); }, this);
         }
     }
 
-    [[nodiscard]] bool uses_native_all_reduce() const noexcept { return _options.native_all_reduce; }
+    [[nodiscard]] bool uses_native_all_reduce() const noexcept {
+        return _options.native_all_reduce;
+    }
 
-    /// @brief Throws what has gone wrong since the last call, if anything. `what` is what the caller is about to do.
+    /// @brief Throws what has gone wrong since the last call, if anything. `what` is what the
+    /// caller is about to do.
     void check(std::string_view what) {
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
@@ -48,10 +54,13 @@ public:
         });
     }
 
-    /// @brief Enqueues a collective whose arguments were checked. `cuts` is empty for those that have none.
-    void run(CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, StreamHandle stream) {
+    /// @brief Enqueues a collective whose arguments were checked. `cuts` is empty for those that
+    /// have none.
+    void run(CollectiveCall const& call, void const* send, void* receive,
+             std::span<std::size_t const> cuts, StreamHandle stream) {
         guarded([&](Lock& lock) {
-            if (call.count == 0) { // on every rank, so none waits for another, and one that has left is not missed
+            if (call.count == 0) { // on every rank, so none waits for another, and one that has
+                                   // left is not missed
                 throw_if_released(lock);
                 return;
             }
@@ -65,7 +74,8 @@ public:
     /// @brief Waits until all collectives so far have run. @throws TimedOut, NcclError, Aborted
     void synchronise() {
         guarded([&](Lock& lock) {
-            throw_if_released(lock); // a peer that left may have left behind what this rank waits for
+            throw_if_released(
+                lock); // a peer that left may have left behind what this rank waits for
             for (unsigned turn = 0;; ++turn) {
                 examine("a wait for all collectives");
                 if (_flights.empty()) {
@@ -77,12 +87,14 @@ public:
         });
     }
 
-    /// @brief Tells NCCL about memory that collectives will use. Null when NCCL keeps no registrations.
+    /// @brief Tells NCCL about memory that collectives will use. Null when NCCL keeps no
+    /// registrations.
     [[nodiscard]] void* register_memory(void* memory, std::size_t bytes) {
         void* registration = nullptr;
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
-            settle(lock, _nccl->register_memory(_handle, memory, bytes, registration), {"ncclCommRegister", nullptr});
+            settle(lock, _nccl->register_memory(_handle, memory, bytes, registration),
+                   {"ncclCommRegister", nullptr});
         });
         return registration;
     }
@@ -116,36 +128,56 @@ private:
         return true;
     }
 
-    void issue(Lock& lock, CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, StreamHandle stream) {
+    void issue(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+               std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
         switch (call.kind) {
-        case CollectiveKind::reduce_scatter: reduce_extents(lock, call, send, receive, cuts, stream); break;
-        case CollectiveKind::all_gather: gather_extents(lock, call, send, receive, cuts, stream); break;
+        case CollectiveKind::reduce_scatter:
+            reduce_extents(lock, call, send, receive, cuts, stream);
+            break;
+        case CollectiveKind::all_gather:
+            gather_extents(lock, call, send, receive, cuts, stream);
+            break;
         case CollectiveKind::all_reduce:
             if (_options.native_all_reduce) {
-                settle(lock, _nccl->all_reduce(send, receive, call.count, type, NcclReduction::sum, _handle, stream), {"", &call});
+                settle(lock,
+                       _nccl->all_reduce(send, receive, call.count, type, NcclReduction::sum,
+                                         _handle, stream),
+                       {"", &call});
             } else { // as two calls: NCCL's all-reduce would add in another order
-                void* const own = static_cast<std::byte*>(receive) + cuts[static_cast<std::size_t>(_rank)] * size_of(call.type);
+                void* const own = static_cast<std::byte*>(receive)
+                                  + cuts[static_cast<std::size_t>(_rank)] * size_of(call.type);
                 reduce_extents(lock, call, send, own, cuts, stream);
                 gather_extents(lock, call, own, receive, cuts, stream);
             }
             break;
         case CollectiveKind::broadcast:
-            settle(lock, _nccl->broadcast(send, receive, call.count, type, static_cast<int>(call.detail), _handle, stream), {"", &call});
+            settle(lock,
+                   _nccl->broadcast(send, receive, call.count, type, static_cast<int>(call.detail),
+                                    _handle, stream),
+                   {"", &call});
             break;
         case CollectiveKind::integers: {
             bool const is_sum = static_cast<IntegerReduction>(call.detail) == IntegerReduction::sum;
-            settle(lock, _nccl->all_reduce(send, receive, call.count, type, is_sum ? NcclReduction::sum : NcclReduction::min, _handle, stream), {"", &call});
+            settle(lock,
+                   _nccl->all_reduce(send, receive, call.count, type,
+                                     is_sum ? NcclReduction::sum : NcclReduction::min, _handle,
+                                     stream),
+                   {"", &call});
             break;
         }
         }
     }
 
     /// Each extent's sum goes to its owner.
-    void reduce_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, StreamHandle stream) {
+    void reduce_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                        std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
         if (are_even(cuts)) {
-            settle(lock, _nccl->reduce_scatter(send, receive, cuts[1], type, NcclReduction::sum, _handle, stream), {"", &call});
+            settle(lock,
+                   _nccl->reduce_scatter(send, receive, cuts[1], type, NcclReduction::sum, _handle,
+                                         stream),
+                   {"", &call});
             return;
         }
         NcclGroup group(*_nccl, release_of, this);
@@ -153,18 +185,23 @@ private:
         for (int owner = 0; owner < _world; ++owner) {
             auto const extent = extent_of(cuts, owner);
             if (extent.elements != 0) {
-                auto const* const values = static_cast<std::byte const*>(send) + extent.begin * size_of(call.type);
-                require(_nccl->reduce(values, owner == _rank ? receive : nullptr, extent.elements, type, NcclReduction::sum, owner, _handle, stream), {"ncclReduce", &call});
+                auto const* const values =
+                    static_cast<std::byte const*>(send) + extent.begin * size_of(call.type);
+                require(_nccl->reduce(values, owner == _rank ? receive : nullptr, extent.elements,
+                                      type, NcclReduction::sum, owner, _handle, stream),
+                        {"ncclReduce", &call});
             }
         }
         settle(lock, group.end(), {"ncclGroupEnd", &call});
     }
 
     /// Each extent goes from its owner to all.
-    void gather_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive, std::span<std::size_t const> cuts, StreamHandle stream) {
+    void gather_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                        std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
         if (are_even(cuts)) {
-            settle(lock, _nccl->all_gather(send, receive, cuts[1], type, _handle, stream), {"", &call});
+            settle(lock, _nccl->all_gather(send, receive, cuts[1], type, _handle, stream),
+                   {"", &call});
             return;
         }
         NcclGroup group(*_nccl, release_of, this);
@@ -172,8 +209,11 @@ private:
         for (int owner = 0; owner < _world; ++owner) {
             auto const extent = extent_of(cuts, owner);
             if (extent.elements != 0) {
-                auto* const values = static_cast<std::byte*>(receive) + extent.begin * size_of(call.type);
-                require(_nccl->broadcast(owner == _rank ? send : values, values, extent.elements, type, owner, _handle, stream), {"ncclBroadcast", &call});
+                auto* const values =
+                    static_cast<std::byte*>(receive) + extent.begin * size_of(call.type);
+                require(_nccl->broadcast(owner == _rank ? send : values, values, extent.elements,
+                                         type, owner, _handle, stream),
+                        {"ncclBroadcast", &call});
             }
         }
         settle(lock, group.end(), {"ncclGroupEnd", &call});

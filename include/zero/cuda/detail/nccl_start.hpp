@@ -27,14 +27,18 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     require_matching_version(*interfaces.nccl);
 }
 
-/// @brief What every way to make a communicator checks first. NCCL prefers the variable to what it is asked for.
+/// @brief What every way to make a communicator checks first. NCCL prefers the variable to what it
+/// is asked for.
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     check_start(interfaces, options);
     bool const is_blocking = options.mode == NcclMode::blocking;
     char const* const variable = interfaces.system->variable("NCCL_COMM_BLOCKING");
     if (variable != nullptr && std::string_view(variable) == (is_blocking ? "0" : "1")) {
-        zero::detail::throw_error<InvalidArgument>({"zero: the environment variable NCCL_COMM_BLOCKING is ", variable, ", which NCCL obeys whatever NcclOptions::mode says, and that is ",
-                                                    is_blocking ? "blocking" : "non_blocking", "; unset the variable, or set the mode to ", is_blocking ? "non_blocking." : "blocking."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: the environment variable NCCL_COMM_BLOCKING is ", variable,
+             ", which NCCL obeys whatever NcclOptions::mode says, and that is ",
+             is_blocking ? "blocking" : "non_blocking", "; unset the variable, or set the mode to ",
+             is_blocking ? "non_blocking." : "blocking."});
     }
 }
 
@@ -45,38 +49,48 @@ inline int current_device(NcclSystem& system) {
 }
 
 /// @brief NCCL refuses all other questions about a communicator that it still sets up.
-inline void await_set_up(NcclInterface interfaces, NcclHandle handle, NcclSystem::Duration time_out) {
+inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
+                         NcclSystem::Duration time_out) {
     auto& [nccl, system] = interfaces;
     NcclSystem::Duration const start = system->now();
     NcclResult result = NcclResult::in_progress;
     for (unsigned turn = 0;; ++turn) {
-        require_success(*nccl, nccl->get_async_error(handle, result), "ncclCommGetAsyncError", handle);
+        require_success(*nccl, nccl->get_async_error(handle, result), "ncclCommGetAsyncError",
+                        handle);
         require_success(*nccl, result, "the start of the caller's communicator", handle);
         if (result == NcclResult::success) {
             return;
         }
         if (system->now() - start >= time_out) {
-            zero::detail::throw_error<TimedOut>({"zero: waited ", time_out.count(),
-                                                 " ms for NCCL to set up the caller's communicator, which all its ranks have to join; raise NcclOptions::time_out, or end it with "
-                                                 "ncclCommAbort: it is still the caller's."});
+            zero::detail::throw_error<TimedOut>(
+                {"zero: waited ", time_out.count(),
+                 " ms for NCCL to set up the caller's communicator, which all its ranks have to "
+                 "join; raise NcclOptions::time_out, or end it with "
+                 "ncclCommAbort: it is still the caller's."});
         }
         system->pause(turn);
     }
 }
 
 /// @brief The handle stays the caller's when this throws.
-inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle, bool is_owner, NcclOptions const& options) {
+inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle,
+                                               bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
-        zero::detail::throw_error<InvalidArgument>({"zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, or use from_unique_id."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, "
+             "or use from_unique_id."});
     }
     int const device = current_device(*interfaces.system);
     await_set_up(interfaces, handle, options.time_out);
     int rank = 0;
     int world = 0;
-    require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
-    require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount", handle);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device, options, std::make_shared<NcclAbortCause>());
+    require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank",
+                    handle);
+    require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount",
+                    handle);
+    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device,
+                                                 options, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
     if (is_owner) {
         session->own();
@@ -86,21 +100,28 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
 
 inline void check_rank(int rank, int world) {
     if (world < 1 || rank < 0 || rank >= world) {
-        zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank, " of a group of ", world, "; ranks go from 0 to world - 1, and world is at least 1."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: rank ", rank, " of a group of ", world,
+             "; ranks go from 0 to world - 1, and world is at least 1."});
     }
 }
 
 /// @param where for messages: how the ranks are to meet
-inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id, int rank, int world, NcclOptions const& options,
+inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id,
+                                               int rank, int world, NcclOptions const& options,
                                                std::string const& where = "") {
     check_making(interfaces, options);
     check_rank(rank, world);
     int const device = current_device(*interfaces.system);
     NcclHandle handle = nullptr;
     NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device, options, std::make_shared<NcclAbortCause>());
-    require_success(*interfaces.nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
-    session->open("the start of NCCL (all ranks have to join, with the same id and the same number of ranks)");
+    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device,
+                                                 options, std::make_shared<NcclAbortCause>());
+    require_success(
+        *interfaces.nccl, result,
+        zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
+    session->open("the start of NCCL (all ranks have to join, with the same id and the same number "
+                  "of ranks)");
     return session;
 }
 
@@ -108,22 +129,31 @@ inline void select_device(NcclSystem& system, int local_rank) {
     int devices = 0;
     require_success(system, system.device_count(devices), "cudaGetDeviceCount");
     if (local_rank >= devices) {
-        zero::detail::throw_error<LauncherError>({"zero: the environment variable LOCAL_RANK is ", local_rank, ", but this process sees ", devices,
-                                                    " CUDA devices; start at most as many processes on a machine. If the launcher shows each process its own device alone, set "
-                                                    "LOCAL_RANK to 0."});
+        zero::detail::throw_error<LauncherError>(
+            {"zero: the environment variable LOCAL_RANK is ", local_rank,
+             ", but this process sees ", devices,
+             " CUDA devices; start at most as many processes on a machine. If the launcher shows "
+             "each process its own device alone, set "
+             "LOCAL_RANK to 0."});
     }
-    require_success(system, system.set_device(local_rank), zero::detail::text({"cudaSetDevice(", local_rank, ")"}));
+    require_success(system, system.set_device(local_rank),
+                    zero::detail::text({"cudaSetDevice(", local_rank, ")"}));
 }
 
-inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces, NcclOptions const& options) {
+inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces,
+                                                        NcclOptions const& options) {
     check_making(interfaces, options);
     Launch const launch = read_launch(*interfaces.system);
     select_device(*interfaces.system, launch.local_rank);
-    // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL reads it in both calls.
+    // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL
+    // reads it in both calls.
     ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
     NcclUniqueId id;
-    require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id), "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address + " (of MASTER_ADDR and the port)");
-    return join_group(interfaces, id, launch.rank, launch.world, options, " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
+    require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id),
+                    "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address
+                        + " (of MASTER_ADDR and the port)");
+    return join_group(interfaces, id, launch.rank, launch.world, options,
+                      " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
 }
 
 /// @brief Goes back to the device that was current.
@@ -143,23 +173,29 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
     int count = 0;
     require_success(system, system.device_count(count), "cudaGetDeviceCount");
     if (devices.empty()) {
-        zero::detail::throw_error<InvalidArgument>({"zero: a group of no devices; name at least one."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: a group of no devices; name at least one."});
     }
     for (std::size_t rank = 0; rank < devices.size(); ++rank) {
         int const device = devices[rank];
         if (device < 0 || device >= count) {
-            zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank, " is to use CUDA device ", device, ", but there are ", count, '.'});
+            zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank,
+                                                        " is to use CUDA device ", device,
+                                                        ", but there are ", count, '.'});
         }
         auto const* const end = devices.data() + rank;
         if (std::find(devices.data(), end, device) != end) {
-            zero::detail::throw_error<InvalidArgument>({"zero: CUDA device ", device,
-                                                          " is named for several ranks; NCCL wants a device per rank. Use Loopback<cuda::Backend> for several ranks on one device."});
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: CUDA device ", device,
+                 " is named for several ranks; NCCL wants a device per rank. Use "
+                 "Loopback<cuda::Backend> for several ranks on one device."});
         }
     }
 }
 
 /// @brief As ncclCommInitAll does, but non-blocking ones, which that function can not make.
-inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
+inline std::vector<std::unique_ptr<NcclSession>>
+start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;
     check_making(interfaces, options);
     check_devices(*system, devices);
@@ -180,11 +216,15 @@ inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface inter
     require_success(*nccl, group.start(), "ncclGroupStart");
     for (int rank = 0; rank < world; ++rank) {
         int const device = devices[static_cast<std::size_t>(rank)];
-        require_success(*system, system->set_device(device), zero::detail::text({"cudaSetDevice(", device, ")"}));
+        require_success(*system, system->set_device(device),
+                        zero::detail::text({"cudaSetDevice(", device, ")"}));
         NcclHandle handle = nullptr;
         NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
-        sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device, options, cause));
-        require_success(*nccl, result, zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));
+        sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world,
+                                                         device, options, cause));
+        require_success(
+            *nccl, result,
+            zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));
     }
     NcclResult const result = group.end();
     if (result != NcclResult::success && result != NcclResult::in_progress) {
@@ -192,7 +232,9 @@ inline std::vector<std::unique_ptr<NcclSession>> start_group(NcclInterface inter
     }
     require_success(*nccl, result, zero::detail::text({"the start of ", world, " ranks of NCCL"}));
     for (auto const& session : sessions) {
-        require_success(*system, system->set_device(devices[static_cast<std::size_t>(session->rank())]), "cudaSetDevice");
+        require_success(*system,
+                        system->set_device(devices[static_cast<std::size_t>(session->rank())]),
+                        "cudaSetDevice");
         session->open("the start of NCCL in one process");
     }
     return sessions;

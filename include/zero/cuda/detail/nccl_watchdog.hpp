@@ -18,11 +18,15 @@ public:
     NcclWatchdog& operator=(NcclWatchdog const&) = delete;
     ~NcclWatchdog() { stop(); }
 
-    /// @param device of the thread: on another one, CUDA would make a context there for what it is asked
+    /// @param device of the thread: on another one, CUDA would make a context there for what it is
+    /// asked
     /// @param look must not throw
-    void start(NcclSystem& system, int device, Duration interval, void (*look)(void*), void* argument) {
+    void start(NcclSystem& system, int device, Duration interval, void (*look)(void*),
+               void* argument) {
         _thread = std::thread([this, &system, device, interval, look, argument] {
-            static_cast<void>(system.set_device(device)); // it was the current one when NCCL started; what fails will fail again where it can be told
+            static_cast<void>(
+                system.set_device(device)); // it was the current one when NCCL started; what fails
+                                            // will fail again where it can be told
             std::unique_lock lock(_mutex);
             while (!_wake.wait_for(lock, interval, [this] { return _is_stopping; })) {
                 lock.unlock();

@@ -11,14 +11,16 @@
 
 #include <cstddef>
 
-/// How an update reads and writes the optimizer's states on the device: eight at a time, or the first `count` of eight, which may be none. `begin` is a multiple of 8.
+/// How an update reads and writes the optimizer's states on the device: eight at a time, or the
+/// first `count` of eight, which may be none. `begin` is a multiple of 8.
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <std::size_t states, class S>
 struct StateAccess {
     static constexpr bool is_all_packs = true;
-    static constexpr bool needs_warp = false; ///< threads of a warp work on neighbouring packs together
+    static constexpr bool needs_warp =
+        false; ///< threads of a warp work on neighbouring packs together
 
     StatePointers<states, S> at;
 
@@ -31,7 +33,8 @@ struct StateAccess {
     }
 
     template <bool whole>
-    __device__ void load_states(std::size_t begin, std::size_t count, float (&values)[states][pack_elements]) const {
+    __device__ void load_states(std::size_t begin, std::size_t count,
+                                float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             load_floats<whole>(at.states[s] + begin, count, values[s]);
@@ -39,7 +42,8 @@ struct StateAccess {
     }
 
     template <bool whole>
-    __device__ void store_states(std::size_t begin, std::size_t count, float const (&values)[states][pack_elements]) const {
+    __device__ void store_states(std::size_t begin, std::size_t count,
+                                 float const (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             store_floats<whole>(at.states[s] + begin, count, values[s]);
@@ -54,16 +58,19 @@ struct ScaledStateAccess {
     static constexpr bool needs_warp = true;
     static_assert(ops::scaled_block_elements == leaf_lanes * pack_elements);
 
-    ScaledStatePointers<states> const* at; ///< in the table: kept in registers, the pointers would not leave enough for the numbers
+    ScaledStatePointers<states> const* at; ///< in the table: kept in registers, the pointers would
+                                           ///< not leave enough for the numbers
 
     __device__ bool is_aligned() const { return StateAccess<states, float16>{*at}.is_aligned(); }
 
     template <bool whole>
-    __device__ void load_states(std::size_t begin, std::size_t count, float (&values)[states][pack_elements]) const {
+    __device__ void load_states(std::size_t begin, std::size_t count,
+                                float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             load_floats<whole>(at->states[s] + begin, count, values[s]);
-            float const scale = count == 0 ? 1.0F : global(at->scales[s])[begin / ops::scaled_block_elements];
+            float const scale =
+                count == 0 ? 1.0F : global(at->scales[s])[begin / ops::scaled_block_elements];
 #pragma unroll
             for (float& value : values[s]) {
                 value = ops::mul(value, scale);
@@ -73,7 +80,8 @@ struct ScaledStateAccess {
 
     /// @param values of elements that do not exist are ignored
     template <bool whole>
-    __device__ void store_states(std::size_t begin, std::size_t count, float const (&values)[states][pack_elements]) const {
+    __device__ void store_states(std::size_t begin, std::size_t count,
+                                 float const (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             float largest = 0.0F;
@@ -92,7 +100,8 @@ struct ScaledStateAccess {
             float scaled[pack_elements];
 #pragma unroll
             for (std::size_t i = 0; i < pack_elements; ++i) {
-                scaled[i] = with_canonical_nan(ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
+                scaled[i] = with_canonical_nan(
+                    ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
             }
             store_floats<whole>(at->states[s] + begin, count, scaled);
             if (count != 0 && begin % ops::scaled_block_elements == 0) {

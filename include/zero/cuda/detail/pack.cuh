@@ -11,11 +11,14 @@ namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// The NaN that every result of arithmetic is stored as, like on the host.
-__device__ inline float with_canonical_nan(float x) { return x != x ? __uint_as_float(0x7fc00000U) : x; }
+__device__ inline float with_canonical_nan(float x) {
+    return x != x ? __uint_as_float(0x7fc00000U) : x;
+}
 
-/// @brief Tells the compiler that a pointer, which may have been read from a table, leads to global memory: else it has to use generic accesses.
+/// @brief Tells the compiler that a pointer, which may have been read from a table, leads to global
+/// memory: else it has to use generic accesses.
 template <class T>
-__device__ inline T* global(T* memory) {
+inline __device__ T* global(T* memory) {
     __builtin_assume(__isGlobal(memory));
     return memory;
 }
@@ -24,11 +27,12 @@ __device__ inline T* global(T* memory) {
 template <class T>
 struct Pack {
     static constexpr std::size_t words = pack_elements * sizeof(T) / sizeof(uint4);
-    static_assert(words * sizeof(uint4) == pack_elements * sizeof(T), "zero: a pack is whole words of 16 bytes.");
+    static_assert(words * sizeof(uint4) == pack_elements * sizeof(T),
+                  "zero: a pack is whole words of 16 bytes.");
     uint4 word[words];
 
     /// @param from aligned to 16 bytes, as for `store`
-    __device__ static Pack load(T const* from) {
+    static __device__ Pack load(T const* from) {
         Pack pack;
         auto const* const memory = global(reinterpret_cast<uint4 const*>(from));
 #pragma unroll
@@ -42,15 +46,17 @@ struct Pack {
         auto* const memory = global(reinterpret_cast<uint4*>(to));
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            __stwb(memory + i, word[i]); // an assignment is split into words where addresses are computed in roundabout ways (nvcc 13.0)
+            __stwb(memory + i, word[i]); // an assignment is split into words where addresses are
+                                         // computed in roundabout ways (nvcc 13.0)
         }
     }
 
-    __device__ static Pack of(T const (&values)[pack_elements]) {
+    static __device__ Pack of(T const (&values)[pack_elements]) {
         Pack pack;
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            pack.word[i] = {part(values, 4 * i), part(values, 4 * i + 1), part(values, 4 * i + 2), part(values, 4 * i + 3)};
+            pack.word[i] = {part(values, 4 * i), part(values, 4 * i + 1), part(values, 4 * i + 2),
+                            part(values, 4 * i + 3)};
         }
         return pack;
     }
@@ -61,11 +67,15 @@ struct Pack {
             constexpr std::size_t per_part = sizeof(unsigned) / sizeof(T);
             std::size_t const part = i / per_part;
             uint4 const& four = word[part / 4];
-            unsigned const bits = part % 4 == 0 ? four.x : part % 4 == 1 ? four.y : part % 4 == 2 ? four.z : four.w;
+            unsigned const bits = part % 4 == 0   ? four.x
+                                  : part % 4 == 1 ? four.y
+                                  : part % 4 == 2 ? four.z
+                                                  : four.w;
             if constexpr (sizeof(T) == sizeof(unsigned)) {
                 values[i] = __builtin_bit_cast(T, bits);
             } else {
-                values[i] = __builtin_bit_cast(T, static_cast<std::uint16_t>(i % 2 == 0 ? bits & 0xffffU : bits >> 16U));
+                values[i] = __builtin_bit_cast(
+                    T, static_cast<std::uint16_t>(i % 2 == 0 ? bits & 0xffffU : bits >> 16U));
             }
         }
     }
@@ -77,7 +87,8 @@ private:
             return __builtin_bit_cast(unsigned, values[index]);
         } else {
             return static_cast<unsigned>(__builtin_bit_cast(std::uint16_t, values[2 * index]))
-                   | static_cast<unsigned>(__builtin_bit_cast(std::uint16_t, values[2 * index + 1])) << 16U;
+                   | static_cast<unsigned>(__builtin_bit_cast(std::uint16_t, values[2 * index + 1]))
+                         << 16U;
         }
     }
 };
@@ -87,7 +98,8 @@ __device__ inline bool are_aligned(T const*... memory) {
     return ((reinterpret_cast<std::uintptr_t>(memory) | ...) % sizeof(uint4)) == 0;
 }
 
-/// @brief Reads up to eight numbers: `whole`: all, by accesses of 16 bytes; otherwise the first `count` one by one, and zeros.
+/// @brief Reads up to eight numbers: `whole`: all, by accesses of 16 bytes; otherwise the first
+/// `count` one by one, and zeros.
 template <bool whole, class T>
 __device__ inline void load(T const* from, std::size_t count, T (&values)[pack_elements]) {
     if constexpr (whole) {
@@ -117,7 +129,8 @@ __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_el
 
 /// @brief The same for floats that are stored as T.
 template <bool whole, class T>
-__device__ inline void load_floats(T const* from, std::size_t count, float (&values)[pack_elements]) {
+__device__ inline void load_floats(T const* from, std::size_t count,
+                                   float (&values)[pack_elements]) {
     T stored[pack_elements];
     load<whole>(from, count, stored);
 #pragma unroll
@@ -127,7 +140,8 @@ __device__ inline void load_floats(T const* from, std::size_t count, float (&val
 }
 
 template <bool whole, class T>
-__device__ inline void store_floats(T* to, std::size_t count, float const (&values)[pack_elements]) {
+__device__ inline void store_floats(T* to, std::size_t count,
+                                    float const (&values)[pack_elements]) {
     T stored[pack_elements];
 #pragma unroll
     for (std::size_t i = 0; i < pack_elements; ++i) {
@@ -136,11 +150,17 @@ __device__ inline void store_floats(T* to, std::size_t count, float const (&valu
     store<whole>(to, count, stored);
 }
 
-/// The main loop of a kernel stands between these two, so that a test finds it in the PTX: there every access has to be global and of 16 bytes.
-__device__ inline void begin_main_loop() { asm volatile("// zero: main loop begins" ::: "memory"); }
-__device__ inline void end_main_loop() { asm volatile("// zero: main loop ends" ::: "memory"); }
+/// The main loop of a kernel stands between these two, so that a test finds it in the PTX: there
+/// every access has to be global and of 16 bytes.
+__device__ inline void begin_main_loop() {
+    asm volatile("// zero: main loop begins" ::: "memory");
+}
+__device__ inline void end_main_loop() {
+    asm volatile("// zero: main loop ends" ::: "memory");
+}
 
-/// @brief Calls `body.template operator()<whole>(index, count)` for the packs of [0, elements) that are this thread's: whole ones when `is_aligned`.
+/// @brief Calls `body.template operator()<whole>(index, count)` for the packs of [0, elements) that
+/// are this thread's: whole ones when `is_aligned`.
 /// @tparam marked the loop over whole packs accesses nothing but packs
 template <bool marked = true, class Body>
 __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body const& body) {
@@ -155,7 +175,8 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
         end_main_loop();
     }
     for (std::size_t i = whole + threadIdx.x * pack_elements; i < elements; i += round_elements) {
-        body.template operator()<false>(i, elements - i < pack_elements ? elements - i : pack_elements);
+        body.template operator()<false>(i, elements - i < pack_elements ? elements - i
+                                                                        : pack_elements);
     }
 }
 

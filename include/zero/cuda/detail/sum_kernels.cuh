@@ -11,7 +11,8 @@
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief One pointer per rank, as an argument of a kernel: it is copied when the kernel is enqueued.
+/// @brief One pointer per rank, as an argument of a kernel: it is copied when the kernel is
+/// enqueued.
 template <class T, int most>
 struct Peers {
     T const* memory[most];
@@ -48,7 +49,8 @@ struct SumRanksPack {
 };
 
 template <class T, int most>
-ZERO_KERNEL void __launch_bounds__(block_threads) sum_ranks_kernel(T* out, __grid_constant__ Peers<T, most> const peers, std::size_t n) {
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    sum_ranks_kernel(T* out, __grid_constant__ Peers<T, most> const peers, std::size_t n) {
     std::size_t const begin = blockIdx.x * chunk_elements;
     bool is_aligned = are_aligned(out);
     for (int rank = 0; rank < peers.world; ++rank) {
@@ -60,8 +62,11 @@ ZERO_KERNEL void __launch_bounds__(block_threads) sum_ranks_kernel(T* out, __gri
 /// @brief Few integers: the scalars of a step.
 template <bool is_sum, int most>
 ZERO_KERNEL void __launch_bounds__(block_threads)
-    combine_integers_kernel(std::int64_t* out, __grid_constant__ Peers<std::int64_t, most> const peers, std::size_t n) {
-    for (std::size_t i = blockIdx.x * std::size_t{block_threads} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * block_threads) {
+    combine_integers_kernel(std::int64_t* out,
+                            __grid_constant__ Peers<std::int64_t, most> const peers,
+                            std::size_t n) {
+    for (std::size_t i = blockIdx.x * std::size_t{block_threads} + threadIdx.x; i < n;
+         i += std::size_t{gridDim.x} * block_threads) {
         std::int64_t result = global(peers.memory[0])[i];
         for (int rank = 1; rank < peers.world; ++rank) {
             std::int64_t const other = global(peers.memory[rank])[i];

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "optimizer_state_access.cuh"
-#include "master_weight_access.cuh"
 #include "../../backend/update_decision.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
 #include "inspect_kernels.cuh"
 #include "launch.cuh"
+#include "master_weight_access.cuh"
+#include "optimizer_state_access.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
@@ -19,7 +19,8 @@
 namespace zero::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states are stored: one pass.
+/// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states
+/// are stored: one pass.
 template <class Optimizer, class A, class Weights, class States>
 struct UpdatePack {
     A const* gradient;
@@ -57,10 +58,12 @@ struct UpdatePack {
     }
 };
 
-/// @brief `for_packs` in which all threads of the block take every turn, also those whose pack is beyond the end: for bodies that exchange values.
+/// @brief `for_packs` in which all threads of the block take every turn, also those whose pack is
+/// beyond the end: for bodies that exchange values.
 template <class Body>
 __device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {
-    auto const end = static_cast<unsigned>(elements); // of a chunk; 32 bits, because these kernels have no register to spare
+    auto const end = static_cast<unsigned>(
+        elements); // of a chunk; 32 bits, because these kernels have no register to spare
     for (unsigned turn = 0; turn < end; turn += static_cast<unsigned>(round_elements)) {
         unsigned const i = turn + threadIdx.x * static_cast<unsigned>(pack_elements);
         unsigned const left = i < end ? end - i : 0;
@@ -73,7 +76,8 @@ __device__ inline void for_packs_together(std::size_t elements, bool is_aligned,
 }
 
 template <class Optimizer, class Slice, class Group>
-ZERO_KERNEL void __launch_bounds__(block_threads, 2) update_kernel(TableRange<Slice> table, Group const* groups, UpdateDecision const* decision) {
+ZERO_KERNEL void __launch_bounds__(block_threads, 2)
+    update_kernel(TableRange<Slice> table, Group const* groups, UpdateDecision const* decision) {
     if (decision->skip) {
         return;
     }
@@ -83,11 +87,13 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2) update_kernel(TableRange<Sl
     auto const states = access(slice.all_states());
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
     std::size_t const elements = elements_in(chunk, slice);
-    bool const is_aligned = are_aligned(slice.gradient) && weights.is_aligned() && states.is_aligned();
+    bool const is_aligned =
+        are_aligned(slice.gradient) && weights.is_aligned() && states.is_aligned();
     using Gradient = std::remove_cvref_t<decltype(*slice.gradient)>;
     using Weights = std::remove_const_t<decltype(weights)>;
     using States = std::remove_const_t<decltype(states)>;
-    UpdatePack<Optimizer, Gradient, Weights, States> const body{slice.gradient, weights, states, decision->factor, groups[slice.group].hyper, begin};
+    UpdatePack<Optimizer, Gradient, Weights, States> const body{
+        slice.gradient, weights, states, decision->factor, groups[slice.group].hyper, begin};
     if constexpr (States::needs_warp) {
         for_packs_together(elements, is_aligned, body);
     } else {

@@ -10,8 +10,8 @@
 
 namespace zero::host::detail {
 
-/// Copies up to `count` elements to or from a full pack; the rest of the pack is zero and is never written back. So the last elements of
-/// a range go through the same instructions as all others.
+/// Copies up to `count` elements to or from a full pack; the rest of the pack is zero and is never
+/// written back. So the last elements of a range go through the same instructions as all others.
 template <class T>
 void copy_elements(T* to, T const* from, std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
@@ -34,8 +34,11 @@ struct ConvertLoop {
         std::size_t left = n;
         F const scale(factor);
         if constexpr (streams) {
-            std::size_t const before = reinterpret_cast<std::uintptr_t>(to) % streamed_alignment / sizeof(To);
-            std::size_t const count = before == 0 ? 0 : zero::detail::smaller(streamed_alignment / sizeof(To) - before, left);
+            std::size_t const before =
+                reinterpret_cast<std::uintptr_t>(to) % streamed_alignment / sizeof(To);
+            std::size_t const count =
+                before == 0 ? 0
+                            : zero::detail::smaller(streamed_alignment / sizeof(To) - before, left);
             some(to, from, count, scale);
             to += count;
             from += count;
@@ -59,7 +62,10 @@ private:
         F const first = F::load(from);
         F const second = F::load(from + F::size);
         if constexpr (scaled) {
-            F::mul(first, scale).with_canonical_nan().template store_with<past_caches, true>(F::mul(second, scale).with_canonical_nan(), to);
+            F::mul(first, scale)
+                .with_canonical_nan()
+                .template store_with<past_caches, true>(F::mul(second, scale).with_canonical_nan(),
+                                                        to);
         } else {
             first.template store_with<past_caches, false>(second, to);
         }
@@ -67,7 +73,8 @@ private:
 
     /// Any number, two packs at a time of which the last may not be full.
     template <class F>
-    [[gnu::always_inline]] static void some(To* to, From const* from, std::size_t count, F const& scale) noexcept {
+    [[gnu::always_inline]] static void some(To* to, From const* from, std::size_t count,
+                                            F const& scale) noexcept {
         constexpr std::size_t step = 2 * F::size;
         for (std::size_t i = 0; i < count; i += step) {
             std::size_t const here = zero::detail::smaller(step, count - i);
@@ -110,8 +117,11 @@ struct AccumulateLoop {
 private:
     template <class F>
     [[gnu::always_inline]] static void two(To* to, From const* from) noexcept {
-        F const second = F::add(F::load(to + F::size), F::load(from + F::size)).with_canonical_nan();
-        F::add(F::load(to), F::load(from)).with_canonical_nan().template store_with<false, true>(second, to);
+        F const second =
+            F::add(F::load(to + F::size), F::load(from + F::size)).with_canonical_nan();
+        F::add(F::load(to), F::load(from))
+            .with_canonical_nan()
+            .template store_with<false, true>(second, to);
     }
 };
 

@@ -9,7 +9,8 @@
 
 namespace zero::host::detail {
 
-/// Copies past the caches where that can be said: `memcpy` decides by the size of one call, and reads what it overwrites until that is many megabytes.
+/// Copies past the caches where that can be said: `memcpy` decides by the size of one call, and
+/// reads what it overwrites until that is many megabytes.
 inline void copy_past_caches(void* out, void const* in, std::size_t bytes) noexcept {
 #if ZERO_HOST_HAS_AVX2 // only what every x86-64 has is used here
     constexpr std::size_t line = 64;
@@ -37,7 +38,8 @@ inline void copy_past_caches(void* out, void const* in, std::size_t bytes) noexc
 #endif
 }
 
-/// Copies memory that does not overlap. @param moved_bytes read and written by all copies of one operation
+/// Copies memory that does not overlap. @param moved_bytes read and written by all copies of one
+/// operation
 inline void copy(void* out, void const* in, std::size_t bytes, std::size_t moved_bytes) noexcept {
     if (moved_bytes >= streaming_copy_bytes) {
         copy_past_caches(out, in, bytes);

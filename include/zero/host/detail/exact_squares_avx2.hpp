@@ -15,22 +15,29 @@ namespace zero::host::detail {
 
 #define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
 
-/// The sum of squares of many bfloat16 at once, in any order: where no addition rounds, the order of `ops::Inspection` gives the same sum.
+/// The sum of squares of many bfloat16 at once, in any order: where no addition rounds, the order
+/// of `ops::Inspection` gives the same sum.
 ///
-/// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. If e is the least exponent of all elements that are not
-/// zero, all squares and their sums are multiples of that unit, and a double holds those below 2^53 units: sums that stay below never round.
+/// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. If
+/// e is the least exponent of all elements that are not zero, all squares and their sums are
+/// multiples of that unit, and a double holds those below 2^53 units: sums that stay below never
+/// round.
 ///
-/// Elements become doubles by moving bits: exponent and significand go where a double has them, the two bits above the exponent are set (the sign
-/// was one of them), and that is |x| * 2^-128. Only zeros and subnormal numbers come out wrong. A zero looks like 2^-127, and the square of that is
-/// lost beside each square of an element from 2^-87 on, since a double has 53 bits; smaller ones are left to the caller.
+/// Elements become doubles by moving bits: exponent and significand go where a double has them, the
+/// two bits above the exponent are set (the sign was one of them), and that is |x| * 2^-128. Only
+/// zeros and subnormal numbers come out wrong. A zero looks like 2^-127, and the square of that is
+/// lost beside each square of an element from 2^-87 on, since a double has 53 bits; smaller ones
+/// are left to the caller.
 class ExactSquares {
 public:
     static constexpr std::size_t elements = 512;
 
-    /// @return the sum of squares of `elements` elements, if it is certain that no sum rounded, else a NaN
+    /// @return the sum of squares of `elements` elements, if it is certain that no sum rounded,
+    /// else a NaN
     ZERO_HOST_AVX2 static double sum(bfloat16 const* from) noexcept {
         ExactSquares squares;
-        for (std::size_t i = 0; i < elements; i += 64) { // written out, since GCC does not unroll loops at -O2
+        for (std::size_t i = 0; i < elements;
+             i += 64) { // written out, since GCC does not unroll loops at -O2
             prefetch_after(from + i);
             prefetch_after(from + i + 32);
             squares.add(from + i);
@@ -42,10 +49,13 @@ public:
     }
 
 private:
-    static constexpr int first_exponent = 40; // of the smallest element beside which zeros are lost, as a bfloat16 stores it
+    static constexpr int first_exponent =
+        40; // of the smallest element beside which zeros are lost, as a bfloat16 stores it
 
-    ZERO_HOST_AVX2 ExactSquares() noexcept : _sums{}, _minus_two(Half16{} - static_cast<std::uint16_t>(2)), _least{} {
-        __asm__("" : "+x"(_minus_two)); // a constant that GCC knows becomes a subtraction and a shift
+    ZERO_HOST_AVX2 ExactSquares() noexcept
+        : _sums{}, _minus_two(Half16{} - static_cast<std::uint16_t>(2)), _least{} {
+        __asm__(""
+                : "+x"(_minus_two)); // a constant that GCC knows becomes a subtraction and a shift
     }
 
     ZERO_HOST_AVX2 void add(bfloat16 const* from) noexcept {
@@ -54,16 +64,20 @@ private:
         keep_larger(x * _minus_two);
         Half16 const upper = x >> 3 | static_cast<std::uint16_t>(0x3000);
         Half16 const lower = x << 13;
-        Bits8 const first = (Bits8)__builtin_shufflevector(lower, upper, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
-        Bits8 const second = (Bits8)__builtin_shufflevector(lower, upper, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
+        Bits8 const first = (Bits8)__builtin_shufflevector(lower, upper, 0, 16, 1, 17, 2, 18, 3, 19,
+                                                           8, 24, 9, 25, 10, 26, 11, 27);
+        Bits8 const second = (Bits8)__builtin_shufflevector(lower, upper, 4, 20, 5, 21, 6, 22, 7,
+                                                            23, 12, 28, 13, 29, 14, 30, 15, 31);
         add_squares<0>(first);
         add_squares<2>(second);
     }
 
     template <int first>
     ZERO_HOST_AVX2 void add_squares(Bits8 const& upper_halves) noexcept {
-        Double4 const even = (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 0, 8, 1, 9, 4, 12, 5, 13);
-        Double4 const odd = (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 2, 10, 3, 11, 6, 14, 7, 15);
+        Double4 const even =
+            (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 0, 8, 1, 9, 4, 12, 5, 13);
+        Double4 const odd =
+            (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 2, 10, 3, 11, 6, 14, 7, 15);
         _sums[first] += even * even; // the products are exact, so a contraction changes nothing
         _sums[first + 1] += odd * odd;
     }
@@ -79,8 +93,10 @@ private:
     /// Twice the bits of the smallest magnitude that is not zero; 2^16 if there is none.
     ZERO_HOST_AVX2 unsigned smallest_twice() const noexcept {
         Half16 const others = ~_least;
-        auto const low = (Half8)__builtin_ia32_phminposuw128((Short8)__builtin_shufflevector(others, others, 0, 1, 2, 3, 4, 5, 6, 7));
-        auto const high = (Half8)__builtin_ia32_phminposuw128((Short8)__builtin_shufflevector(others, others, 8, 9, 10, 11, 12, 13, 14, 15));
+        auto const low = (Half8)__builtin_ia32_phminposuw128(
+            (Short8)__builtin_shufflevector(others, others, 0, 1, 2, 3, 4, 5, 6, 7));
+        auto const high = (Half8)__builtin_ia32_phminposuw128(
+            (Short8)__builtin_shufflevector(others, others, 8, 9, 10, 11, 12, 13, 14, 15));
         return 1U + (low[0] < high[0] ? low[0] : high[0]);
     }
 
@@ -91,14 +107,19 @@ private:
         }
         int const exponent = static_cast<int>(least >> 8U);
         Double4 const all = (_sums[0] + _sums[1]) + (_sums[2] + _sums[3]);
-        double const sum = (all[0] + all[1]) + (all[2] + all[3]); // times 2^-256; at least 1 with an infinity or a NaN
-        auto const limit = std::bit_cast<double>(static_cast<std::uint64_t>(2 * (exponent - 127) - 14 - 256 + 52 + 1023) << 52U);
-        return exponent >= first_exponent && sum < limit && sum < 1.0 ? sum * 0x1p256 : __builtin_nan("");
+        double const sum =
+            (all[0] + all[1])
+            + (all[2] + all[3]); // times 2^-256; at least 1 with an infinity or a NaN
+        auto const limit = std::bit_cast<double>(
+            static_cast<std::uint64_t>(2 * (exponent - 127) - 14 - 256 + 52 + 1023) << 52U);
+        return exponent >= first_exponent && sum < limit && sum < 1.0 ? sum * 0x1p256
+                                                                      : __builtin_nan("");
     }
 
     Double4 _sums[4];
     Half16 _minus_two;
-    Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated; zeros stay zero, so they do not count
+    Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated; zeros stay
+                   // zero, so they do not count
 };
 
 #undef ZERO_HOST_AVX2

@@ -17,9 +17,11 @@ bool is_finite(T value) noexcept {
 
 template <StorageType T>
 struct InspectLoop {
-    static constexpr std::size_t group = 4 * ops::leaf_elements;         ///< elements that are summed at a time
-    static constexpr std::size_t chunk = LeafBins::capacity / 4 * group; ///< elements between two flushes of the bins
-    static constexpr std::size_t few = 64 * group;                       ///< below this the bins cost more than they save
+    static constexpr std::size_t group =
+        4 * ops::leaf_elements; ///< elements that are summed at a time
+    static constexpr std::size_t chunk =
+        LeafBins::capacity / 4 * group;            ///< elements between two flushes of the bins
+    static constexpr std::size_t few = 64 * group; ///< below this the bins cost more than they save
 
     T const* values;
     std::size_t n;
@@ -47,11 +49,13 @@ struct InspectLoop {
 
 private:
     template <class F>
-    [[gnu::always_inline]] void add_chunk(std::size_t begin, std::size_t end, LeafBins& bins) const noexcept {
+    [[gnu::always_inline]] void add_chunk(std::size_t begin, std::size_t end,
+                                          LeafBins& bins) const noexcept {
         if constexpr (requires { F::exact_squares(values); }) {
             for (; end - begin >= F::exact_elements; begin += F::exact_elements) {
                 double const sum = F::exact_squares(values + begin);
-                if (sum == sum) { // then all leaves of the definition are exact, too, and so this is their sum
+                if (sum == sum) { // then all leaves of the definition are exact, too, and so this
+                                  // is their sum
                     bins.add_leaf(sum);
                 } else {
                     add_groups<F>(begin, begin + F::exact_elements, bins);
@@ -62,17 +66,20 @@ private:
     }
 
     template <class F, class Sums>
-    [[gnu::always_inline]] void add_groups(std::size_t begin, std::size_t end, Sums& exact) const noexcept {
+    [[gnu::always_inline]] void add_groups(std::size_t begin, std::size_t end,
+                                           Sums& exact) const noexcept {
         for (std::size_t i = begin; i < end; i += group) {
             add_group<F>(values + i, first_index + static_cast<std::int64_t>(i), exact);
         }
     }
 
     template <class F, class Sums>
-    [[gnu::always_inline]] void add_group(T const* from, std::int64_t index, Sums& exact) const noexcept {
+    [[gnu::always_inline]] void add_group(T const* from, std::int64_t index,
+                                          Sums& exact) const noexcept {
         double sums[4];
         F::leaf_sums(from, sums);
-        // Sums of squares are not negative, and the sum of all is finite exactly if each is: 256 squares below 2^256 do not overflow.
+        // Sums of squares are not negative, and the sum of all is finite exactly if each is: 256
+        // squares below 2^256 do not overflow.
         if ((sums[0] + sums[1]) + (sums[2] + sums[3]) < std::numeric_limits<double>::infinity()) {
             exact.add_leaf(sums[0]);
             exact.add_leaf(sums[1]);
@@ -85,7 +92,8 @@ private:
 
     /// Counts the elements that are not finite and adds the others, with zeros in the gaps.
     template <class F>
-    [[gnu::cold, gnu::noinline]] void add_not_finite(T const* from, std::int64_t index) const noexcept {
+    [[gnu::cold, gnu::noinline]] void add_not_finite(T const* from,
+                                                     std::int64_t index) const noexcept {
         T finite[group];
         for (std::size_t i = 0; i < group; ++i) {
             bool const good = is_finite(from[i]);

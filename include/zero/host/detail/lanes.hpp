@@ -17,11 +17,13 @@
 
 namespace zero::host::detail {
 
-/// The NaN that every result of arithmetic is stored as: which of two NaNs an instruction hands on depends on the order of its operands,
-/// which is the compiler's choice, and the sign of a new one on the machine.
+/// The NaN that every result of arithmetic is stored as: which of two NaNs an instruction hands on
+/// depends on the order of its operands, which is the compiler's choice, and the sign of a new one
+/// on the machine.
 inline constexpr std::uint32_t canonical_nan = 0x7fc00000U;
 
-/// A pack of floats for one instruction set: the number type of the host loops. This one is portable.
+/// A pack of floats for one instruction set: the number type of the host loops. This one is
+/// portable.
 template <InstructionSet Set>
 struct Lanes {
     static_assert(Set == InstructionSet::baseline);
@@ -33,7 +35,8 @@ struct Lanes {
     };
 
     Lanes() noexcept = default;
-    Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): hyper-parameters stand beside packs
+    Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): hyper-parameters stand
+                                  // beside packs
         for (auto& x : _lane) {
             x = value;
         }
@@ -57,7 +60,8 @@ struct Lanes {
         store(to);
     }
 
-    /// Stores this pack and the one behind it. Other instruction sets write past the caches if they are told to, and know why it matters whether there may be NaNs.
+    /// Stores this pack and the one behind it. Other instruction sets write past the caches if they
+    /// are told to, and know why it matters whether there may be NaNs.
     template <bool past_caches, bool are_numbers, StorageType T>
     void store_with(Lanes const& next, T* to) const noexcept {
         store(to);
@@ -76,8 +80,11 @@ struct Lanes {
     static void prefetch(T const* /*from*/) noexcept {}
 
     /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
-    static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders, unsigned rounded_up) noexcept {
-        return each([&](std::size_t i) { return zero::join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0}); });
+    static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders,
+                      unsigned rounded_up) noexcept {
+        return each([&](std::size_t i) {
+            return zero::join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0});
+        });
     }
 
     /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
@@ -102,7 +109,8 @@ struct Lanes {
 
     /// As `ops::keep_from_zero`.
     static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
-        return each([&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
+        return each(
+            [&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
     }
 
     /// Stores stochastically rounded; lane i takes the random bits of counter + i.
@@ -114,7 +122,9 @@ struct Lanes {
     }
 
     Lanes with_canonical_nan() const noexcept {
-        return each([&](std::size_t i) { return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i]; });
+        return each([&](std::size_t i) {
+            return _lane[i] != _lane[i] ? std::bit_cast<float>(canonical_nan) : _lane[i];
+        });
     }
 
     static Lanes fma(Lanes const& a, Lanes const& b, Lanes const& c) noexcept {
@@ -153,7 +163,8 @@ struct Lanes {
         return each([&](std::size_t i) { return mask.lane[i] ? a._lane[i] : b._lane[i]; });
     }
 
-    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite where an element is not.
+    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite
+    /// where an element is not.
     template <StorageType T>
     static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
         for (std::size_t leaf = 0; leaf < 4; ++leaf) {
@@ -162,7 +173,8 @@ struct Lanes {
                 auto const x = static_cast<double>(to_float(values[leaf * ops::leaf_elements + i]));
                 lane[i % 8] += x * x; // the product is exact, so a contraction changes nothing
             }
-            sums[leaf] = ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+            sums[leaf] = ((lane[0] + lane[4]) + (lane[1] + lane[5]))
+                         + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
         }
     }
 

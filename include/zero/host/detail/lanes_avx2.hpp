@@ -11,12 +11,18 @@
 
 namespace zero::host::detail {
 
-// Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. What to know before changing it:
-// - Every function that touches a vector carries the target attribute, or GCC splits the vector into halves before it inlines. It can
-//   still be called from, though not inlined into, a function without the attribute: the loops are such functions, and `run` inlines them.
-// - A vector of 32 bytes never crosses a call by value: its calling convention depends on the attribute of the caller. The class is
-//   not trivially copyable for that reason alone: the language then passes it by address everywhere, also in a functor that is not inlined.
-// - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction where that is on a fast path.
+// Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. What to
+// know before changing it:
+// - Every function that touches a vector carries the target attribute, or GCC splits the vector
+// into halves before it inlines. It can
+//   still be called from, though not inlined into, a function without the attribute: the loops are
+//   such functions, and `run` inlines them.
+// - A vector of 32 bytes never crosses a call by value: its calling convention depends on the
+// attribute of the caller. The class is
+//   not trivially copyable for that reason alone: the language then passes it by address
+//   everywhere, also in a functor that is not inlined.
+// - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction
+// where that is on a fast path.
 // - Nothing here may be used before `is_supported(InstructionSet::avx2)` said yes.
 #define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
 
@@ -37,7 +43,8 @@ struct Lanes<InstructionSet::avx2> {
     };
 
     ZERO_HOST_AVX2 Lanes() noexcept {}
-    ZERO_HOST_AVX2 Lanes(float value) noexcept // NOLINT(google-explicit-constructor): hyper-parameters stand beside packs
+    ZERO_HOST_AVX2 Lanes(float value) noexcept // NOLINT(google-explicit-constructor):
+                                               // hyper-parameters stand beside packs
         : _value(Float8{value, value, value, value, value, value, value, value}) {}
     ZERO_HOST_AVX2 Lanes(Lanes const& other) noexcept : _value(other._value) {}
     ZERO_HOST_AVX2 Lanes& operator=(Lanes const& other) noexcept {
@@ -74,11 +81,13 @@ struct Lanes<InstructionSet::avx2> {
         __builtin_memcpy(to, &_value, sizeof _value);
     }
     ZERO_HOST_AVX2 void store(float16* to) const noexcept {
-        Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(_value, 0); // to nearest even, whatever the control register says
+        Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(
+            _value, 0); // to nearest even, whatever the control register says
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
 
-    /// Stores a pack whose only NaN is the canonical one: that survives the rounding to bfloat16 as it is.
+    /// Stores a pack whose only NaN is the canonical one: that survives the rounding to bfloat16 as
+    /// it is.
     template <StorageType T>
     ZERO_HOST_AVX2 void store_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, bfloat16>) {
@@ -89,7 +98,8 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// `store_number` past the caches, to an address that is a multiple of the bytes that are stored.
+    /// `store_number` past the caches, to an address that is a multiple of the bytes that are
+    /// stored.
     template <StorageType T>
     ZERO_HOST_AVX2 void stream_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, float>) {
@@ -105,18 +115,23 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// Stores this pack and the one behind it, as bfloat16 in half the instructions. `past_caches`: to a multiple of the bytes that are stored;
-    /// `are_numbers`: their only NaN is the canonical one. Other NaNs keep their upper bits and become quiet.
+    /// Stores this pack and the one behind it, as bfloat16 in half the instructions. `past_caches`:
+    /// to a multiple of the bytes that are stored; `are_numbers`: their only NaN is the canonical
+    /// one. Other NaNs keep their upper bits and become quiet.
     template <bool past_caches, bool are_numbers, StorageType T>
     ZERO_HOST_AVX2 void store_with(Lanes const& next, T* to) const noexcept {
         if constexpr (std::is_same_v<T, bfloat16>) {
             constexpr int unordered = 3;
-            if (!are_numbers && __builtin_ia32_movmskps256(__builtin_ia32_cmpps256(_value, next._value, unordered)) != 0) {
+            if (!are_numbers
+                && __builtin_ia32_movmskps256(
+                       __builtin_ia32_cmpps256(_value, next._value, unordered))
+                       != 0) {
                 with_quiet_nan().template store_with<past_caches, true>(next.with_quiet_nan(), to);
                 return;
             }
             // packed by halves: the second quarter is the next pack's first
-            Long4 const packed = (Long4)__builtin_ia32_packusdw256((Int8)(rounded() >> 16), (Int8)(next.rounded() >> 16));
+            Long4 const packed = (Long4)__builtin_ia32_packusdw256((Int8)(rounded() >> 16),
+                                                                   (Int8)(next.rounded() >> 16));
             Long4 const all = __builtin_shufflevector(packed, packed, 0, 2, 1, 3);
             if constexpr (!past_caches) {
                 __builtin_memcpy(static_cast<void*>(to), &all, sizeof all);
@@ -136,25 +151,29 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// Fetches what will be read soon. Always inline: GCC drops a call of what has no effect but this.
+    /// Fetches what will be read soon. Always inline: GCC drops a call of what has no effect but
+    /// this.
     template <StorageType T>
     [[gnu::always_inline]] static void prefetch(T const* from) noexcept {
         prefetch_after(from);
     }
 
-    /// Orders streamed stores before all later stores, as another thread that waits for this one expects.
-    static void finish_streams() noexcept {
-        __builtin_ia32_sfence();
-    }
+    /// Orders streamed stores before all later stores, as another thread that waits for this one
+    /// expects.
+    static void finish_streams() noexcept { __builtin_ia32_sfence(); }
 
     /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
-    ZERO_HOST_AVX2 static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders, unsigned rounded_up) noexcept {
+    ZERO_HOST_AVX2 static Lanes join(bfloat16 const* halves, std::uint16_t const* remainders,
+                                     unsigned rounded_up) noexcept {
         Lanes const upper = load(halves);
-        Lanes const lower = load(reinterpret_cast<bfloat16 const*>(remainders)); // in its upper half, to be shifted down
+        Lanes const lower = load(
+            reinterpret_cast<bfloat16 const*>(remainders)); // in its upper half, to be shifted down
         Bits8 const bit = Bits8{1, 2, 4, 8, 16, 32, 64, 128};
-        Int8 const is_up = (Int8)(((Bits8{} + rounded_up) & bit) == bit); // -1 where it was rounded up
+        Int8 const is_up =
+            (Int8)(((Bits8{} + rounded_up) & bit) == bit); // -1 where it was rounded up
         Lanes result;
-        result._value = (Float8)(((Bits8)upper._value | (Bits8)lower._value >> 16) + ((Bits8)is_up << 16));
+        result._value =
+            (Float8)(((Bits8)upper._value | (Bits8)lower._value >> 16) + ((Bits8)is_up << 16));
         return result;
     }
 
@@ -166,42 +185,54 @@ struct Lanes<InstructionSet::avx2> {
         Half8 const remainder = __builtin_convertvector(bits & 0xffffU, Half8);
         __builtin_memcpy(static_cast<void*>(halves), &half, sizeof half);
         __builtin_memcpy(remainders, &remainder, sizeof remainder);
-        return static_cast<unsigned>(__builtin_ia32_movmskps256((Float8)((whole ^ bits) << 15))); // the last bit of the half, to the sign
+        return static_cast<unsigned>(__builtin_ia32_movmskps256(
+            (Float8)((whole ^ bits) << 15))); // the last bit of the half, to the sign
     }
 
     /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
-    ZERO_HOST_AVX2 static Lanes larger_magnitude(Lanes const& magnitude, Lanes const& value) noexcept {
+    ZERO_HOST_AVX2 static Lanes larger_magnitude(Lanes const& magnitude,
+                                                 Lanes const& value) noexcept {
         Int8 const other = (Int8)value._value & 0x7fffffff;
         Lanes result;
-        result._value = (Float8)larger((Int8)magnitude._value, other & (other < 0x7f800000)); // the bits of magnitudes are in their order
+        result._value = (Float8)larger(
+            (Int8)magnitude._value,
+            other & (other < 0x7f800000)); // the bits of magnitudes are in their order
         return result;
     }
 
     /// As `ops::keep_from_zero`.
     ZERO_HOST_AVX2 static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         Int8 const magnitude = (Int8)scaled._value & 0x7fffffff;
-        Int8 const least = ((Int8)value._value << 1 != 0) & 0x33800000; // only zeros have no other bit than the sign
+        Int8 const least = ((Int8)value._value << 1 != 0)
+                           & 0x33800000; // only zeros have no other bit than the sign
         Lanes result;
         result._value = (Float8)(larger(magnitude, least) | ((Int8)scaled._value & ~0x7fffffff));
         return result;
     }
 
-    /// Stores stochastically rounded a pack whose only NaN is the canonical one; lane i takes the random bits of counter + i.
-    ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+    /// Stores stochastically rounded a pack whose only NaN is the canonical one; lane i takes the
+    /// random bits of counter + i.
+    ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key,
+                                         std::uint64_t counter) const noexcept {
         RandomBits const random(key, counter);
         Bits8 const bits = (Bits8)_value;
         Int8 const is_beyond = (Int8)(bits & 0x7fffffffU) > 0x7f7f0000; // then rounded to nearest
-        Bits8 const added = (random.bits >> 16 & ~(Bits8)is_beyond) | (((bits >> 16 & 1U) + 0x7fffU) & (Bits8)is_beyond);
+        Bits8 const added = (random.bits >> 16 & ~(Bits8)is_beyond)
+                            | (((bits >> 16 & 1U) + 0x7fffU) & (Bits8)is_beyond);
         Half8 const half = __builtin_convertvector((bits + added) >> 16, Half8);
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
-    ZERO_HOST_AVX2 void store_stochastic(float16* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+    ZERO_HOST_AVX2 void store_stochastic(float16* to, std::uint64_t key,
+                                         std::uint64_t counter) const noexcept {
         RandomBits const random(key, counter);
         Bits8 const bits = (Bits8)_value;
         Int8 const magnitude = (Int8)(bits & 0x7fffffffU);
-        Int8 const is_special = (magnitude > 0x477fe000) | ((magnitude < 0x38800000) & (magnitude != 0)); // beyond the largest, or subnormal
+        Int8 const is_special =
+            (magnitude > 0x477fe000)
+            | ((magnitude < 0x38800000) & (magnitude != 0)); // beyond the largest, or subnormal
         if (__builtin_ia32_movmskps256((Float8)is_special) == 0) {
-            Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256((Float8)(bits + (random.bits >> 19)), 3); // cut off
+            Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(
+                (Float8)(bits + (random.bits >> 19)), 3); // cut off
             __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
         } else {
             for (std::size_t i = 0; i < size; ++i) {
@@ -213,7 +244,8 @@ struct Lanes<InstructionSet::avx2> {
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
         Lanes result;
-        result._value = __builtin_ia32_blendvps256(_value, Float8{nan, nan, nan, nan, nan, nan, nan, nan}, (Float8)(_value != _value));
+        result._value = __builtin_ia32_blendvps256(
+            _value, Float8{nan, nan, nan, nan, nan, nan, nan, nan}, (Float8)(_value != _value));
         return result;
     }
 
@@ -265,31 +297,37 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite where an element is not.
+    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite
+    /// where an element is not.
     template <StorageType T>
     ZERO_HOST_AVX2 static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
-        Squares const leaf0(values); // one after the other: four streams at once would be too many for the prefetcher
+        Squares const leaf0(values); // one after the other: four streams at once would be too many
+                                     // for the prefetcher
         Squares const leaf1(values + ops::leaf_elements);
         Squares const leaf2(values + 2 * ops::leaf_elements);
         Squares const leaf3(values + 3 * ops::leaf_elements);
-        Double4 const first =
-            __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
-        Double4 const second =
-            __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6) + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
-        Double4 const all = __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
+        Double4 const first = __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6)
+                              + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
+        Double4 const second = __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6)
+                               + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
+        Double4 const all = __builtin_shufflevector(first, second, 0, 1, 4, 5)
+                            + __builtin_shufflevector(first, second, 2, 3, 6, 7);
         __builtin_memcpy(sums, &all, sizeof all);
     }
 
     static constexpr std::size_t exact_elements = ExactSquares::elements;
 
-    /// The sum of squares of `exact_elements` elements if no sum in it rounded, in whichever order; a NaN if that is not certain.
+    /// The sum of squares of `exact_elements` elements if no sum in it rounded, in whichever order;
+    /// a NaN if that is not certain.
     ZERO_HOST_AVX2 static double exact_squares(bfloat16 const* from) noexcept {
         return ExactSquares::sum(from);
     }
 
-    /// Calls a functor of the user's. Clang flattens one level only: without this it would leave a longer functor out of line.
+    /// Calls a functor of the user's. Clang flattens one level only: without this it would leave a
+    /// longer functor out of line.
     template <class Functor, class... Arguments>
-    ZERO_HOST_AVX2 __attribute__((flatten)) static void call(Functor const& functor, Arguments&... arguments) noexcept {
+    ZERO_HOST_AVX2 __attribute__((flatten)) static void call(Functor const& functor,
+                                                             Arguments&... arguments) noexcept {
         functor(arguments...);
     }
 
@@ -300,10 +338,13 @@ private:
         return bits + ((bits >> 16 & 1U) + 0x7fffU);
     }
 
-    /// NaNs as `round_to_bfloat16` makes them, which would otherwise be carried into infinity or -0 by the rounding.
+    /// NaNs as `round_to_bfloat16` makes them, which would otherwise be carried into infinity or -0
+    /// by the rounding.
     ZERO_HOST_AVX2 Lanes with_quiet_nan() const noexcept {
         Lanes result;
-        result._value = __builtin_ia32_blendvps256(_value, (Float8)(((Bits8)_value & 0xffff0000U) | 0x00400000U), (Float8)(_value != _value));
+        result._value = __builtin_ia32_blendvps256(
+            _value, (Float8)(((Bits8)_value & 0xffff0000U) | 0x00400000U),
+            (Float8)(_value != _value));
         return result;
     }
 
@@ -316,8 +357,10 @@ private:
         ZERO_HOST_AVX2 RandomBits(std::uint64_t key, std::uint64_t counter) noexcept {
             auto const first = static_cast<std::uint32_t>(counter);
             Bits8 const lower = first + Bits8{0, 1, 2, 3, 4, 5, 6, 7};
-            Bits8 const is_carried = (Bits8)(lower < first); // the upper half of the counter is one more there
-            Bits8 const second = ops::second_random_key(key, counter) + (is_carried & ops::golden32);
+            Bits8 const is_carried =
+                (Bits8)(lower < first); // the upper half of the counter is one more there
+            Bits8 const second =
+                ops::second_random_key(key, counter) + (is_carried & ops::golden32);
             bits = lower ^ static_cast<std::uint32_t>(key);
             mix();
             bits ^= second;
@@ -382,7 +425,9 @@ private:
             Short8 half;
             load_four(from, half);
 #if defined(__clang__)
-            to = (Float4)(__builtin_convertvector(__builtin_shufflevector((Half8)half, (Half8)half, 0, 1, 2, 3), Bits4) << 16);
+            to = (Float4)(__builtin_convertvector(
+                              __builtin_shufflevector((Half8)half, (Half8)half, 0, 1, 2, 3), Bits4)
+                          << 16);
 #else
             to = (Float4)(__builtin_ia32_pmovzxwd128(half) << 16);
 #endif
@@ -393,7 +438,9 @@ private:
             to = __builtin_ia32_vcvtph2ps(half);
         }
 
-        ZERO_HOST_AVX2 static void load_four(void const* from, Short8& to) noexcept { // through a register: the upper half is zero
+        ZERO_HOST_AVX2 static void
+        load_four(void const* from,
+                  Short8& to) noexcept { // through a register: the upper half is zero
             std::uint64_t bits;
             __builtin_memcpy(&bits, from, sizeof bits);
             to = (Short8)Long2{bits, 0};
@@ -407,7 +454,8 @@ private:
 
 static_assert(ops::Number<Lanes<InstructionSet::avx2>>);
 
-/// Runs `loop` over 8 lanes: `flatten` inlines all that it calls into the one function that has the target.
+/// Runs `loop` over 8 lanes: `flatten` inlines all that it calls into the one function that has the
+/// target.
 template <class Loop>
 ZERO_HOST_AVX2 __attribute__((flatten, noinline)) inline void run_avx2(Loop const& loop) noexcept {
     loop.template operator()<Lanes<InstructionSet::avx2>>();

@@ -8,11 +8,13 @@
 
 namespace zero::host::detail {
 
-/// Collects leaf sums by exponent: the significands of one exponent add up as integers, which is one addition per leaf, where the digits of
-/// `Inspection` take four and the shifts between them. The exact sum is the same.
+/// Collects leaf sums by exponent: the significands of one exponent add up as integers, which is
+/// one addition per leaf, where the digits of `Inspection` take four and the shifts between them.
+/// The exact sum is the same.
 class LeafBins {
 public:
-    static constexpr std::size_t capacity = 1020; ///< leaves between two `flush`es: below 2^10 significands below 2^53
+    static constexpr std::size_t capacity =
+        1020; ///< leaves between two `flush`es: below 2^10 significands below 2^53
 
     void add_leaf(double leaf) noexcept {
         auto const bits = std::bit_cast<std::uint64_t>(leaf);
@@ -32,8 +34,9 @@ public:
 
 private:
     static constexpr std::uint64_t hidden_bit = ops::Inspection::hidden_bit;
-    static constexpr std::size_t first_exponent = 1023 - 298; // of 2^-298, the smallest leaf sum above zero
-    static constexpr std::size_t exponents = 298 + 262;       // all leaf sums are below 2^262
+    static constexpr std::size_t first_exponent =
+        1023 - 298; // of 2^-298, the smallest leaf sum above zero
+    static constexpr std::size_t exponents = 298 + 262; // all leaf sums are below 2^262
 
     std::uint64_t _sums[exponents] = {};
 };

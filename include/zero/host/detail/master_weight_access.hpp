@@ -8,8 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-/// How an update reads and writes its weights: packs at an index, and a `Rest` for the elements that do not fill a pack. `begin` is where a
-/// pack or the rest starts and is a multiple of the size of a pack.
+/// How an update reads and writes its weights: packs at an index, and a `Rest` for the elements
+/// that do not fill a pack. `begin` is where a pack or the rest starts and is a multiple of the
+/// size of a pack.
 namespace zero::host::detail {
 
 /// How an update writes the parameter beside its master weight.
@@ -22,7 +23,9 @@ struct MasterAccess {
 
     MasterPointers<M, P> at;
 
-    [[nodiscard]] MasterAccess from(std::size_t begin) const noexcept { return {{at.master + begin, writes_parameter ? at.parameter + begin : nullptr}}; }
+    [[nodiscard]] MasterAccess from(std::size_t begin) const noexcept {
+        return {{at.master + begin, writes_parameter ? at.parameter + begin : nullptr}};
+    }
 
     template <class F>
     [[gnu::always_inline]] void prefetch(std::size_t begin) const noexcept {
@@ -47,7 +50,9 @@ struct MasterAccess {
         M master[size] = {};
         P parameter[size];
 
-        Rest(MasterAccess const& from, std::size_t begin, std::size_t count) noexcept { copy_elements(master, from.at.master + begin, count); }
+        Rest(MasterAccess const& from, std::size_t begin, std::size_t count) noexcept {
+            copy_elements(master, from.at.master + begin, count);
+        }
 
         MasterAccess access() noexcept { return {{master, parameter}}; }
 
@@ -66,18 +71,22 @@ struct SplitAccess {
     SplitPointers at;
 
     /// @param begin a multiple of 8
-    [[nodiscard]] SplitAccess from(std::size_t begin) const noexcept { return {{at.parameter + begin, at.remainder + begin, at.rounded_up + begin / 8}}; }
+    [[nodiscard]] SplitAccess from(std::size_t begin) const noexcept {
+        return {{at.parameter + begin, at.remainder + begin, at.rounded_up + begin / 8}};
+    }
 
     template <class F>
     [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
-        return F::join(at.parameter + begin, at.remainder + begin, static_cast<unsigned>(at.rounded_up[begin / 8]) >> shift<F>(begin));
+        return F::join(at.parameter + begin, at.remainder + begin,
+                       static_cast<unsigned>(at.rounded_up[begin / 8]) >> shift<F>(begin));
     }
 
     template <bool, class F>
     [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
         constexpr unsigned lanes = (1U << F::size) - 1U;
         unsigned const bits = value.split(at.parameter + begin, at.remainder + begin);
-        unsigned const others = at.rounded_up[begin / 8] & ~(lanes << shift<F>(begin)) & 0xffU; // none where a pack fills a byte
+        unsigned const others = at.rounded_up[begin / 8] & ~(lanes << shift<F>(begin))
+                                & 0xffU; // none where a pack fills a byte
         at.rounded_up[begin / 8] = static_cast<std::uint8_t>(others | bits << shift<F>(begin));
     }
 
@@ -100,7 +109,8 @@ struct SplitAccess {
             copy_elements(to.at.remainder + begin, remainder, count);
             unsigned const lanes = ((1U << count) - 1U) << begin % 8;
             unsigned const others = to.at.rounded_up[begin / 8] & ~lanes;
-            to.at.rounded_up[begin / 8] = static_cast<std::uint8_t>(others | (static_cast<unsigned>(rounded_up) << begin % 8 & lanes));
+            to.at.rounded_up[begin / 8] = static_cast<std::uint8_t>(
+                others | (static_cast<unsigned>(rounded_up) << begin % 8 & lanes));
         }
     };
 
@@ -119,7 +129,9 @@ struct StochasticAccess {
 
     StochasticPointers<P> at;
 
-    [[nodiscard]] StochasticAccess from(std::size_t begin) const noexcept { return {{at.parameter + begin, at.first_index + begin, at.key}}; }
+    [[nodiscard]] StochasticAccess from(std::size_t begin) const noexcept {
+        return {{at.parameter + begin, at.first_index + begin, at.key}};
+    }
 
     template <class F>
     [[gnu::always_inline]] F load(std::size_t begin) const noexcept {
@@ -144,7 +156,8 @@ struct StochasticAccess {
 
         StochasticAccess access() noexcept { return {{parameter, first_index, key}}; }
 
-        void write_to(StochasticAccess const& to, std::size_t begin, std::size_t count) const noexcept {
+        void write_to(StochasticAccess const& to, std::size_t begin,
+                      std::size_t count) const noexcept {
             copy_elements(to.at.parameter + begin, parameter, count);
         }
     };
@@ -173,11 +186,13 @@ struct RedirectedAccess {
         typename Weights::template Rest<size> weights;
         float values[size] = {};
 
-        Rest(RedirectedAccess const& source, std::size_t begin, std::size_t count) noexcept : weights(source.from, begin, count) {}
+        Rest(RedirectedAccess const& source, std::size_t begin, std::size_t count) noexcept
+            : weights(source.from, begin, count) {}
 
         RedirectedAccess access() noexcept { return {weights.access(), values}; }
 
-        void write_to(RedirectedAccess const& target, std::size_t begin, std::size_t count) const noexcept {
+        void write_to(RedirectedAccess const& target, std::size_t begin,
+                      std::size_t count) const noexcept {
             copy_elements(target.to + begin, values, count);
         }
     };

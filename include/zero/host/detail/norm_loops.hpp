@@ -8,10 +8,11 @@
 
 namespace zero::host::detail {
 
-/// Adds the sums of |x| of the leaves, in the order that `ops::Inspection` documents. Plain loops: norms other than the l2 norm are for
-/// logging, not for each step.
+/// Adds the sums of |x| of the leaves, in the order that `ops::Inspection` documents. Plain loops:
+/// norms other than the l2 norm are for logging, not for each step.
 template <StorageType T>
-void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index, ops::Inspection& result) noexcept {
+void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index,
+                    ops::Inspection& result) noexcept {
     for (std::size_t begin = 0; begin < n; begin += ops::leaf_elements) {
         std::size_t const end = n - begin < ops::leaf_elements ? n : begin + ops::leaf_elements;
         double lane[8] = {};
@@ -22,7 +23,8 @@ void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index, op
                 result.add_non_finite(first_index + static_cast<std::int64_t>(i));
             }
         }
-        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
+        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5]))
+                        + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
     }
 }
 

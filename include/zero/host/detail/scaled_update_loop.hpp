@@ -12,8 +12,9 @@
 
 namespace zero::host::detail {
 
-/// One step of an optimizer whose states are float16 with a scale per block: block by block the states become floats that stay in the nearest
-/// cache, are updated by the loop for floats, and are stored with a new scale.
+/// One step of an optimizer whose states are float16 with a scale per block: block by block the
+/// states become floats that stay in the nearest cache, are updated by the loop for floats, and are
+/// stored with a new scale.
 template <class Optimizer, StorageType A, class Weights>
 struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
@@ -36,7 +37,9 @@ struct ScaledUpdateLoop {
                 read<F>(wide[s], state.states[s] + begin, count, state.scales[s][begin / block]);
                 at[s] = wide[s];
             }
-            UpdateLoop<Optimizer, A, Weights, float>{gradient + begin, weights.from(begin), at, count, factor, hyper}.template operator()<F>();
+            UpdateLoop<Optimizer, A, Weights, float>{
+                gradient + begin, weights.from(begin), at, count, factor, hyper}
+                .template operator()<F>();
             for (std::size_t s = 0; s < states; ++s) {
                 state.scales[s][begin / block] = write<F>(state.states[s] + begin, wide[s], count);
             }
@@ -45,7 +48,8 @@ struct ScaledUpdateLoop {
 
 private:
     template <class F>
-    [[gnu::always_inline]] static void read(float* to, float16 const* from, std::size_t count, float scale) noexcept {
+    [[gnu::always_inline]] static void read(float* to, float16 const* from, std::size_t count,
+                                            float scale) noexcept {
         if (count == block) {
             read_block<F>(to, from, scale);
         } else {
@@ -57,7 +61,8 @@ private:
 
     /// @return the scale
     template <class F>
-    [[gnu::always_inline]] static float write(float16* to, float const* from, std::size_t count) noexcept {
+    [[gnu::always_inline]] static float write(float16* to, float const* from,
+                                              std::size_t count) noexcept {
         float const scale = ops::block_scale(largest_finite<F>(from));
         if (count == block) {
             write_block<F>(to, from, scale);
@@ -70,7 +75,8 @@ private:
     }
 
     template <class F>
-    [[gnu::always_inline]] static void read_block(float* to, float16 const* from, float scale) noexcept {
+    [[gnu::always_inline]] static void read_block(float* to, float16 const* from,
+                                                  float scale) noexcept {
         F const factor(scale);
         for (std::size_t i = 0; i < block; i += F::size) {
             F::mul(F::load(from + i), factor).store(to + i);
@@ -78,11 +84,14 @@ private:
     }
 
     template <class F>
-    [[gnu::always_inline]] static void write_block(float16* to, float const* from, float scale) noexcept {
+    [[gnu::always_inline]] static void write_block(float16* to, float const* from,
+                                                   float scale) noexcept {
         F const factor(ops::inverse_block_scale(scale));
         for (std::size_t i = 0; i < block; i += F::size) {
             F const value = F::load(from + i);
-            F::keep_from_zero(F::mul(value, factor), value).with_canonical_nan().store_number(to + i);
+            F::keep_from_zero(F::mul(value, factor), value)
+                .with_canonical_nan()
+                .store_number(to + i);
         }
     }
 

@@ -18,7 +18,8 @@ struct SumRanksLoop {
         T* const to = out;
         T const* const* const from = peers;
         int const ranks = world;
-        constexpr std::size_t step = 4 * F::size; // four sums at a time hide the latency of the additions
+        constexpr std::size_t step =
+            4 * F::size; // four sums at a time hide the latency of the additions
         std::size_t const whole = n - n % step;
         for (std::size_t i = 0; i < whole; i += step) {
             T const* const first = from[0] + i;

@@ -26,7 +26,8 @@ struct UpdateLoop {
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
-        auto const constants = hyper; // local copies: the stores below cannot change them, so they stay in registers
+        auto const constants =
+            hyper; // local copies: the stores below cannot change them, so they stay in registers
         auto const to_state = state;
         auto const to_weights = weights;
         A const* const from = gradient;
@@ -70,7 +71,8 @@ struct UpdateLoop {
 
 private:
     template <bool past_caches, class F>
-    [[gnu::always_inline]] static void one(A const* gradient, Weights const& weights, std::size_t begin, States const& state, F const& scale,
+    [[gnu::always_inline]] static void one(A const* gradient, Weights const& weights,
+                                           std::size_t begin, States const& state, F const& scale,
                                            Hyper const& hyper) noexcept {
         F value = weights.template load<F>(begin);
         F values[states == 0 ? 1 : states];

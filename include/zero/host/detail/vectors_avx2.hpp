@@ -23,14 +23,19 @@ using Float4 = float __attribute__((vector_size(16)));
 using Long4 = long long __attribute__((vector_size(32)));
 using Double4 = double __attribute__((vector_size(32)));
 
-/// Bytes between what is read and what is fetched meanwhile: processors do not look far enough ahead by themselves. Measured on 500 MB, with against without: sums of
-/// squares and updates are 1.1 times as fast, copies past the caches and accumulation 1.2, casts to bfloat16 1.3; 512 and 1024 bytes are slower, 4096 as fast.
+/// Bytes between what is read and what is fetched meanwhile: processors do not look far enough
+/// ahead by themselves. Measured on 500 MB, with against without: sums of squares and updates
+/// are 1.1 times as fast, copies past the caches and accumulation 1.2, casts to bfloat16 1.3; 512
+/// and 1024 bytes are slower, 4096 as fast.
 inline constexpr std::uintptr_t prefetch_bytes = 2048;
 
-/// Fetches the cache line that lies `prefetch_bytes` behind an address. Beyond the end of an array nothing is read, a prefetch has no faults.
+/// Fetches the cache line that lies `prefetch_bytes` behind an address. Beyond the end of an array
+/// nothing is read, a prefetch has no faults.
 [[gnu::always_inline]] inline void prefetch_after(void const* address) noexcept {
-    auto const behind = reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes; // no pointer may point behind an array, a number may
-    __builtin_prefetch(reinterpret_cast<void const*>(behind));                      // NOLINT(performance-no-int-to-ptr): nothing is read there
+    auto const behind = reinterpret_cast<std::uintptr_t>(address)
+                        + prefetch_bytes; // no pointer may point behind an array, a number may
+    __builtin_prefetch(reinterpret_cast<void const*>(
+        behind)); // NOLINT(performance-no-int-to-ptr): nothing is read there
 }
 
 /// Writes past the caches, to an address that is a multiple of 16.

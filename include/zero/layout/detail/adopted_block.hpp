@@ -15,7 +15,8 @@
 
 namespace zero::detail {
 
-/// @brief Where the parameters lie in a block of the caller's memory, and what is collected while it is cut.
+/// @brief Where the parameters lie in a block of the caller's memory, and what is collected while
+/// it is cut.
 struct AdoptedBlock {
     std::span<ParameterSpec const> parameters;
     std::span<std::size_t const> offsets;
@@ -23,15 +24,19 @@ struct AdoptedBlock {
     std::vector<BucketPlan> buckets;
     std::vector<Piece> leftovers;
 
-    [[nodiscard]] Range range(std::size_t index) const { return {offsets[index], offsets[index] + parameters[index].elements}; }
+    [[nodiscard]] Range range(std::size_t index) const {
+        return {offsets[index], offsets[index] + parameters[index].elements};
+    }
 
-    /// @brief The parts of the parameters of `run` (descending addresses) inside `part` of the block, ascending.
+    /// @brief The parts of the parameters of `run` (descending addresses) inside `part` of the
+    /// block, ascending.
     [[nodiscard]] std::vector<Piece> pieces(std::span<std::size_t const> run, Range part) const {
         std::vector<Piece> pieces;
         for (std::size_t position = run.size(); position-- > 0;) {
             Range const common = intersection(range(run[position]), part);
             if (!common.is_empty()) {
-                pieces.push_back({run[position], common.begin - offsets[run[position]], common.begin - part.begin, common.size()});
+                pieces.push_back({run[position], common.begin - offsets[run[position]],
+                                  common.begin - part.begin, common.size()});
             }
         }
         return pieces;
@@ -53,9 +58,11 @@ struct AdoptedBlock {
         }
     }
 
-    /// @brief Cuts one run of adjacent trainable parameters: what lies between multiples of W * granularity directly, the rest staged.
+    /// @brief Cuts one run of adjacent trainable parameters: what lies between multiples of W *
+    /// granularity directly, the rest staged.
     template <class Bucketer>
-    void cut(std::span<std::size_t const> run, typename Bucketer::Options bucketing, std::size_t element_bytes) {
+    void cut(std::span<std::size_t const> run, typename Bucketer::Options bucketing,
+             std::size_t element_bytes) {
         std::size_t const step = world * granularity;
         Range const whole{range(run.back()).begin, range(run.front()).end};
         Range const body{round_up(whole.begin, step), round_down(whole.end, step)};
@@ -66,13 +73,15 @@ struct AdoptedBlock {
         add_leftovers(run, {body.end, whole.end});
         std::size_t top = body.end;
         for_runs(parameters, run, false, [&](std::span<std::size_t const> part) {
-            for_groups<Bucketer>(parameters, part, bucketing, element_bytes, [&](std::span<std::size_t const> group) {
-                std::size_t const bottom = detail::larger(body.begin, round_down(range(group.back()).begin, step));
-                if (bottom < top) {
-                    add_bucket(run, {bottom, top});
-                    top = bottom;
-                }
-            });
+            for_groups<Bucketer>(parameters, part, bucketing, element_bytes,
+                                 [&](std::span<std::size_t const> group) {
+                                     std::size_t const bottom = detail::larger(
+                                         body.begin, round_down(range(group.back()).begin, step));
+                                     if (bottom < top) {
+                                         add_bucket(run, {bottom, top});
+                                         top = bottom;
+                                     }
+                                 });
         });
         add_leftovers(run, {whole.begin, body.begin});
     }

@@ -9,7 +9,8 @@
 
 namespace zero::detail {
 
-inline constexpr std::size_t block_elements = granularity; ///< elements that share a scale, or a word of bits
+inline constexpr std::size_t block_elements =
+    granularity; ///< elements that share a scale, or a word of bits
 
 /// @brief Blocks that a slice of this many elements starts.
 constexpr std::size_t blocks_of(std::size_t elements) noexcept {
@@ -17,7 +18,8 @@ constexpr std::size_t blocks_of(std::size_t elements) noexcept {
 }
 
 /// @brief Blocks that the slices in this rank's extent of a bucket start, or those of all ranks.
-inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank, Placement placement) {
+inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
+                                Placement placement) {
     std::size_t sum = 0;
     auto const add = [&](Piece const& slice) { sum += blocks_of(slice.elements); };
     if (placement == Placement::replicated) {

@@ -7,9 +7,11 @@
 
 namespace zero::detail {
 
-/// @brief The indices of `keys` in ascending order of key; equal keys stay in their order. O(n log n).
+/// @brief The indices of `keys` in ascending order of key; equal keys stay in their order. O(n log
+/// n).
 ///
-/// By merging, from runs of one to one run. Written out, because the header of the standard's algorithms costs every unit more than this layer.
+/// By merging, from runs of one to one run. Written out, because the header of the standard's
+/// algorithms costs every unit more than this layer.
 inline std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
     std::size_t const count = keys.size();
     std::vector<std::size_t> order(count);
@@ -24,7 +26,8 @@ inline std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
             std::size_t left = begin;
             std::size_t right = middle;
             for (std::size_t out = begin; out < end; ++out) {
-                bool const takes_left = right == end || (left < middle && keys[order[left]] <= keys[order[right]]);
+                bool const takes_left =
+                    right == end || (left < middle && keys[order[left]] <= keys[order[right]]);
                 merged[out] = order[takes_left ? left++ : right++];
             }
         }

@@ -22,28 +22,39 @@ struct PartitionerTraits {
     bool is_even;
 };
 
-/// @brief Refuses what a partitioner made of a bucket when it breaks the contract of `Partitioner`: a mistake there would train to other numbers, or
-/// write where nothing is. O(items log(items) + W), once a bucket.
+/// @brief Refuses what a partitioner made of a bucket when it breaks the contract of `Partitioner`:
+/// a mistake there would train to other numbers, or write where nothing is. O(items log(items) +
+/// W), once a bucket.
 /// @param pieces of `parameters`, in the order in which the partitioner got them
 /// @throws InvalidArgument naming the parameter
-[[gnu::cold]] inline void require_partition(std::span<ParameterSpec const> parameters, std::span<Piece const> pieces, std::span<PartitionItem const> items,
-                                            std::span<std::size_t const> cuts, PartitionerTraits traits) {
+[[gnu::cold]] inline void require_partition(std::span<ParameterSpec const> parameters,
+                                            std::span<Piece const> pieces,
+                                            std::span<PartitionItem const> items,
+                                            std::span<std::size_t const> cuts,
+                                            PartitionerTraits traits) {
     for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
         if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
-            throw_error<InvalidArgument>({"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
-                                          "; cuts begin with 0, do not descend, and are multiples of ", granularity, "."});
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
+                 "; cuts begin with 0, do not descend, and are multiples of ", granularity, "."});
         }
         if (traits.is_even && cut != 0 && cuts[cut] - cuts[cut - 1] != cuts[1]) {
-            throw_error<InvalidArgument>({"zero: the partitioner says is_even, but gives ", cuts[1], " elements of a bucket to rank 0 and ", cuts[cut] - cuts[cut - 1], " to rank ",
-                                          cut - 1, "; make all extents equally long, or is_even false."});
+            throw_error<InvalidArgument>({"zero: the partitioner says is_even, but gives ", cuts[1],
+                                          " elements of a bucket to rank 0 and ",
+                                          cuts[cut] - cuts[cut - 1], " to rank ", cut - 1,
+                                          "; make all extents equally long, or is_even false."});
         }
     }
     std::vector<std::uint64_t> offsets;
     std::vector<char> is_placed(pieces.size(), false);
     for (PartitionItem const& item : items) {
-        if (item.index >= pieces.size() || is_placed[item.index] || item.elements != pieces[item.index].elements) {
-            throw_error<InvalidArgument>({"zero: the partitioner gave back piece number ", item.index, " of ", pieces.size(), " with ", item.elements,
-                                          " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements."});
+        if (item.index >= pieces.size() || is_placed[item.index]
+            || item.elements != pieces[item.index].elements) {
+            throw_error<InvalidArgument>({"zero: the partitioner gave back piece number ",
+                                          item.index, " of ", pieces.size(), " with ",
+                                          item.elements,
+                                          " elements; it may reorder the pieces of a bucket, but "
+                                          "keeps each once, with its elements."});
         }
         is_placed[item.index] = true;
         offsets.push_back(item.offset);
@@ -56,17 +67,21 @@ struct PartitionerTraits {
             continue;
         }
         std::string const& name = parameters[pieces[item.index].parameter].name;
-        if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back() || item.elements > cuts.back() - item.offset) {
-            throw_error<InvalidArgument>({"zero: the partitioner placed '", name, "' (", item.elements, " elements) at ", item.offset, " of a bucket of ",
-                                          cuts.back(), "; pieces start at multiples of ", granularity, ", lie inside the bucket, and do not overlap."});
+        if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back()
+            || item.elements > cuts.back() - item.offset) {
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner placed '", name, "' (", item.elements, " elements) at ",
+                 item.offset, " of a bucket of ", cuts.back(), "; pieces start at multiples of ",
+                 granularity, ", lie inside the bucket, and do not overlap."});
         }
         free = item.offset + item.elements;
         while (cuts[next_cut] <= item.offset) {
             ++next_cut;
         }
         if (!traits.cuts_parameters && cuts[next_cut] < free) {
-            throw_error<InvalidArgument>({"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ", cuts[next_cut],
-                                          "; cut between pieces, or make cuts_parameters true."});
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ",
+                 cuts[next_cut], "; cut between pieces, or make cuts_parameters true."});
         }
     }
 }

@@ -37,8 +37,10 @@ inline void cut_evenly(std::span<PartitionItem> items, std::span<std::size_t> cu
     }
 }
 
-/// @brief Orders the items by owner, so that what a rank owns is one extent of the bucket, and cuts there.
-inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64_t const> owners, std::span<std::size_t> cuts) {
+/// @brief Orders the items by owner, so that what a rank owns is one extent of the bucket, and cuts
+/// there.
+inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64_t const> owners,
+                           std::span<std::size_t> cuts) {
     List<PartitionItem> const unordered{std::span<PartitionItem const>(items)};
     std::vector<std::size_t> const order = order_by(owners);
     std::size_t end = 0;

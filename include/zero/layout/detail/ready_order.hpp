@@ -12,7 +12,8 @@
 
 namespace zero::detail {
 
-/// @brief Refuses an order that does not list every unit once. @param units one more than the highest unit that a parameter lists
+/// @brief Refuses an order that does not list every unit once. @param units one more than the
+/// highest unit that a parameter lists
 /// @throws InvalidArgument
 inline void require_unit_order(std::span<std::size_t const> unit_order, std::size_t units) {
     std::vector<char> is_listed(units, false);
@@ -24,17 +25,22 @@ inline void require_unit_order(std::span<std::size_t const> unit_order, std::siz
         }
     }
     if (listed != units || unit_order.size() != units) {
-        throw_error<InvalidArgument>({"zero: unit_order lists ", unit_order.size(), " numbers, ", listed,
-                                      " of them valid and for the first time; it has to list each of the ", units,
-                                      " units once, or nothing for the reverse order of use."});
+        throw_error<InvalidArgument>(
+            {"zero: unit_order lists ", unit_order.size(), " numbers, ", listed,
+             " of them valid and for the first time; it has to list each of the ", units,
+             " units once, or nothing for the reverse order of use."});
     }
 }
 
-/// @brief The indices of all parameters in the order in which their gradients become complete. O(n log n).
+/// @brief The indices of all parameters in the order in which their gradients become complete. O(n
+/// log n).
 ///
-/// A parameter is complete with the last of its units. Those of one unit stay side by side, in reverse registration order.
-/// @param unit_order in which units finish their backward pass; empty: parameters are complete in reverse registration order
-inline std::vector<std::size_t> parameters_in_ready_order(std::span<ParameterSpec const> parameters, std::span<std::size_t const> unit_order) {
+/// A parameter is complete with the last of its units. Those of one unit stay side by side, in
+/// reverse registration order.
+/// @param unit_order in which units finish their backward pass; empty: parameters are complete in
+/// reverse registration order
+inline std::vector<std::size_t> parameters_in_ready_order(std::span<ParameterSpec const> parameters,
+                                                          std::span<std::size_t const> unit_order) {
     std::vector<std::uint64_t> position(unit_order.size(), 0);
     for (std::size_t index = 0; index < unit_order.size(); ++index) {
         position[unit_order[index]] = index;

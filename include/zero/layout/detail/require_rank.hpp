@@ -11,7 +11,8 @@ namespace zero::detail {
 /// @throws InvalidArgument when the layout is not cut for such a rank
 inline void require_rank(FlatLayout const& layout, std::size_t rank) {
     if (rank >= layout.world()) {
-        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ", layout.world(), ", numbered from 0."});
+        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ",
+                                      layout.world(), ", numbered from 0."});
     }
 }
 

@@ -10,7 +10,8 @@
 
 #include <cstdint>
 
-/// What Adam, AdamW and Lamb share: two moments of the gradient and their bias corrections. They differ in where the weight decay acts.
+/// What Adam, AdamW and Lamb share: two moments of the gradient and their bias corrections. They
+/// differ in where the weight decay acts.
 namespace zero::detail {
 
 /// The constants of a step, as `AdamW` documents them.
@@ -24,14 +25,17 @@ struct AdamConstants {
 };
 
 template <class Options>
-ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double learning_rate, std::uint64_t step) noexcept {
+ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double learning_rate,
+                                              std::uint64_t step) noexcept {
     auto const rate1 = static_cast<float>(ops::sub(1.0, options.beta1));
     auto const beta2 = static_cast<float>(options.beta2);
     auto const rate2 = static_cast<float>(ops::sub(1.0, options.beta2));
     double const decay2 = static_cast<double>(beta2);
-    double const correction1 = ops::sub(1.0, ops::integer_power(ops::sub(1.0, static_cast<double>(rate1)), step));
+    double const correction1 =
+        ops::sub(1.0, ops::integer_power(ops::sub(1.0, static_cast<double>(rate1)), step));
     double const correction2 =
-        ops::mul(static_cast<double>(rate2), ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
+        ops::mul(static_cast<double>(rate2),
+                 ops::sub(1.0, ops::integer_power(decay2, step)) / ops::sub(1.0, decay2));
     return {.rate1 = rate1,
             .beta2 = beta2,
             .rate2 = rate2,
@@ -42,26 +46,33 @@ ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double lea
 
 /// The first moment over the root of the second, corrected but for the factor `step_size`.
 template <ops::Number F>
-ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2], AdamConstants const& constants) noexcept {
-    return ops::div(moments[0], ops::fma(constants.inverse_root, ops::root(moments[1]), constants.epsilon));
+ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2],
+                                            AdamConstants const& constants) noexcept {
+    return ops::div(moments[0],
+                    ops::fma(constants.inverse_root, ops::root(moments[1]), constants.epsilon));
 }
 
 /// Updates the moments; their direction.
 template <ops::Number F>
-ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2], AdamConstants const& constants) noexcept {
+ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2],
+                                      AdamConstants const& constants) noexcept {
     F& first = moments[0];
     F& second = moments[1];
     first = moved_towards(first, gradient, constants.rate1);
-    second = ops::fma(constants.beta2, second, ops::mul(constants.rate2, ops::mul(gradient, gradient)));
+    second =
+        ops::fma(constants.beta2, second, ops::mul(constants.rate2, ops::mul(gradient, gradient)));
     return direction_of_moments(moments, constants);
 }
 
 template <class Options>
 void validate_adam(char const* policy, Options const& options) {
-    check_option(is_rate(options.beta1), policy, "beta1", options.beta1, "at least 0 and less than 1");
-    check_option(is_rate(options.beta2), policy, "beta2", options.beta2, "at least 0 and less than 1");
+    check_option(is_rate(options.beta1), policy, "beta1", options.beta1,
+                 "at least 0 and less than 1");
+    check_option(is_rate(options.beta2), policy, "beta2", options.beta2,
+                 "at least 0 and less than 1");
     check_epsilon(policy, options.epsilon);
-    check_option(is_non_negative_float(options.weight_decay), policy, "weight_decay", options.weight_decay, "a finite float of at least 0");
+    check_option(is_non_negative_float(options.weight_decay), policy, "weight_decay",
+                 options.weight_decay, "a finite float of at least 0");
 }
 
 } // namespace zero::detail

@@ -9,18 +9,23 @@
 namespace zero::detail {
 
 /// Throws unless `holds`; the message names the policy, the field, its value and the range.
-inline void check_option(bool holds, char const* policy, char const* field, double value, char const* range) {
+inline void check_option(bool holds, char const* policy, char const* field, double value,
+                         char const* range) {
     if (!holds) {
         char number[32];
         std::snprintf(number, sizeof number, "%g", value);
-        throw_error<InvalidArgument>({"zero::", policy, ": ", field, " is ", number, "; it must be ", range, "."});
+        throw_error<InvalidArgument>(
+            {"zero::", policy, ": ", field, " is ", number, "; it must be ", range, "."});
     }
 }
 
-/// What keeps a divisor from zero. The caller may want it to be zero, but rounding may not make it so.
+/// What keeps a divisor from zero. The caller may want it to be zero, but rounding may not make it
+/// so.
 inline void check_epsilon(char const* policy, double value) {
-    check_option(is_non_negative_float(value), policy, "epsilon", value, "a finite float of at least 0");
-    check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value, "0, or above 0 also when it is rounded to float");
+    check_option(is_non_negative_float(value), policy, "epsilon", value,
+                 "a finite float of at least 0");
+    check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,
+                 "0, or above 0 also when it is rounded to float");
 }
 
 /// A decay rate: 0 <= value < 1, also when it is rounded to float.

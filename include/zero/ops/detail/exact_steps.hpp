@@ -4,7 +4,8 @@
 
 namespace zero::ops::detail {
 
-/// A product that rounding does not change, so contraction would not either; a device's code is the same with and without it.
+/// A product that rounding does not change, so contraction would not either; a device's code is the
+/// same with and without it.
 ZERO_HOST_DEVICE constexpr float exact_product(float a, float b) noexcept {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {

@@ -17,8 +17,10 @@ struct LambConstants {
 
 /// The weight becomes the direction of the update, before its trust ratio.
 template <ops::Number F>
-ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight, LambConstants const& constants) noexcept {
-    return ops::fma(constants.moments.step_size, direction, ops::mul(constants.weight_decay, weight));
+ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight,
+                                   LambConstants const& constants) noexcept {
+    return ops::fma(constants.moments.step_size, direction,
+                    ops::mul(constants.weight_decay, weight));
 }
 
 /// The weights as they are.
@@ -36,7 +38,8 @@ struct LambUpdate {
     using Hyper = LambConstants;
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[2], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[2],
+                                     Hyper const& hyper) const {
         weight = lamb_update(adam_direction(gradient, state, hyper.moments), weight, hyper);
     }
 };
@@ -51,7 +54,8 @@ struct LambStep {
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F const&, F& weight, F (&state)[2], Hyper const& hyper) const {
-        F const update = lamb_update(direction_of_moments(state, hyper.constants.moments), weight, hyper.constants);
+        F const update = lamb_update(direction_of_moments(state, hyper.constants.moments), weight,
+                                     hyper.constants);
         weight = ops::fma(-hyper.step_size, update, weight);
     }
 };

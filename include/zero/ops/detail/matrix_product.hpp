@@ -18,10 +18,12 @@ concept MemoryPack = ops::Pack<F> && requires(float const* from, float* to, F co
     { F::size } -> std::convertible_to<std::size_t>;
 };
 
-/// out = scale * (left * right) + addend_scale * addend, of matrices that lie row by row without gaps.
+/// out = scale * (left * right) + addend_scale * addend, of matrices that lie row by row without
+/// gaps.
 ///
-/// Each element is sum = fma(left[i][k], right[k][j], sum) with k ascending from a sum of 0, and then, if there is an addend,
-/// fma(scale, sum, mul(addend_scale, addend)). That order depends on neither the blocks below nor the width of a pack, so neither do the bits.
+/// Each element is sum = fma(left[i][k], right[k][j], sum) with k ascending from a sum of 0, and
+/// then, if there is an addend, fma(scale, sum, mul(addend_scale, addend)). That order depends on
+/// neither the blocks below nor the width of a pack, so neither do the bits.
 struct MatrixProduct {
     float* out;         ///< rows x columns; overlaps nothing that is read
     float const* left;  ///< rows x depth
@@ -37,15 +39,18 @@ struct MatrixProduct {
 
     template <MemoryPack F>
     [[gnu::always_inline]] void operator()() const noexcept {
-        auto const product = *this; // a local copy: the stores below cannot change it, so it stays in registers
+        auto const product =
+            *this; // a local copy: the stores below cannot change it, so it stays in registers
         fill_zero(product.out, product.rows * product.columns);
         float panel[panel_depth * 2 * F::size];
         for (std::size_t k = 0; k < product.depth; k += panel_depth) {
             std::size_t const count = smaller(panel_depth, product.depth - k);
             for (std::size_t j = 0; j < product.columns; j += 2 * F::size) {
                 product.template pack<2 * F::size>(panel, k, count, j);
-                // The rows above the diagonal are left out of the loop, but for the tile that it crosses.
-                for (std::size_t i = product.is_symmetric ? j - j % tile_rows : 0; i < product.rows; i += tile_rows) {
+                // The rows above the diagonal are left out of the loop, but for the tile that it
+                // crosses.
+                for (std::size_t i = product.is_symmetric ? j - j % tile_rows : 0; i < product.rows;
+                     i += tile_rows) {
                     product.template add_tile<F>(panel, i, j, k, count);
                 }
             }
@@ -54,15 +59,24 @@ struct MatrixProduct {
     }
 
 private:
-    static constexpr std::size_t tile_rows = 6;     // with two packs each: 12 sums, 2 packs of a panel and one broadcast fill 16 registers
-    static constexpr std::size_t panel_depth = 256; // a panel is 16 KiB and stays in the first cache
+    static constexpr std::size_t tile_rows =
+        6; // with two packs each: 12 sums, 2 packs of a panel and one broadcast fill 16 registers
+    static constexpr std::size_t panel_depth =
+        256; // a panel is 16 KiB and stays in the first cache
 
-    [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept { __builtin_memset(out, 0, n * sizeof(float)); }
-    [[gnu::always_inline]] static void copy_row(float* out, float const* in, std::size_t n) noexcept { __builtin_memcpy(out, in, n * sizeof(float)); }
+    [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept {
+        __builtin_memset(out, 0, n * sizeof(float));
+    }
+    [[gnu::always_inline]] static void copy_row(float* out, float const* in,
+                                                std::size_t n) noexcept {
+        __builtin_memcpy(out, in, n * sizeof(float));
+    }
 
-    /// Copies `width` columns of `right`, filled up with zeros, so that a row of the panel is contiguous.
+    /// Copies `width` columns of `right`, filled up with zeros, so that a row of the panel is
+    /// contiguous.
     template <std::size_t width>
-    [[gnu::always_inline]] void pack(float* panel, std::size_t k, std::size_t count, std::size_t j) const noexcept {
+    [[gnu::always_inline]] void pack(float* panel, std::size_t k, std::size_t count,
+                                     std::size_t j) const noexcept {
         std::size_t const valid = smaller(width, columns - j);
         if (valid < width) {
             fill_zero(panel, count * width);
@@ -81,9 +95,11 @@ private:
         }
     }
 
-    /// Adds `count` terms to the sums of one tile; one at an edge is computed in a copy that is filled up with zeros.
+    /// Adds `count` terms to the sums of one tile; one at an edge is computed in a copy that is
+    /// filled up with zeros.
     template <class F>
-    [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j, std::size_t k, std::size_t count) const noexcept {
+    [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j,
+                                         std::size_t k, std::size_t count) const noexcept {
         constexpr std::size_t width = 2 * F::size;
         std::size_t const valid_rows = smaller(tile_rows, rows - i);
         std::size_t const valid_columns = smaller(width, columns - j);
@@ -106,7 +122,8 @@ private:
             sums = sums_copy;
             stride = width;
         }
-        multiply<F>(sums, stride, from, from_stride, panel, count, std::make_index_sequence<tile_rows>());
+        multiply<F>(sums, stride, from, from_stride, panel, count,
+                    std::make_index_sequence<tile_rows>());
         if (!is_whole) {
             for (std::size_t row = 0; row < valid_rows; ++row) {
                 copy_row(out + (i + row) * columns + j, sums_copy + row * width, valid_columns);
@@ -114,16 +131,19 @@ private:
         }
     }
 
-    /// The innermost loop. The rows are written out by the fold, since GCC does not unroll loops at -O2.
+    /// The innermost loop. The rows are written out by the fold, since GCC does not unroll loops at
+    /// -O2.
     template <class F, std::size_t... Row>
-    [[gnu::always_inline]] static void multiply(float* sums, std::size_t stride, float const* from, std::size_t from_stride, float const* panel,
-                                                std::size_t count, std::index_sequence<Row...>) noexcept {
+    [[gnu::always_inline]] static void
+    multiply(float* sums, std::size_t stride, float const* from, std::size_t from_stride,
+             float const* panel, std::size_t count, std::index_sequence<Row...>) noexcept {
         F low[] = {F::load(sums + Row * stride)...};
         F high[] = {F::load(sums + Row * stride + F::size)...};
         for (std::size_t k = 0; k < count; ++k) {
             F const right_low = F::load(panel);
             F const right_high = F::load(panel + F::size);
-            ((low[Row] = F::fma(F(from[Row * from_stride]), right_low, low[Row]), high[Row] = F::fma(F(from[Row * from_stride]), right_high, high[Row])),
+            ((low[Row] = F::fma(F(from[Row * from_stride]), right_low, low[Row]),
+              high[Row] = F::fma(F(from[Row * from_stride]), right_high, high[Row])),
              ...);
             panel += 2 * F::size;
             ++from;
@@ -145,7 +165,8 @@ private:
             std::size_t const n = rows * columns;
             std::size_t const whole = n - n % F::size;
             for (std::size_t i = 0; i < whole; i += F::size) {
-                F::fma(F(scale), F::load(out + i), F::mul(F(addend_scale), F::load(addend + i))).store(out + i);
+                F::fma(F(scale), F::load(out + i), F::mul(F(addend_scale), F::load(addend + i)))
+                    .store(out + i);
             }
             for (std::size_t i = whole; i < n; ++i) {
                 out[i] = ops::fma(scale, out[i], ops::mul(addend_scale, addend[i]));

@@ -13,7 +13,8 @@ struct MuonDirection {
     using Hyper = float; ///< the momentum's decay
 
     template <class F>
-    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[1], Hyper const& momentum) const {
+    ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[1],
+                                     Hyper const& momentum) const {
         state[0] = ops::fma(momentum, state[0], gradient);
         weight = ops::fma(momentum, state[0], gradient);
     }
@@ -28,7 +29,8 @@ struct MuonStep {
     };
 
     template <class F, std::size_t N>
-    ZERO_HOST_DEVICE void operator()(F const& direction, F& weight, F (&)[N], Hyper const& hyper) const {
+    ZERO_HOST_DEVICE void operator()(F const& direction, F& weight, F (&)[N],
+                                     Hyper const& hyper) const {
         weight = decayed_step(weight, hyper.step_size, direction, hyper.decay);
     }
 };

@@ -8,7 +8,8 @@
 
 namespace zero::detail {
 
-/// The quintic iteration that Muon drives singular values to about 1 with (Jordan et al. 2024): X = a X + (b A + c A A) X, with A = X X^T.
+/// The quintic iteration that Muon drives singular values to about 1 with (Jordan et al. 2024): X =
+/// a X + (b A + c A A) X, with A = X X^T.
 ///
 /// A matrix with more rows than columns is transposed first, so that A is as small as it can be.
 struct NewtonSchulz {
@@ -23,11 +24,13 @@ struct NewtonSchulz {
         return 2 * rows * columns + 2 * shorter * shorter;
     }
 
-    /// @param scratch `scratch_floats` elements, of which the first rows * columns are the matrix, its norm at most 1
+    /// @param scratch `scratch_floats` elements, of which the first rows * columns are the matrix,
+    /// its norm at most 1
     /// @param multiply runs a `MatrixProduct`
     /// @return where the result is, inside of `scratch`
     template <class Multiply>
-    static float const* run(float* scratch, std::size_t rows, std::size_t columns, Multiply const& multiply) noexcept {
+    static float const* run(float* scratch, std::size_t rows, std::size_t columns,
+                            Multiply const& multiply) noexcept {
         std::size_t const n = rows * columns;
         bool const is_tall = rows > columns;
         std::size_t const shorter = smaller(rows, columns);
@@ -41,10 +44,32 @@ struct NewtonSchulz {
             std::swap(x, next);
         }
         for (int iteration = 0; iteration < iterations; ++iteration) {
-            multiply({.out = square, .left = x, .right = x, .rows = shorter, .columns = shorter, .depth = longer, .is_right_transposed = true, .is_symmetric = true});
-            multiply({.out = polynomial, .left = square, .right = square, .rows = shorter, .columns = shorter, .depth = shorter, .is_symmetric = true, .scale = c,
-                      .addend = square, .addend_scale = b});
-            multiply({.out = next, .left = polynomial, .right = x, .rows = shorter, .columns = longer, .depth = shorter, .addend = x, .addend_scale = a});
+            multiply({.out = square,
+                      .left = x,
+                      .right = x,
+                      .rows = shorter,
+                      .columns = shorter,
+                      .depth = longer,
+                      .is_right_transposed = true,
+                      .is_symmetric = true});
+            multiply({.out = polynomial,
+                      .left = square,
+                      .right = square,
+                      .rows = shorter,
+                      .columns = shorter,
+                      .depth = shorter,
+                      .is_symmetric = true,
+                      .scale = c,
+                      .addend = square,
+                      .addend_scale = b});
+            multiply({.out = next,
+                      .left = polynomial,
+                      .right = x,
+                      .rows = shorter,
+                      .columns = longer,
+                      .depth = shorter,
+                      .addend = x,
+                      .addend_scale = a});
             std::swap(x, next);
         }
         if (is_tall) {

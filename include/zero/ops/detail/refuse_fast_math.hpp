@@ -1,11 +1,13 @@
 #pragma once
 
-// The library promises equal bits between stages, compilers, instruction sets and devices. Flags that let a compiler change the value
-// of an expression break that promise without any message, so they are refused where they can be seen.
-#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)                                                \
+// The library promises equal bits between stages, compilers, instruction sets and devices. Flags
+// that let a compiler change the value of an expression break that promise without any message, so
+// they are refused where they can be seen.
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)        \
     || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
 #error "zero: -ffast-math and its parts change results and hide infinities; compile without them."
 #endif
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-#error "zero: float arithmetic is done in a wider type here (x87?); compile with SSE arithmetic (-msse2 -mfpmath=sse)."
+#error                                                                                             \
+    "zero: float arithmetic is done in a wider type here (x87?); compile with SSE arithmetic (-msse2 -mfpmath=sse)."
 #endif

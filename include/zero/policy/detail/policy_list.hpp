@@ -52,16 +52,20 @@ consteval bool is_valid_policy() {
     if constexpr (!HasCategory<P>) {
         return false;
     } else {
-        return ParametersPolicy<P> || Partitioner<P> || Bucketer<P> || Communicator<P> || LossScaler<P> || MasterWeightsPolicy<P> || Optimizer<P>
-            || OptimizerStatePolicy<P> || GradientReductionPolicy<P>;
+        return ParametersPolicy<P> || Partitioner<P> || Bucketer<P> || Communicator<P>
+               || LossScaler<P> || MasterWeightsPolicy<P> || Optimizer<P> || OptimizerStatePolicy<P>
+               || GradientReductionPolicy<P>;
     }
 }
 
-/// @brief Reports why `P` is rejected: first whether it is a policy at all, then what its concept misses.
+/// @brief Reports why `P` is rejected: first whether it is a policy at all, then what its concept
+/// misses.
 template <class P>
 consteval bool diagnose_policy() {
-    static_assert(HasCategory<P>, "zero::ZeroStage: a template argument is not a policy (it has no member type 'policy_category'); "
-                                  "pass policies such as zero::AdamW or zero::Parameters<zero::bfloat16>.");
+    static_assert(HasCategory<P>,
+                  "zero::ZeroStage: a template argument is not a policy (it has no member type "
+                  "'policy_category'); "
+                  "pass policies such as zero::AdamW or zero::Parameters<zero::bfloat16>.");
     if constexpr (HasCategory<P> && !is_valid_policy<P>()) {
         if constexpr (is_in<ParametersCategory, P>()) {
             return diagnose_parameters<P>();
@@ -82,8 +86,10 @@ consteval bool diagnose_policy() {
         } else if constexpr (is_in<GradientReductionCategory, P>()) {
             return diagnose_gradient_reduction<P>();
         } else {
-            static_assert(!std::same_as<P, P>, "zero::ZeroStage: a policy names a category that does not exist; "
-                                               "'policy_category' is one of the types in zero/core/policy_category.hpp.");
+            static_assert(
+                !std::same_as<P, P>,
+                "zero::ZeroStage: a policy names a category that does not exist; "
+                "'policy_category' is one of the types in zero/core/policy_category.hpp.");
         }
     }
     return is_valid_policy<P>();
@@ -91,29 +97,40 @@ consteval bool diagnose_policy() {
 
 /// @brief At most one of the policies decides this.
 template <class Category, class... Policies>
-inline constexpr bool is_single = (std::size_t{0} + ... + (is_in<Category, Policies>() ? 1U : 0U)) <= 1;
+inline constexpr bool is_single =
+    (std::size_t{0} + ... + (is_in<Category, Policies>() ? 1U : 0U)) <= 1;
 
 /// @brief No category occurs twice.
 template <class... Policies>
-inline constexpr bool are_distinct = is_single<ParametersCategory, Policies...> && is_single<PartitionerCategory, Policies...>
-                                  && is_single<BucketerCategory, Policies...> && is_single<CommunicatorCategory, Policies...>
-                                  && is_single<LossScalerCategory, Policies...> && is_single<MasterWeightsCategory, Policies...>
-                                  && is_single<OptimizerCategory, Policies...> && is_single<OptimizerStateCategory, Policies...>
-                                  && is_single<GradientReductionCategory, Policies...>;
+inline constexpr bool are_distinct =
+    is_single<ParametersCategory, Policies...> && is_single<PartitionerCategory, Policies...>
+    && is_single<BucketerCategory, Policies...> && is_single<CommunicatorCategory, Policies...>
+    && is_single<LossScalerCategory, Policies...> && is_single<MasterWeightsCategory, Policies...>
+    && is_single<OptimizerCategory, Policies...> && is_single<OptimizerStateCategory, Policies...>
+    && is_single<GradientReductionCategory, Policies...>;
 
 /// @brief Reports which category occurs twice: with two of a kind one would be dropped silently.
 template <class... Policies>
 consteval bool diagnose_duplicates() {
-    static_assert(is_single<ParametersCategory, Policies...>, "zero::ZeroStage: two Parameters policies are given; give one.");
-    static_assert(is_single<PartitionerCategory, Policies...>, "zero::ZeroStage: two partitioners are given; give one.");
-    static_assert(is_single<BucketerCategory, Policies...>, "zero::ZeroStage: two bucketers are given; give one.");
-    static_assert(is_single<CommunicatorCategory, Policies...>, "zero::ZeroStage: two communicators are given; give one.");
-    static_assert(is_single<LossScalerCategory, Policies...>, "zero::ZeroStage: two loss scalers are given; give one.");
-    static_assert(is_single<MasterWeightsCategory, Policies...>, "zero::ZeroStage: two MasterWeights policies are given; give one.");
-    static_assert(is_single<OptimizerCategory, Policies...>, "zero::ZeroStage: two optimizers are given; give one.");
+    static_assert(is_single<ParametersCategory, Policies...>,
+                  "zero::ZeroStage: two Parameters policies are given; give one.");
+    static_assert(is_single<PartitionerCategory, Policies...>,
+                  "zero::ZeroStage: two partitioners are given; give one.");
+    static_assert(is_single<BucketerCategory, Policies...>,
+                  "zero::ZeroStage: two bucketers are given; give one.");
+    static_assert(is_single<CommunicatorCategory, Policies...>,
+                  "zero::ZeroStage: two communicators are given; give one.");
+    static_assert(is_single<LossScalerCategory, Policies...>,
+                  "zero::ZeroStage: two loss scalers are given; give one.");
+    static_assert(is_single<MasterWeightsCategory, Policies...>,
+                  "zero::ZeroStage: two MasterWeights policies are given; give one.");
+    static_assert(is_single<OptimizerCategory, Policies...>,
+                  "zero::ZeroStage: two optimizers are given; give one.");
     static_assert(is_single<OptimizerStateCategory, Policies...>,
-                  "zero::ZeroStage: two policies for the type of the optimizer's states are given; give one.");
-    static_assert(is_single<GradientReductionCategory, Policies...>, "zero::ZeroStage: two GradientReduction policies are given; give one.");
+                  "zero::ZeroStage: two policies for the type of the optimizer's states are given; "
+                  "give one.");
+    static_assert(is_single<GradientReductionCategory, Policies...>,
+                  "zero::ZeroStage: two GradientReduction policies are given; give one.");
     return are_distinct<Policies...>;
 }
 

@@ -10,11 +10,13 @@ namespace zero::detail {
 /// The scale and its inverse, which unscales, have to be numbers.
 inline void require_scale(float value, char const* name) {
     if (!(value > 0.0F) || !detail::is_finite(value)) {
-        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name, " is ", value, "; it has to be positive and finite."});
+        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name, " is ", value,
+                                              "; it has to be positive and finite."});
     }
     if (value < smallest_loss_scale) {
-        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name,
-                                              " is below 2^-126, where its inverse would overflow; give a larger one."});
+        detail::throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name,
+             " is below 2^-126, where its inverse would overflow; give a larger one."});
     }
 }
 

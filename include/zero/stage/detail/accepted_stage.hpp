@@ -14,7 +14,8 @@
 
 namespace zero::detail {
 
-/// @brief The engine of a stage whose policies fit together, with the geometry that its partitioner and bucketer make.
+/// @brief The engine of a stage whose policies fit together, with the geometry that its partitioner
+/// and bucketer make.
 template <class Stage>
 class AcceptedStage : public Engine<typename Stage::EngineConfig> {
     using Base = Engine<typename Stage::EngineConfig>;
@@ -26,19 +27,26 @@ public:
     using Composition = Stage; ///< every policy, defaults included
     static constexpr int stage = Stage::stage;
 
-    /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the values of rank 0. Collective; waits.
+    /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the
+    /// values of rank 0. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
-    AcceptedStage(Communicator& communicator, std::span<Registration const> parameters, Options const& options = {})
-        : AcceptedStage(communicator, register_parameters<typename Stage::EngineConfig>(parameters), options, Registered()) {}
+    AcceptedStage(Communicator& communicator, std::span<Registration const> parameters,
+                  Options const& options = {})
+        : AcceptedStage(communicator, register_parameters<typename Stage::EngineConfig>(parameters),
+                        options, Registered()) {}
 
-    AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters, Options const& options = {})
+    AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters,
+                  Options const& options = {})
         : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
 
 private:
     struct Registered {};
 
-    AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters, Options const& options, Registered)
-        : Base(stage, communicator, parameters, options, &make_stage_layout<typename Stage::EngineConfig, typename Stage::Partitioner, typename Stage::Bucketer>) {}
+    AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters,
+                  Options const& options, Registered)
+        : Base(stage, communicator, parameters, options,
+               &make_stage_layout<typename Stage::EngineConfig, typename Stage::Partitioner,
+                                  typename Stage::Bucketer>) {}
 };
 
 } // namespace zero::detail

@@ -20,7 +20,8 @@
 namespace zero::detail {
 
 /// @param types by number
-inline std::string describe(FlatLayout const& layout, std::size_t index, std::span<DType const> types) {
+inline std::string describe(FlatLayout const& layout, std::size_t index,
+                            std::span<DType const> types) {
     if (index >= layout.parameters().size()) {
         return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
     }
@@ -30,12 +31,16 @@ inline std::string describe(FlatLayout const& layout, std::size_t index, std::sp
         units += text({(units.empty() ? "" : ","), unit});
     }
     std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
-    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ", name_of(types[spec.type]), rows, ", units ", units.substr(0, 40), ", group ", spec.group,
-                 (spec.trainable ? ", trainable)" : ", frozen)")});
+    return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ",
+                 name_of(types[spec.type]), rows, ", units ", units.substr(0, 40), ", group ",
+                 spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
-/// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those that make the buckets.
-inline std::string name_differences(List<ComparedOption> const& options, std::span<std::uint64_t const> first, std::span<std::uint64_t const> other) {
+/// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those
+/// that make the buckets.
+inline std::string name_differences(List<ComparedOption> const& options,
+                                    std::span<std::uint64_t const> first,
+                                    std::span<std::uint64_t const> other) {
     std::string names;
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
@@ -45,12 +50,14 @@ inline std::string name_differences(List<ComparedOption> const& options, std::sp
     return names.empty() ? "'bucketer' or the partitioner" : names;
 }
 
-/// @brief Compares layouts and options of all ranks; names the first parameter that differs and both sides, or the options. Collective.
+/// @brief Compares layouts and options of all ranks; names the first parameter that differs and
+/// both sides, or the options. Collective.
 /// @param types of the parameters, by number
 /// @param options the same names on every rank
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-void require_agreement(FlatLayout const& layout, std::span<DType const> types, List<ComparedOption> const& options, Communicator& communicator,
+void require_agreement(FlatLayout const& layout, std::span<DType const> types,
+                       List<ComparedOption> const& options, Communicator& communicator,
                        typename Communicator::Backend::Queue queue, MemoryResource& memory) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (ComparedOption const& option : options) {
@@ -59,9 +66,12 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types, L
     auto const heads = gather_on_host(communicator, queue, memory, own, "layout hash");
     std::size_t other = 0;
     std::size_t most = 0;
-    auto const head = [&](std::size_t rank) { return std::span(heads).subspan(rank * own.size(), own.size()); };
+    auto const head = [&](std::size_t rank) {
+        return std::span(heads).subspan(rank * own.size(), own.size());
+    };
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        bool const differs = std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
+        bool const differs =
+            std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
         other = other == 0 && differs ? rank : other;
         most = larger(most, static_cast<std::size_t>(head(rank)[0]));
     }
@@ -78,9 +88,12 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types, L
         ++first;
     }
     if (first == most) {
-        throw_error<LayoutMismatch>({"zero: rank 0 and rank ", other,
-                                     " registered the same parameters but chose different bucket sizes, schedules or other options: ",
-                                     name_differences(options, head(0).subspan(2), head(other).subspan(2)), "; give all ranks the same."});
+        throw_error<LayoutMismatch>(
+            {"zero: rank 0 and rank ", other,
+             " registered the same parameters but chose different bucket sizes, schedules or other "
+             "options: ",
+             name_differences(options, head(0).subspan(2), head(other).subspan(2)),
+             "; give all ranks the same."});
     }
     std::string const text = describe(layout, first, types);
     std::vector<std::uint64_t> padded(32);
@@ -88,9 +101,10 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types, L
     std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));
     auto const texts = gather_on_host(communicator, queue, memory, padded, "parameter names");
     auto const* const characters = reinterpret_cast<char const*>(texts.data());
-    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ", first, " is ", characters, " on rank 0 and ",
-                                 characters + other * bytes, " on rank ", other,
-                                 "; register the same parameters in the same order on every rank."});
+    throw_error<LayoutMismatch>(
+        {"zero: the ranks registered different models; parameter number ", first, " is ",
+         characters, " on rank 0 and ", characters + other * bytes, " on rank ", other,
+         "; register the same parameters in the same order on every rank."});
 }
 
 } // namespace zero::detail

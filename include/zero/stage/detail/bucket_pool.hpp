@@ -14,8 +14,9 @@ namespace zero::detail {
 
 /// @brief A fixed number of equally large leases for buckets in flight.
 ///
-/// A lease that is closed is free for the host at once; whoever opens it next makes its queue wait for the event of the last use. So
-/// nothing is ever waited for on the host, and of two buckets in flight none can get the other's memory too early.
+/// A lease that is closed is free for the host at once; whoever opens it next makes its queue wait
+/// for the event of the last use. So nothing is ever waited for on the host, and of two buckets in
+/// flight none can get the other's memory too early.
 template <class T, class Backend>
 class BucketPool {
 public:
@@ -24,22 +25,29 @@ public:
 
     BucketPool() = default;
 
-    BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets, MemoryResource& memory, BufferKind kind)
-        : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements), _leases(leases), _lease_of(buckets, none),
-          _free(leases) {}
+    BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets,
+               MemoryResource& memory, BufferKind kind)
+        : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements),
+          _leases(leases), _lease_of(buckets, none), _free(leases) {}
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _free; }
     [[nodiscard]] std::size_t lease_elements() const noexcept { return _lease_elements; }
-    [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _lease_of[bucket] != none; }
+    [[nodiscard]] bool is_open(std::size_t bucket) const noexcept {
+        return _lease_of[bucket] != none;
+    }
 
     /// @brief The memory of an open bucket.
-    [[nodiscard]] T* at(std::size_t bucket) const noexcept { return _buffer.data() + _lease_of[bucket] * _lease_elements; }
+    [[nodiscard]] T* at(std::size_t bucket) const noexcept {
+        return _buffer.data() + _lease_of[bucket] * _lease_elements;
+    }
 
-    /// @brief Leases memory to a bucket, for commands on `writer`. Of the free leases it takes the one that was closed first.
+    /// @brief Leases memory to a bucket, for commands on `writer`. Of the free leases it takes the
+    /// one that was closed first.
     T* open(std::size_t bucket, Queue writer, Fence fence) {
         std::size_t chosen = none;
         for (std::size_t lease = 0; lease < _leases.size(); ++lease) {
-            if (!_leases[lease].is_open && (chosen == none || _leases[lease].closed < _leases[chosen].closed)) {
+            if (!_leases[lease].is_open
+                && (chosen == none || _leases[lease].closed < _leases[chosen].closed)) {
                 chosen = lease;
             }
         }

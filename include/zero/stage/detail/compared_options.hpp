@@ -21,9 +21,11 @@ struct ComparedOption {
     std::uint64_t hash;
 };
 
-/// @brief What a communicator says of its options that ranks have to choose alike where gradients are all-reduced; elsewhere, and when it has none, nothing.
+/// @brief What a communicator says of its options that ranks have to choose alike where gradients
+/// are all-reduced; elsewhere, and when it has none, nothing.
 template <class Communicator>
-[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator, StageRow const& row) noexcept {
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator,
+                                            StageRow const& row) noexcept {
     if constexpr (requires { communicator.options_hash(); }) {
         return row.shards_optimizer() ? 0 : communicator.options_hash();
     } else {
@@ -33,14 +35,19 @@ template <class Communicator>
 
 template <class Types>
 void add_types(Hash& sent, Hash& masters) noexcept {
-    sent.add(dtype_of<typename Types::Gradient>()).add(dtype_of<typename Types::Communication>()).add(dtype_of<typename Types::Accumulation>());
+    sent.add(dtype_of<typename Types::Gradient>())
+        .add(dtype_of<typename Types::Communication>())
+        .add(dtype_of<typename Types::Accumulation>());
     masters.add(Types::master_form).add(dtype_of<typename Types::Master>());
 }
 
-/// @brief What must agree between ranks besides the geometry: options, and the types that programs may have been compiled with.
+/// @brief What must agree between ranks besides the geometry: options, and the types that programs
+/// may have been compiled with.
 template <class Config>
-[[gnu::cold]] [[nodiscard]] List<ComparedOption> compared_options(int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options,
-                                                            typename Config::Communicator const& communicator) {
+[[gnu::cold]] [[nodiscard]] List<ComparedOption>
+compared_options(int number, ReductionSchedule schedule, float predivide,
+                 StageOptions<Config> const& options,
+                 typename Config::Communicator const& communicator) {
     auto const hash_of = [](auto value) { return Hash().add(value).value(); };
     Hash sent;
     Hash masters;
@@ -49,30 +56,36 @@ template <class Config>
     }(std::make_index_sequence<Config::types>());
     masters.add(hash_of_options<typename Config::MasterWeights>(options.master_weights));
     Hash optimizer;
-    optimizer.add(Config::Optimizer::states).add(dtype_of<typename Config::OptimizerState::Type>()).add(hash_of_options<typename Config::Optimizer>(options.optimizer));
+    optimizer.add(Config::Optimizer::states)
+        .add(dtype_of<typename Config::OptimizerState::Type>())
+        .add(hash_of_options<typename Config::Optimizer>(options.optimizer));
     Hash groups;
     for (auto const& group : options.groups) {
-        groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer)).add(group.learning_rate_factor);
+        groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer))
+            .add(group.learning_rate_factor);
     }
     Hash parameters;
     for (DType const type : Config::parameter_dtypes) {
         parameters.add(type);
     }
-    return {{"stage", hash_of(number)},
-            {"parameters", parameters.value()},
-            {"reduction", sent.add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
-            {"storage", hash_of(options.storage)},
-            {"prefetch", hash_of(options.prefetch)},
-            {"extra_leases", hash_of(options.extra_leases)},
-            {"rebuild_buckets", Hash().add(options.rebuild_buckets != nullptr).add(options.leases_until_rebuild).value()},
-            {"unused_parameters", hash_of(options.unused_parameters)},
-            {"non_finite", hash_of(options.non_finite)},
-            {"gradient_clipping", hash_of(double{options.gradient_clipping.value_or(0.0F)})},
-            {"loss_scaler", hash_of_options<typename Config::LossScaler>(options.loss_scaler)},
-            {"master_weights", masters.value()},
-            {"optimizer", optimizer.value()},
-            {"groups", groups.value()},
-            {"communicator", options_hash_of(communicator, stage_row(number, schedule))}};
+    return {
+        {"stage", hash_of(number)},
+        {"parameters", parameters.value()},
+        {"reduction",
+         sent.add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
+        {"storage", hash_of(options.storage)},
+        {"prefetch", hash_of(options.prefetch)},
+        {"extra_leases", hash_of(options.extra_leases)},
+        {"rebuild_buckets",
+         Hash().add(options.rebuild_buckets != nullptr).add(options.leases_until_rebuild).value()},
+        {"unused_parameters", hash_of(options.unused_parameters)},
+        {"non_finite", hash_of(options.non_finite)},
+        {"gradient_clipping", hash_of(double{options.gradient_clipping.value_or(0.0F)})},
+        {"loss_scaler", hash_of_options<typename Config::LossScaler>(options.loss_scaler)},
+        {"master_weights", masters.value()},
+        {"optimizer", optimizer.value()},
+        {"groups", groups.value()},
+        {"communicator", options_hash_of(communicator, stage_row(number, schedule))}};
 }
 
 } // namespace zero::detail

@@ -14,14 +14,18 @@
 
 namespace zero::detail {
 
-/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in double, rounded once where it is applied.
-/// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for a weighted mean
+/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in
+/// double, rounded once where it is applied.
+/// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for
+/// a weighted mean
 /// @param predivide what the payload was divided by
-ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor, float loss_scale) noexcept {
+ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
+                                              float loss_scale) noexcept {
     return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
 }
 
-/// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale, report. Runs on host and device.
+/// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale,
+/// report. Runs on host and device.
 template <class Config>
 struct DecideStep {
     StepState<Config>* state;
@@ -29,7 +33,8 @@ struct DecideStep {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor;  ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of weights in `state`
+    double divisor; ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of weights
+                    ///< in `state`
     float predivide; ///< what the payload was divided by
     float max_norm;  ///< infinite: no clipping
     bool is_inspected;
@@ -51,9 +56,11 @@ struct DecideStep {
             report.non_finite_count = s.inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
-            report.gradient_norm =
-                overflow ? std::numeric_limits<double>::infinity() : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
-            double const ratio = static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
+            report.gradient_norm = overflow
+                                       ? std::numeric_limits<double>::infinity()
+                                       : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
+            double const ratio =
+                static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
@@ -70,8 +77,9 @@ struct DecideStep {
                 s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
             }
             for (std::size_t group = 0; group < group_count; ++group) {
-                groups[group].hyper =
-                    Config::Optimizer::hyper(groups[group].options, ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
+                groups[group].hyper = Config::Optimizer::hyper(
+                    groups[group].options,
+                    ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
         }
         report.step_count = s.step_count;

@@ -2,20 +2,23 @@
 
 namespace zero::detail {
 
-/// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then there is nothing to wait for.
+/// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then
+/// there is nothing to wait for.
 template <class Backend>
 void drain(typename Backend::Queue queue) noexcept {
-    if constexpr (requires { Backend::drain(queue); }) { // where the thread that destroys an engine may not be able to record
+    if constexpr (requires {
+                      Backend::drain(queue);
+                  }) { // where the thread that destroys an engine may not be able to record
         Backend::drain(queue);
     } else {
         try {
             Backend::synchronise(Backend::record(queue));
-        } catch (...) {
-        }
+        } catch (...) {}
     }
 }
 
-/// @brief The same where a queue that is recorded into a graph can not be waited for: then for a point before that.
+/// @brief The same where a queue that is recorded into a graph can not be waited for: then for a
+/// point before that.
 template <class Backend>
 void drain(typename Backend::Queue queue, typename Backend::Event const& before_capture) noexcept {
     if constexpr (requires { Backend::drain(queue, before_capture); }) {
@@ -25,8 +28,9 @@ void drain(typename Backend::Queue queue, typename Backend::Event const& before_
     }
 }
 
-/// @brief Last member of a class that owns buffers, so the first to go, also when a constructor throws: nothing is freed while commands on
-/// the queue still use it. Who assigns to such a class waits for the queue before.
+/// @brief Last member of a class that owns buffers, so the first to go, also when a constructor
+/// throws: nothing is freed while commands on the queue still use it. Who assigns to such a class
+/// waits for the queue before.
 template <class Backend>
 class Drain {
 public:

@@ -3,9 +3,9 @@
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../policy/master_weights.hpp"
-#include "../../policy/parameters.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../../policy/optimizer_state_policy.hpp"
+#include "../../policy/parameters.hpp"
 #include "type_set.hpp"
 
 #include <cstddef>
@@ -14,17 +14,20 @@
 
 namespace zero::detail {
 
-/// @brief What the code of an engine depends on: types and functors. The stage is no part of it, which an engine reads as a row of the
-/// placement table, nor who cuts the layout: so compositions that differ in these share one engine.
-template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy, class OptimizerStatePolicy, class MasterWeightsPolicy,
-          class BucketerOptionsType, class... TypeSets>
+/// @brief What the code of an engine depends on: types and functors. The stage is no part of it,
+/// which an engine reads as a row of the placement table, nor who cuts the layout: so compositions
+/// that differ in these share one engine.
+template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
+          class OptimizerStatePolicy, class MasterWeightsPolicy, class BucketerOptionsType,
+          class... TypeSets>
 struct EngineConfig {
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
     using OptimizerState = OptimizerStatePolicy;
-    using MasterWeights = MasterWeightsPolicy; ///< as chosen; each type set says what its parameters have
+    using MasterWeights =
+        MasterWeightsPolicy; ///< as chosen; each type set says what its parameters have
     using BucketerOptions = BucketerOptionsType;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
@@ -34,10 +37,12 @@ struct EngineConfig {
     using Parameter = typename TypesAt<0>::Parameter;
     using Gradient = typename TypesAt<0>::Gradient;
 
-    static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {dtype_of<typename TypeSets::Parameter>()...}; ///< by number
+    static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {
+        dtype_of<typename TypeSets::Parameter>()...}; ///< by number
 
     /// A payload may overflow at float16's maximum unless it is divided before it is summed.
-    static constexpr bool communicates_float16 = (std::is_same_v<typename TypeSets::Communication, float16> || ...);
+    static constexpr bool communicates_float16 =
+        (std::is_same_v<typename TypeSets::Communication, float16> || ...);
 
     /// The number of the set whose parameters are T; `types` when there is none.
     template <class T>
@@ -57,22 +62,27 @@ struct EngineConfig {
     using ForTypes = std::tuple<Part<EngineConfig, TypeSets>...>;
 };
 
-/// @brief The master weights of one parameter type: those of the policy, but none for floats, which are their own.
+/// @brief The master weights of one parameter type: those of the policy, but none for floats, which
+/// are their own.
 template <class MasterPolicy, class P>
 using master_t = std::conditional_t<std::is_same_v<P, float>, NoMasterWeights, MasterPolicy>;
 
 template <class Reduction, class MasterPolicy, class P>
-using type_set_t = TypeSet<P, typename Reduction::template GradientType<P>, typename Reduction::template CommunicationType<P>,
-                           typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
+using type_set_t =
+    TypeSet<P, typename Reduction::template GradientType<P>,
+            typename Reduction::template CommunicationType<P>,
+            typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
 
-template <class Communicator, class LossScaler, class Optimizer, class OptimizerState, class BucketerOptions, class Reduction,
-          class MasterPolicy, class Policy>
+template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
+          class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
 struct MakeEngineConfig;
 
-template <class Communicator, class LossScaler, class Optimizer, class OptimizerState, class BucketerOptions, class Reduction,
-          class MasterPolicy, class... P>
-struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
+          class BucketerOptions, class Reduction, class MasterPolicy, class... P>
+struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions,
+                        Reduction, MasterPolicy, Parameters<P...>> {
+    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy,
+                              BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 } // namespace zero::detail

@@ -18,20 +18,23 @@ template <class Config>
 struct EngineContext {
     FlatLayout const* layout;
     typename Config::Communicator* communicator;
-    typename Config::Backend::Queue queue; ///< of communication and update
+    typename Config::Backend::Queue queue;    ///< of communication and update
     std::span<AnyParameter const> parameters; ///< only during construction
     StageOptions<Config> const* options;
     MemoryResource* memory;
     StageRow row;
     ReductionSchedule schedule;
-    float predivide; ///< what payloads are divided by before they are sent
+    float predivide;                     ///< what payloads are divided by before they are sent
     std::size_t further_gradient_leases; ///< `leases_until_rebuild` for as long as it counts
 
-    [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(communicator->rank()); }
+    [[nodiscard]] std::size_t rank() const {
+        return static_cast<std::size_t>(communicator->rank());
+    }
 
     /// @brief What the memory formulas need of one parameter type.
     [[nodiscard]] LayoutTotals totals(std::size_t type) const {
-        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type, further_gradient_leases);
+        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
+                            further_gradient_leases);
     }
 };
 
@@ -45,7 +48,13 @@ struct TypeContext : EngineContext<Config> {
 template <class T, class Config>
 PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, BufferKind kind) {
     FlatLayout const& layout = *context.layout;
-    return {layout, layout.trainable_buckets(), context.type, context.rank(), context.row.optimizer_state, *context.memory, kind};
+    return {layout,
+            layout.trainable_buckets(),
+            context.type,
+            context.rank(),
+            context.row.optimizer_state,
+            *context.memory,
+            kind};
 }
 
 } // namespace zero::detail

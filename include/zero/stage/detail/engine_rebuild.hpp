@@ -20,7 +20,8 @@
 
 namespace zero::detail {
 
-/// @brief Between two steps: makes the layout of an engine anew in rank 0's order of readiness, and every part over it. Collective, waits.
+/// @brief Between two steps: makes the layout of an engine anew in rank 0's order of readiness, and
+/// every part over it. Collective, waits.
 template <class Config>
 class EngineRebuild {
 public:
@@ -28,20 +29,32 @@ public:
 
     [[gnu::cold]] void run() {
         auto const& own_order = _engine->_order.complete();
-        auto const shared = broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory, {own_order.begin(), own_order.end()}, "ready order");
+        auto const shared =
+            broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory,
+                              {own_order.begin(), own_order.end()}, "ready order");
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
-        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters, _engine->_options, order);
+        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(),
+                                                parameters, _engine->_options, order);
         auto& communicator = *_engine->_communicator;
-        auto const options = compared_options(_engine->_number, _engine->_schedule, _engine->predivide(), _engine->_options, communicator);
-        require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue, *_engine->_memory);
+        auto const options =
+            compared_options(_engine->_number, _engine->_schedule, _engine->predivide(),
+                             _engine->_options, communicator);
+        require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue,
+                          *_engine->_memory);
         _engine->_store.wait_for_readers();
         _engine->_store.wait_for_leases();
-        Backend::synchronise(Backend::record(_engine->_compute)); // it reads what is about to be freed
+        Backend::synchronise(
+            Backend::record(_engine->_compute)); // it reads what is about to be freed
         wait_for_collectives(*_engine->_communicator, _engine->_queue);
         _engine->_order.stop();
-        { GradientScheduler<Config> const freed = std::move(_engine->_reducer); } // between two steps gradients are no state, and their memory is needed
-        FlatLayout const old = std::exchange(_engine->_layout, std::move(next)); // from here on the old parts are asked for memory, and no more for geometry
+        {
+            GradientScheduler<Config> const freed = std::move(_engine->_reducer);
+        } // between two steps gradients are no state, and their memory is needed
+        FlatLayout const old = std::exchange(
+            _engine->_layout,
+            std::move(
+                next)); // from here on the old parts are asked for memory, and no more for geometry
         EngineContext<Config> const all = _engine->context(parameters);
         ParameterScheduler<Config> store(all);
         move_parameters(old, store, all);
@@ -61,23 +74,31 @@ private:
     [[nodiscard]] std::vector<AnyParameter> registered() const {
         std::vector<AnyParameter> parameters;
         for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
-            Engine<Config>::with_types(_engine->_layout.parameter(index).type, [&]<class Types>(Types) {
-                zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
-                if (_engine->_options.storage != Storage::owned) {
-                    parameter.data = const_cast<typename Types::Parameter*>(_engine->_store.template memory<Types>().whole(index));
-                }
-                parameter.gradient = _engine->_reducer.template memory<Types>().callers(index);
-                parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
-            });
+            Engine<Config>::with_types(
+                _engine->_layout.parameter(index).type, [&]<class Types>(Types) {
+                    zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
+                    if (_engine->_options.storage != Storage::owned) {
+                        parameter.data = const_cast<typename Types::Parameter*>(
+                            _engine->_store.template memory<Types>().whole(index));
+                    }
+                    parameter.gradient = _engine->_reducer.template memory<Types>().callers(index);
+                    parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
+                });
         }
         return parameters;
     }
 
-    void move_parameters(FlatLayout const& old, ParameterScheduler<Config>& to, EngineContext<Config> const& all) {
-        StateMover<Communicator> const mover(old, all.row.shards_parameters(), *_engine->_communicator, _engine->_queue, *_engine->_memory);
-        for (std::size_t type = 0; type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
+    void move_parameters(FlatLayout const& old, ParameterScheduler<Config>& to,
+                         EngineContext<Config> const& all) {
+        StateMover<Communicator> const mover(old, all.row.shards_parameters(),
+                                             *_engine->_communicator, _engine->_queue,
+                                             *_engine->_memory);
+        for (std::size_t type = 0;
+             type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
             Engine<Config>::with_types(type, [&]<class Types>(Types) {
-                mover.move(held_parameters(_engine->_store.template memory<Types>(), old, all, type), held_parameters(to.template memory<Types>(), _engine->_layout, all, type));
+                mover.move(
+                    held_parameters(_engine->_store.template memory<Types>(), old, all, type),
+                    held_parameters(to.template memory<Types>(), _engine->_layout, all, type));
             });
         }
     }
@@ -89,10 +110,13 @@ private:
         return all;
     }
 
-    void move_states(FlatLayout const& old, OptimizerShard<Config>& to, EngineContext<Config> const& all) {
+    void move_states(FlatLayout const& old, OptimizerShard<Config>& to,
+                     EngineContext<Config> const& all) {
         auto const sources = held_by(_engine->_shard);
         auto const targets = held_by(to);
-        StateMover<Communicator> const mover(old, all.row.shards_optimizer(), *_engine->_communicator, _engine->_queue, *_engine->_memory);
+        StateMover<Communicator> const mover(old, all.row.shards_optimizer(),
+                                             *_engine->_communicator, _engine->_queue,
+                                             *_engine->_memory);
         for (std::size_t array = 0; array < sources.size(); ++array) {
             mover.move(sources[array], targets[array]);
         }

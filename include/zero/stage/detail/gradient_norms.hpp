@@ -26,8 +26,9 @@ namespace zero::detail {
 
 /// @brief Norms of the reduced gradients, times `factor`. Collective, waits; allocates.
 ///
-/// Each rank walks its own extents, in every stage: an element counts once, however many units use it and however many ranks keep it. Ranks
-/// exchange the integers of exact sums, so the norms have the same bits for every stage, partitioner and world size that give the same gradients.
+/// Each rank walks its own extents, in every stage: an element counts once, however many units use
+/// it and however many ranks keep it. Ranks exchange the integers of exact sums, so the norms have
+/// the same bits for every stage, partitioner and world size that give the same gradients.
 template <class Config>
 class GradientNorms {
 public:
@@ -37,10 +38,14 @@ public:
 
     GradientNorms(FlatLayout const& layout, std::size_t group_count, NormScope scope)
         : _layout(&layout), _scope(scope),
-          _count(scope == NormScope::global ? 1 : scope == NormScope::groups ? group_count : layout.parameters().size()) {}
+          _count(scope == NormScope::global   ? 1
+                 : scope == NormScope::groups ? group_count
+                                              : layout.parameters().size()) {}
 
-    [[nodiscard]] std::vector<double> measure(NormKind kind, double factor, GradientScheduler<Config> const& reducer, Communicator& communicator,
-                                              Queue queue, MemoryResource& memory) const {
+    [[nodiscard]] std::vector<double> measure(NormKind kind, double factor,
+                                              GradientScheduler<Config> const& reducer,
+                                              Communicator& communicator, Queue queue,
+                                              MemoryResource& memory) const {
         typename Config::template ForTypes<Slices> slices;
         std::vector<ops::NormSum> sums(_count);
         std::vector<std::int64_t> values;
@@ -49,7 +54,8 @@ public:
         Drain<Backend> const drain(queue); // after everything that commands use, whatever is thrown
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
-            own.collect(*this, reducer.template memory<Types>(), static_cast<std::size_t>(communicator.rank()));
+            own.collect(*this, reducer.template memory<Types>(),
+                        static_cast<std::size_t>(communicator.rank()));
             own.table = {queue, memory, std::move(own.list)};
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });
@@ -61,21 +67,28 @@ public:
             }
         }
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
-        communicator.all_reduce_integers(exchanged.data(), exchanged.size(), kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum,
-                                         queue, CollectiveTag{"gradient norms, kind and scope:", static_cast<std::size_t>(kind) * 10 + static_cast<std::size_t>(_scope)});
+        communicator.all_reduce_integers(
+            exchanged.data(), exchanged.size(),
+            kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum, queue,
+            CollectiveTag{"gradient norms, kind and scope:",
+                          static_cast<std::size_t>(kind) * 10 + static_cast<std::size_t>(_scope)});
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
         wait_for_collectives(communicator, queue);
         std::vector<double> norms;
         for (std::size_t norm = 0; norm < _count; ++norm) {
-            std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind), integers(kind) * sizeof(std::int64_t));
+            std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind),
+                        integers(kind) * sizeof(std::int64_t));
             norms.push_back(sums[norm].value(kind, factor));
         }
         return norms;
     }
 
 private:
-    /// What ranks reduce of a norm: digits and the count of non-finite elements, or the largest magnitude.
-    static std::size_t integers(NormKind kind) noexcept { return kind == NormKind::infinity ? 1 : ops::Inspection::count; }
+    /// What ranks reduce of a norm: digits and the count of non-finite elements, or the largest
+    /// magnitude.
+    static std::size_t integers(NormKind kind) noexcept {
+        return kind == NormKind::infinity ? 1 : ops::Inspection::count;
+    }
     static std::int64_t* integers_of(NormKind kind, ops::NormSum& sum) noexcept {
         return kind == NormKind::infinity ? &sum.negative_largest : sum.leaves.sums;
     }
@@ -96,15 +109,19 @@ private:
         List<Slice> list;
         typename Backend::template SliceTable<Slice> table;
 
-        void collect(GradientNorms const& norms, GradientStore<Config, Types> const& gradients, std::size_t rank) {
+        void collect(GradientNorms const& norms, GradientStore<Config, Types> const& gradients,
+                     std::size_t rank) {
             FlatLayout const& layout = *norms._layout;
             for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
                 if (layout.bucket(bucket).type != gradients.type()) {
                     continue;
                 }
                 layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& piece) {
-                    auto const first = static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin);
-                    list.push_back({{gradients.reduced(bucket, piece.bucket_begin), piece.elements, first}, norms.norm_of(piece.parameter)});
+                    auto const first = static_cast<std::int64_t>(
+                        layout.first_element(piece.parameter) + piece.parameter_begin);
+                    list.push_back(
+                        {{gradients.reduced(bucket, piece.bucket_begin), piece.elements, first},
+                         norms.norm_of(piece.parameter)});
                 });
             }
         }

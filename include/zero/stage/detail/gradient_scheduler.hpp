@@ -20,8 +20,9 @@
 
 namespace zero::detail {
 
-/// @brief When gradients are leased, complete, and sent: the way of every bucket through a micro-step. What is done with their data is
-/// the business of one `GradientStore` for each parameter type.
+/// @brief When gradients are leased, complete, and sent: the way of every bucket through a
+/// micro-step. What is done with their data is the business of one `GradientStore` for each
+/// parameter type.
 template <class Config>
 class GradientScheduler {
 public:
@@ -62,8 +63,8 @@ public:
         _writers.clear();
     }
 
-    /// @brief Leases the unit's gradients to commands on `writer`: zero for who asks first in a micro-step, unless it wants them as they
-    /// are. @throws LateGradient, OutOfOrder
+    /// @brief Leases the unit's gradients to commands on `writer`: zero for who asks first in a
+    /// micro-step, unless it wants them as they are. @throws LateGradient, OutOfOrder
     void acquire(std::size_t unit, Queue writer, bool is_zeroed) {
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
             require_not_launched(parameter);
@@ -79,7 +80,8 @@ public:
     }
 
     [[nodiscard]] bool is_in_callers_memory(std::size_t parameter) const {
-        return visit_at(_memories, _layout->parameter(parameter).type, [&](auto const& memory) { return memory.callers(parameter) != nullptr; });
+        return visit_at(_memories, _layout->parameter(parameter).type,
+                        [&](auto const& memory) { return memory.callers(parameter) != nullptr; });
     }
 
     /// @brief Where commands of the backward pass add a parameter's gradient.
@@ -111,13 +113,16 @@ public:
         clear_chosen(_layout->parameter_buckets(parameter), {&parameter, 1}, writer);
         with_memory(_layout->parameter(parameter).type, [&](auto& memory) {
             if constexpr (std::is_same_v<typename std::decay_t<decltype(memory)>::G, G>) {
-                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) { memory.add(bucket, piece, gradient, writer); });
+                for_pieces(parameter, [&](std::size_t bucket, Piece const& piece) {
+                    memory.add(bucket, piece, gradient, writer);
+                });
             }
         });
         return note_writes(_layout->parameter_buckets(parameter), writer);
     }
 
-    /// @brief The commands on `writer` so far completed the unit's gradients. Launches what is ready. Collective in stage 3.
+    /// @brief The commands on `writer` so far completed the unit's gradients. Launches what is
+    /// ready. Collective in stage 3.
     void set_ready(std::size_t unit, Queue writer) {
         require_leases(unit, _layout->unit_buckets(unit));
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
@@ -132,16 +137,21 @@ public:
             }
         });
         for_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit),
-                   [&](auto& memory, std::size_t bucket, auto const& is_chosen) { memory.copy_callers(bucket, writer, is_chosen); });
-        Backend::wait(_queue, note_writes(_layout->unit_buckets(unit), writer), Fence::gradients_written);
+                   [&](auto& memory, std::size_t bucket, auto const& is_chosen) {
+                       memory.copy_callers(bucket, writer, is_chosen);
+                   });
+        Backend::wait(_queue, note_writes(_layout->unit_buckets(unit), writer),
+                      Fence::gradients_written);
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                if (is_trainable(bucket) && _readiness.is_complete(bucket) && !_readiness.is_launched(bucket)) {
+                if (is_trainable(bucket) && _readiness.is_complete(bucket)
+                    && !_readiness.is_launched(bucket)) {
                     launch(bucket);
                 }
             }
         } else {
-            while (_readiness.next() < _layout->trainable_buckets() && _readiness.is_complete(_readiness.next())) {
+            while (_readiness.next() < _layout->trainable_buckets()
+                   && _readiness.is_complete(_readiness.next())) {
                 launch(_readiness.next());
             }
         }
@@ -161,13 +171,15 @@ public:
         ++_micro_steps;
     }
 
-    /// @brief What only the end of the accumulation can launch, if the last micro-step was not announced. Again in a step: nothing. Collective.
+    /// @brief What only the end of the accumulation can launch, if the last micro-step was not
+    /// announced. Again in a step: nothing. Collective.
     void finish_step() {
         if (std::exchange(_is_finished, true)) {
             return;
         }
         bool const is_boundary = _schedule == ReductionSchedule::boundary;
-        bool const gathers_sums = _is_replicated && !is_boundary && !(_micro_steps == 1 && _is_last);
+        bool const gathers_sums =
+            _is_replicated && !is_boundary && !(_micro_steps == 1 && _is_last);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             with_memory(_layout->bucket(bucket).type, [&](auto& memory) {
                 if (is_boundary && !_is_reduced) {
@@ -196,11 +208,13 @@ public:
             if (is_open(bucket)) {
                 close(bucket);
             }
-            _writes[bucket] = {_queue, written}; // also what was never reported, in the caller's memory
+            _writes[bucket] = {_queue,
+                               written}; // also what was never reported, in the caller's memory
         }
     }
 
-    /// @brief Throws what a command of the last micro-step threw on a queue that the caller named, as far as it is known.
+    /// @brief Throws what a command of the last micro-step threw on a queue that the caller named,
+    /// as far as it is known.
     void rethrow_failure() const {
         if constexpr (requires(Event const& event) { Backend::rethrow_failure(event); }) {
             for (Write const& last : _writers) {
@@ -218,10 +232,13 @@ private:
 
     template <std::size_t... Type>
     GradientScheduler(EngineContext<Config> const& context, std::index_sequence<Type...>)
-        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
-          _is_replicated(!context.row.shards_optimizer()), _is_collective_by_unit(context.row.shards_parameters()),
-          _readiness(*context.layout), _memories(TypeContext<Config>{context, Type}...), _writes(context.layout->trainable_buckets()),
-          _is_begun(context.layout->parameters().size(), false), _is_chosen(context.layout->parameters().size(), false) {
+        : _layout(context.layout), _queue(context.queue), _rank(context.rank()),
+          _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()),
+          _is_collective_by_unit(context.row.shards_parameters()), _readiness(*context.layout),
+          _memories(TypeContext<Config>{context, Type}...),
+          _writes(context.layout->trainable_buckets()),
+          _is_begun(context.layout->parameters().size(), false),
+          _is_chosen(context.layout->parameters().size(), false) {
         _writers.reserve(usual_writers);
     }
 
@@ -242,10 +259,13 @@ private:
         }
     }
 
-    [[nodiscard]] bool is_trainable(std::size_t bucket) const noexcept { return bucket < _writes.size(); }
+    [[nodiscard]] bool is_trainable(std::size_t bucket) const noexcept {
+        return bucket < _writes.size();
+    }
 
     [[nodiscard]] bool is_open(std::size_t bucket) const {
-        return visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { return memory.is_open(bucket); });
+        return visit_at(_memories, _layout->bucket(bucket).type,
+                        [&](auto const& memory) { return memory.is_open(bucket); });
     }
 
     void choose(std::size_t parameter) noexcept {
@@ -253,17 +273,21 @@ private:
         ++_chosen;
     }
 
-    /// Visits each bucket with the memory of its type and what was chosen; then nothing is chosen any more.
+    /// Visits each bucket with the memory of its type and what was chosen; then nothing is chosen
+    /// any more.
     /// @param parameters among which those are that may be chosen
     template <class Visitor>
-    void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters, Visitor const& visit) {
+    void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
+                    Visitor const& visit) {
         if (std::exchange(_chosen, 0) == 0) {
             return;
         }
         for (std::size_t const bucket : buckets) {
             if (is_trainable(bucket) && is_open(bucket)) {
-                with_memory(_layout->bucket(bucket).type,
-                            [&](auto& memory) { visit(memory, bucket, [&](std::size_t parameter) { return _is_chosen[parameter] != 0; }); });
+                with_memory(_layout->bucket(bucket).type, [&](auto& memory) {
+                    visit(memory, bucket,
+                          [&](std::size_t parameter) { return _is_chosen[parameter] != 0; });
+                });
             }
         }
         for (std::size_t const parameter : parameters) {
@@ -271,14 +295,20 @@ private:
         }
     }
 
-    void clear_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters, Queue writer) {
-        for_chosen(buckets, parameters, [&](auto& memory, std::size_t bucket, auto const& is_chosen) { memory.clear(bucket, writer, is_chosen); });
+    void clear_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
+                      Queue writer) {
+        for_chosen(buckets, parameters,
+                   [&](auto& memory, std::size_t bucket, auto const& is_chosen) {
+                       memory.clear(bucket, writer, is_chosen);
+                   });
     }
 
-    /// At the end of a micro-step: parameters in the caller's memory that some, but not all of their units wrote.
+    /// At the end of a micro-step: parameters in the caller's memory that some, but not all of
+    /// their units wrote.
     void copy_incomplete(std::size_t bucket, Queue writer) {
         auto const is_incomplete = [&](std::size_t parameter) {
-            return is_in_callers_memory(parameter) && is_written(parameter) && !_readiness.is_parameter_ready(parameter);
+            return is_in_callers_memory(parameter) && is_written(parameter)
+                   && !_readiness.is_parameter_ready(parameter);
         };
         bool is_any = false;
         for (Piece const& piece : _layout->pieces(bucket)) {
@@ -293,7 +323,8 @@ private:
         if (!is_open(bucket)) {
             open(bucket, writer);
         }
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.copy_callers(bucket, writer, is_incomplete); });
+        with_memory(_layout->bucket(bucket).type,
+                    [&](auto& memory) { memory.copy_callers(bucket, writer, is_incomplete); });
         _writes[bucket] = {writer, Backend::record(writer)}; // for the launch, which comes next
     }
 
@@ -305,16 +336,19 @@ private:
         }
     }
 
-    /// Buckets still need a lease in this micro-step. One of each type stays free, so that the end of a micro-step can always send zeros for
-    /// a bucket that nobody opened.
+    /// Buckets still need a lease in this micro-step. One of each type stays free, so that the end
+    /// of a micro-step can always send zeros for a bucket that nobody opened.
     void require_leases(std::size_t unit, std::span<std::size_t const> buckets) const {
         for (std::size_t type = 0; type < Config::types; ++type) {
             std::size_t wanted = 0;
             for (std::size_t const bucket : buckets) {
-                bool const is_wanted = is_trainable(bucket) && _layout->bucket(bucket).type == type && !is_open(bucket);
+                bool const is_wanted = is_trainable(bucket) && _layout->bucket(bucket).type == type
+                                       && !is_open(bucket);
                 wanted += is_wanted && !_readiness.is_launched(bucket) ? 1 : 0;
             }
-            if (wanted != 0 && wanted + 1 > visit_at(_memories, type, [](auto const& memory) { return memory.free_leases(); })) {
+            if (wanted != 0 && wanted + 1 > visit_at(_memories, type, [](auto const& memory) {
+                                   return memory.free_leases();
+                               })) {
                 throw_no_gradient_lease(*_layout, unit, _rank);
             }
         }
@@ -322,10 +356,12 @@ private:
 
     /// Some unit leased the parameter's gradient, or wrote to the caller's memory and said so.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
-        return _is_begun[parameter] || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
+        return _is_begun[parameter]
+               || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
     }
 
-    /// Memory for a parameter's gradient. When it is the first of this micro-step, it is cleared, or chosen to be cleared together with others.
+    /// Memory for a parameter's gradient. When it is the first of this micro-step, it is cleared,
+    /// or chosen to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
         if (is_callers) {
@@ -339,13 +375,15 @@ private:
             return;
         }
         if (is_callers) {
-            with_memory(_layout->parameter(parameter).type, [&](auto& memory) { memory.clear_callers(parameter, writer); });
+            with_memory(_layout->parameter(parameter).type,
+                        [&](auto& memory) { memory.clear_callers(parameter, writer); });
         } else {
             choose(parameter);
         }
     }
 
-    /// Leases the parameter's buckets to commands on `writer`, behind those that wrote to them. Who calls this notes the write.
+    /// Leases the parameter's buckets to commands on `writer`, behind those that wrote to them. Who
+    /// calls this notes the write.
     void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
             follow_writes(bucket, writer);
@@ -356,17 +394,20 @@ private:
     }
 
     void open(std::size_t bucket, Queue writer) {
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.open(bucket, writer); });
+        with_memory(_layout->bucket(bucket).type,
+                    [&](auto& memory) { memory.open(bucket, writer); });
     }
 
-    /// Commands on `writer` come behind all that were noted for the bucket and for the caller's memory of its parameters.
+    /// Commands on `writer` come behind all that were noted for the bucket and for the caller's
+    /// memory of its parameters.
     void follow_writes(std::size_t bucket, Queue writer) {
         if (_writes[bucket].queue != writer) {
             Backend::wait(writer, _writes[bucket].event, Fence::gradients_written);
         }
     }
 
-    /// The commands on `writer` so far, which followed those noted before, wrote to these buckets or to the caller's memory of their parameters.
+    /// The commands on `writer` so far, which followed those noted before, wrote to these buckets
+    /// or to the caller's memory of their parameters.
     Event note_writes(std::span<std::size_t const> buckets, Queue writer) {
         note_writer(writer);
         Event event = Backend::record(writer);
@@ -387,7 +428,8 @@ private:
         _writers.push_back({writer, {}});
     }
 
-    /// The communication queue waits for all queues of the micro-step: not everybody reports what was written.
+    /// The communication queue waits for all queues of the micro-step: not everybody reports what
+    /// was written.
     void record_writers(Queue writer, Fence fence) {
         note_writer(writer);
         for (Write& last : _writers) {
@@ -397,7 +439,8 @@ private:
     }
 
     void close(std::size_t bucket) {
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.close(bucket, Backend::record(_queue)); });
+        with_memory(_layout->bucket(bucket).type,
+                    [&](auto& memory) { memory.close(bucket, Backend::record(_queue)); });
     }
 
     void launch(std::size_t bucket) {
@@ -407,7 +450,8 @@ private:
             open(bucket, _queue);
         }
         with_memory(_layout->bucket(bucket).type, [&](auto& memory) {
-            memory.clear(bucket, _queue, [&](std::size_t parameter) { return !is_written(parameter); });
+            memory.clear(bucket, _queue,
+                         [&](std::size_t parameter) { return !is_written(parameter); });
             memory.take(bucket, _micro_steps == 0, _is_last);
         });
         close(bucket);
@@ -418,13 +462,18 @@ private:
     std::size_t _rank;
     ReductionSchedule _schedule;
     bool _is_replicated;
-    bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise buckets start in index order
+    bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise
+                                 ///< buckets start in index order
     Readiness _readiness;
     typename Config::template ForTypes<GradientStore> _memories;
-    List<Write> _writes;  ///< per bucket: who wrote to its lease, or to the caller's memory of its parameters, last
-    List<Write> _writers; ///< each queue of the micro-step once, with its last command when the micro-step ended
-    std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished, in this micro-step
-    std::vector<char> _is_chosen; ///< per parameter, while a call lasts: to be cleared or copied with others
+    List<Write> _writes;  ///< per bucket: who wrote to its lease, or to the caller's memory of its
+                          ///< parameters, last
+    List<Write> _writers; ///< each queue of the micro-step once, with its last command when the
+                          ///< micro-step ended
+    std::vector<char> _is_begun; ///< per parameter: its gradient was leased, and cleared if wished,
+                                 ///< in this micro-step
+    std::vector<char>
+        _is_chosen; ///< per parameter, while a call lasts: to be cleared or copied with others
     std::size_t _chosen = 0; ///< how many are
     std::size_t _micro_steps = 0;
     bool _is_last = false;

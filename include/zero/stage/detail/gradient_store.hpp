@@ -26,18 +26,22 @@
 
 namespace zero::detail {
 
-/// @brief Gradients are converted into a buffer of their own before they are sent, at least at one place.
+/// @brief Gradients are converted into a buffer of their own before they are sent, at least at one
+/// place.
 template <class Types>
 constexpr bool has_wire(ReductionSchedule schedule) noexcept {
     using C = typename Types::Communication;
     return !std::is_same_v<typename Types::Gradient, C>
-        || (schedule == ReductionSchedule::boundary && !std::is_same_v<typename Types::Accumulation, C>);
+           || (schedule == ReductionSchedule::boundary
+               && !std::is_same_v<typename Types::Accumulation, C>);
 }
 
-/// @brief The gradients of one parameter type as data: leases of the micro-step, the wire, the accumulation buffer.
+/// @brief The gradients of one parameter type as data: leases of the micro-step, the wire, the
+/// accumulation buffer.
 ///
-/// Every number is rounded at the same places in every stage: written in the gradient type; summed over ranks in float and rounded once to
-/// the communication type; added over micro-steps in the accumulation type. Under the boundary schedule the addition comes before the sum.
+/// Every number is rounded at the same places in every stage: written in the gradient type; summed
+/// over ranks in float and rounded once to the communication type; added over micro-steps in the
+/// accumulation type. Under the boundary schedule the addition comes before the sum.
 template <class Config, class Types>
 class GradientStore {
 public:
@@ -50,7 +54,8 @@ public:
     using Communicator = typename Config::Communicator;
 
     [[gnu::cold]] explicit GradientStore(TypeContext<Config> const& context)
-        : GradientStore(context, context.totals(context.type), context.layout->trainable_buckets()) {}
+        : GradientStore(context, context.totals(context.type),
+                        context.layout->trainable_buckets()) {}
 
     /// @brief Number of the parameter type.
     [[nodiscard]] std::size_t type() const noexcept { return _type; }
@@ -66,23 +71,31 @@ public:
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
 
     /// @brief Where a piece of an open bucket is written.
-    [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept { return _pool.at(bucket) + piece.bucket_begin; }
+    [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept {
+        return _pool.at(bucket) + piece.bucket_begin;
+    }
 
-    /// @brief Element `index` of a bucket of reduced gradients: own extents, or all where they are replicated.
-    [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept { return _sum.at(bucket, index); }
+    /// @brief Element `index` of a bucket of reduced gradients: own extents, or all where they are
+    /// replicated.
+    [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
+        return _sum.at(bucket, index);
+    }
 
-    /// @brief Leases a bucket. Who writes to a parameter clears that; the next `clear` clears the padding.
+    /// @brief Leases a bucket. Who writes to a parameter clears that; the next `clear` clears the
+    /// padding.
     void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         _has_old_padding[bucket] = !_poison;
         if (_poison) { // and the padding stays so
-            Backend::fill(writer, lease, _layout->elements(bucket), from_float<G>(std::numeric_limits<float>::quiet_NaN()));
+            Backend::fill(writer, lease, _layout->elements(bucket),
+                          from_float<G>(std::numeric_limits<float>::quiet_NaN()));
         }
     }
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Clears the gradients of chosen parameters in an open bucket, and its padding after it was opened. What lies side by side is cleared by one command.
+    /// @brief Clears the gradients of chosen parameters in an open bucket, and its padding after it
+    /// was opened. What lies side by side is cleared by one command.
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
         bool const clears_padding = std::exchange(_has_old_padding[bucket], false);
@@ -97,7 +110,9 @@ public:
         std::size_t end = 0; // of the piece before
         for (Piece const& piece : _layout->pieces(bucket)) {
             bool const is_cleared = is_chosen(piece.parameter);
-            if (clears_padding || (is_cleared && !_poison)) { // what is before a cleared piece joins it to the one before
+            if (clears_padding
+                || (is_cleared
+                    && !_poison)) { // what is before a cleared piece joins it to the one before
                 add(end, piece.bucket_begin);
             }
             end = piece.bucket_begin + piece.elements;
@@ -117,17 +132,20 @@ public:
 
     /// @brief Adds a part of a gradient that was handed over.
     void add(std::size_t bucket, Piece const& piece, G const* gradient, Queue writer) {
-        Backend::accumulate(writer, at(bucket, piece), gradient + piece.parameter_begin, piece.elements);
+        Backend::accumulate(writer, at(bucket, piece), gradient + piece.parameter_begin,
+                            piece.elements);
     }
 
-    /// @brief Copies the caller's gradients of chosen parameters into a lease, those that follow one another by one command. Their memory is free for later commands on `writer`.
+    /// @brief Copies the caller's gradients of chosen parameters into a lease, those that follow
+    /// one another by one command. Their memory is free for later commands on `writer`.
     template <class Chosen>
     void copy_callers(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
         std::size_t next = 0;  // number of a part in the bucket's table
         std::size_t count = 0; // of chosen parts directly before it
         auto const copy = [&] {
             if (count != 0) {
-                Backend::copy_to_bucket(writer, _copies.of(bucket, next - count, count), _pool.at(bucket));
+                Backend::copy_to_bucket(writer, _copies.of(bucket, next - count, count),
+                                        _pool.at(bucket));
             }
             count = 0;
         };
@@ -145,13 +163,15 @@ public:
         copy();
     }
 
-    /// @brief Takes what a bucket's lease holds: reduces it, or adds it to the accumulation buffer and reduces that when it is the last.
+    /// @brief Takes what a bucket's lease holds: reduces it, or adds it to the accumulation buffer
+    /// and reduces that when it is the last.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         G* const lease = _pool.at(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {
             reduce(bucket, lease, is_first, is_first && is_last);
         } else if (is_first && is_last && is_exact_conversion<A, G>) {
-            reduce(bucket, lease, true, true); // one micro-step: passing through the accumulation buffer would change no bit
+            reduce(bucket, lease, true, true); // one micro-step: passing through the accumulation
+                                               // buffer would change no bit
         } else {
             add_to_sum(bucket, 0, lease, _layout->elements(bucket), is_first);
             if (is_last) {
@@ -168,7 +188,8 @@ public:
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
             A* const sum = _sum.at(bucket, 0);
-            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue, CollectiveTag{"gradient sums of bucket", bucket});
+            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
+                                      CollectiveTag{"gradient sums of bucket", bucket});
         }
     }
 
@@ -179,24 +200,34 @@ private:
         }
     }
 
-    [[gnu::cold]] GradientStore(TypeContext<Config> const& context, LayoutTotals const& totals, std::size_t buckets)
-        : _type(context.type), _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
-          _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
+    [[gnu::cold]] GradientStore(TypeContext<Config> const& context, LayoutTotals const& totals,
+                                std::size_t buckets)
+        : _type(context.type), _layout(context.layout), _communicator(context.communicator),
+          _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
+          _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
           _poison(context.options->poison),
-          _pool(totals.gradient_leases, totals.largest_trainable_bucket, buckets, *context.memory, BufferKind::gradient_leases),
-          _sum(*_layout, buckets, context.type, _rank, context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _wire(*context.memory, has_wire<Types>(_schedule) ? totals.largest_trainable_bucket : 0, BufferKind::wire),
+          _pool(totals.gradient_leases, totals.largest_trainable_bucket, buckets, *context.memory,
+                BufferKind::gradient_leases),
+          _sum(*_layout, buckets, context.type, _rank, context.row.accumulation_buffer,
+               *context.memory, BufferKind::gradients),
+          _wire(*context.memory, has_wire<Types>(_schedule) ? totals.largest_trainable_bucket : 0,
+                BufferKind::wire),
           _has_old_padding(buckets, false), _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
-            _callers.push_back(parameter.spec.type == context.type ? static_cast<G*>(parameter.gradient) : nullptr);
+            _callers.push_back(parameter.spec.type == context.type
+                                   ? static_cast<G*>(parameter.gradient)
+                                   : nullptr);
         }
-        _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) { return bucket < buckets ? Range{0, _layout->elements(bucket)} : Range{}; }};
+        _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) {
+                       return bucket < buckets ? Range{0, _layout->elements(bucket)} : Range{};
+                   }};
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
     /// Adds to the accumulation buffer, or overwrites it the first time in a step.
     template <class From>
-    void add_to_sum(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements, bool is_first) {
+    void add_to_sum(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements,
+                    bool is_first) {
         if (is_first) {
             Backend::convert(_queue, _sum.at(bucket, begin), values, elements, 1.0F);
         } else {
@@ -204,7 +235,8 @@ private:
         }
     }
 
-    /// Sums `source` over the ranks into the accumulation buffer: the own extent, or all of it when `is_whole` and it is replicated.
+    /// Sums `source` over the ranks into the accumulation buffer: the own extent, or all of it when
+    /// `is_whole` and it is replicated.
     template <class From>
     void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
         auto const cuts = _layout->cuts(bucket);
@@ -257,7 +289,8 @@ private:
     BucketPool<G, Backend> _pool;
     PlacedBuffer<A> _sum;
     Buffer<C> _wire;
-    std::vector<char> _has_old_padding; ///< by bucket: it was opened, and what the lease held before is still between the parameters
+    std::vector<char> _has_old_padding; ///< by bucket: it was opened, and what the lease held
+                                        ///< before is still between the parameters
     List<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
     BucketCopies<G, Backend> _copies; ///< of the callers' gradients
     Drain<Backend> _drain;

@@ -18,10 +18,12 @@
 
 namespace zero::detail {
 
-/// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in one of the forms of `MasterForm`.
+/// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in
+/// one of the forms of `MasterForm`.
 ///
-/// `place` says where the weights of a slice are; slices are placed once, in the order of the table. `take_over` enqueues that the weights
-/// become the parameters as they are. `show` gives a slice's owner what is kept.
+/// `place` says where the weights of a slice are; slices are placed once, in the order of the
+/// table. `take_over` enqueues that the weights become the parameters as they are. `show` gives a
+/// slice's owner what is kept.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;
 
@@ -36,10 +38,14 @@ public:
     static constexpr std::size_t bytes_per_block = 0;
 
     explicit MasterWeightStore(TypeContext<Config> const&) {}
-    [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) { return {parameter, nullptr}; }
+    [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) {
+        return {parameter, nullptr};
+    }
     static void take_over(Queue, Pointers const&, std::size_t) {}
     template <class Owned>
-    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.master, elements}; }
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
+        owned.values = {at.master, elements};
+    }
 };
 
 template <class Config, class Types>
@@ -54,9 +60,11 @@ public:
     static constexpr std::size_t bytes_per_block = 0;
 
     explicit MasterWeightStore(TypeContext<Config> const& context)
-        : _queue(context.queue), _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
+        : _queue(context.queue),
+          _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
         bool const poison = context.options->poison;
-        Backend::fill(_queue, _master.data(), _master.size(), poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
+        Backend::fill(_queue, _master.data(), _master.size(),
+                      poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
     }
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, P* parameter) {
@@ -91,15 +99,17 @@ public:
 
     explicit MasterWeightStore(TypeContext<Config> const& context)
         : _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
-          _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state, bytes_per_block, *context.memory,
-                      BufferKind::master_weights) {
+          _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state,
+                      bytes_per_block, *context.memory, BufferKind::master_weights) {
         auto const unset = static_cast<std::uint16_t>(context.options->poison ? 0xffffU : 0U);
         Backend::fill(context.queue, _remainder.data(), _remainder.size(), unset);
-        Backend::fill(context.queue, _rounded_up.data(), _rounded_up.size(), static_cast<std::uint8_t>(unset & 0xffU));
+        Backend::fill(context.queue, _rounded_up.data(), _rounded_up.size(),
+                      static_cast<std::uint8_t>(unset & 0xffU));
     }
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, bfloat16* parameter) {
-        return {parameter, _remainder.at(bucket, piece.bucket_begin), _rounded_up.take(piece.elements)};
+        return {parameter, _remainder.at(bucket, piece.bucket_begin),
+                _rounded_up.take(piece.elements)};
     }
 
     /// A parameter as it is has no remainder.
@@ -132,12 +142,15 @@ public:
     explicit MasterWeightStore(TypeContext<Config> const& context) : _layout(context.layout) {}
 
     [[nodiscard]] Pointers place(std::size_t, Piece const& piece, P* parameter) {
-        return {parameter, std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
+        return {parameter,
+                std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
     }
 
     static void take_over(Queue, Pointers const&, std::size_t) {}
     template <class Owned>
-    static void show(Pointers const& at, std::size_t elements, Owned& owned) { owned.values = {at.parameter, elements}; }
+    static void show(Pointers const& at, std::size_t elements, Owned& owned) {
+        owned.values = {at.parameter, elements};
+    }
 
 private:
     FlatLayout const* _layout;

@@ -19,11 +19,13 @@
 
 namespace zero::detail {
 
-/// @brief What this rank updates: one `OptimizerStore` for each parameter type, addressed by bucket.
+/// @brief What this rank updates: one `OptimizerStore` for each parameter type, addressed by
+/// bucket.
 template <class Config>
 class OptimizerShard {
 public:
-    OptimizerShard(EngineContext<Config> const& context, ParameterScheduler<Config> const& store, GradientScheduler<Config> const& reducer)
+    OptimizerShard(EngineContext<Config> const& context, ParameterScheduler<Config> const& store,
+                   GradientScheduler<Config> const& reducer)
         : OptimizerShard(context, store, reducer, std::make_index_sequence<Config::types>()) {}
 
     /// @brief Master weights become the parameters as they are now.
@@ -36,13 +38,18 @@ public:
         visit_all(_memories, [&](auto const& memory) { memory.inspect(result); });
     }
 
-    void update(std::size_t bucket, GroupState<typename Config::Optimizer> const* groups, UpdateDecision const* decision) const {
-        visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { memory.update(bucket, bucket + 1, groups, decision); });
+    void update(std::size_t bucket, GroupState<typename Config::Optimizer> const* groups,
+                UpdateDecision const* decision) const {
+        visit_at(_memories, _layout->bucket(bucket).type,
+                 [&](auto const& memory) { memory.update(bucket, bucket + 1, groups, decision); });
     }
 
     /// @brief The same for all buckets, as one operation for each parameter type.
-    void update_all(GroupState<typename Config::Optimizer> const* groups, UpdateDecision const* decision) const {
-        visit_all(_memories, [&](auto const& memory) { memory.update(0, _layout->trainable_buckets(), groups, decision); });
+    void update_all(GroupState<typename Config::Optimizer> const* groups,
+                    UpdateDecision const* decision) const {
+        visit_all(_memories, [&](auto const& memory) {
+            memory.update(0, _layout->trainable_buckets(), groups, decision);
+        });
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -60,20 +67,29 @@ public:
 
 private:
     template <std::size_t... Type>
-    OptimizerShard(EngineContext<Config> const& context, ParameterScheduler<Config> const& store, GradientScheduler<Config> const& reducer,
-                   std::index_sequence<Type...>)
-        : _layout(context.layout),
-          _scratch(*context.memory, scratch_floats<typename Config::Optimizer>(*context.layout, context.rank(), context.row), BufferKind::scratch),
-          _memories(context_of<typename Config::template TypesAt<Type>>(context, Type, store, reducer, _scratch.data())...) {
+    OptimizerShard(EngineContext<Config> const& context, ParameterScheduler<Config> const& store,
+                   GradientScheduler<Config> const& reducer, std::index_sequence<Type...>)
+        : _layout(context.layout), _scratch(*context.memory,
+                                            scratch_floats<typename Config::Optimizer>(
+                                                *context.layout, context.rank(), context.row),
+                                            BufferKind::scratch),
+          _memories(context_of<typename Config::template TypesAt<Type>>(
+              context, Type, store, reducer, _scratch.data())...) {
         if (context.options->poison) {
-            Config::Backend::fill(context.queue, _scratch.data(), _scratch.size(), std::numeric_limits<float>::quiet_NaN());
+            Config::Backend::fill(context.queue, _scratch.data(), _scratch.size(),
+                                  std::numeric_limits<float>::quiet_NaN());
         }
     }
 
     template <class Types>
-    static OptimizerContext<Config, Types> context_of(EngineContext<Config> const& context, std::size_t type, ParameterScheduler<Config> const& store,
-                                                      GradientScheduler<Config> const& reducer, float* scratch) {
-        return {{context, type}, &store.template memory<Types>(), &reducer.template memory<Types>(), scratch};
+    static OptimizerContext<Config, Types>
+    context_of(EngineContext<Config> const& context, std::size_t type,
+               ParameterScheduler<Config> const& store, GradientScheduler<Config> const& reducer,
+               float* scratch) {
+        return {{context, type},
+                &store.template memory<Types>(),
+                &reducer.template memory<Types>(),
+                scratch};
     }
 
     FlatLayout const* _layout;

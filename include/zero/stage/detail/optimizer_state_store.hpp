@@ -18,9 +18,11 @@
 
 namespace zero::detail {
 
-/// @brief The states of the optimizer for a shard, in the type that the policy names, and the scales of their blocks if it has such.
+/// @brief The states of the optimizer for a shard, in the type that the policy names, and the
+/// scales of their blocks if it has such.
 ///
-/// `place` says where the states of a slice are, and sets them to zero; slices are placed once, in the order of the table.
+/// `place` says where the states of a slice are, and sets them to zero; slices are placed once, in
+/// the order of the table.
 template <class Config>
 class OptimizerStateStore {
 public:
@@ -29,20 +31,24 @@ public:
     using S = typename Config::OptimizerState::Type;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Pointers = std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
+    using Pointers =
+        std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
     static_assert(block_elements == ops::scaled_block_elements);
     static constexpr std::size_t bytes = states * sizeof(S);
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
-    explicit OptimizerStateStore(TypeContext<Config> const& context) : _queue(context.queue), _drain(context.queue) {
-        float const unset = context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+    explicit OptimizerStateStore(TypeContext<Config> const& context)
+        : _queue(context.queue), _drain(context.queue) {
+        float const unset =
+            context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
             state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
             Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
         }
         for (auto& scale : _scales) {
-            scale = PerBlockBuffer<float>(*context.layout, context.type, context.rank(), context.row.optimizer_state, 1, *context.memory,
-                                    BufferKind::optimizer_state);
+            scale = PerBlockBuffer<float>(*context.layout, context.type, context.rank(),
+                                          context.row.optimizer_state, 1, *context.memory,
+                                          BufferKind::optimizer_state);
             Backend::fill(_queue, scale.data(), scale.size(), unset);
         }
     }
@@ -74,7 +80,8 @@ private:
     Queue _queue;
     std::array<PlacedBuffer<S>, states> _states;
     std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
-    Drain<Backend> _drain; ///< memory may run out when commands use the first of these, and what was made before
+    Drain<Backend> _drain; ///< memory may run out when commands use the first of these, and what
+                           ///< was made before
 };
 
 } // namespace zero::detail

@@ -35,7 +35,8 @@ struct OptimizerContext : TypeContext<Config> {
     float* scratch; ///< of `scratch_floats` elements
 };
 
-/// @brief Master weights and moments of what this rank updates of one parameter type, and the tables that inspection and update walk.
+/// @brief Master weights and moments of what this rank updates of one parameter type, and the
+/// tables that inspection and update walk.
 ///
 /// The norm always walks the own extents, in stage 0 too: every element counts once over all ranks.
 template <class Config, class Types>
@@ -50,7 +51,8 @@ public:
     using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
 
     [[gnu::cold]] explicit OptimizerStore(OptimizerContext<Config, Types> const& context)
-        : _queue(context.queue), _master(context), _states(context), _first_slice{0}, _drain(context.queue) {
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0},
+          _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
         List<Slice> slices;
@@ -58,15 +60,21 @@ public:
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
-                auto const add = [&](Piece const& piece) { slices.push_back(make_slice(context, bucket, piece)); };
+                auto const add = [&](Piece const& piece) {
+                    slices.push_back(make_slice(context, bucket, piece));
+                };
                 if (States::is_scaled && !context.row.shards_optimizer()) {
-                    layout.for_slices_of_all_ranks(bucket, add); // blocks begin where they do in the other stages
+                    layout.for_slices_of_all_ranks(
+                        bucket, add); // blocks begin where they do in the other stages
                 } else {
-                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row), add);
+                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row),
+                                      add);
                 }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
-                    inspected.push_back({context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
-                                         static_cast<std::int64_t>(layout.first_element(piece.parameter) + piece.parameter_begin)});
+                    inspected.push_back(
+                        {context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
+                                                   + piece.parameter_begin)});
                 });
             }
             _first_slice.push_back(slices.size());
@@ -83,23 +91,36 @@ public:
     }
 
     /// @brief Adds the own extents of all buckets.
-    void inspect(ops::Inspection* result) const { Backend::inspect(_queue, _inspected.all(), result); }
-
-    /// @brief Updates the own part of the buckets [begin, end).
-    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
-        Backend::template update<Optimizer>(_queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]), groups, decision);
+    void inspect(ops::Inspection* result) const {
+        Backend::inspect(_queue, _inspected.all(), result);
     }
 
-    /// @brief Calls `update(SliceWithGradient)` for every slice and rounds the master weights that it wrote to the parameters.
+    /// @brief Updates the own part of the buckets [begin, end).
+    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups,
+                UpdateDecision const* decision) const {
+        Backend::template update<Optimizer>(
+            _queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]),
+            groups, decision);
+    }
+
+    /// @brief Calls `update(SliceWithGradient)` for every slice and rounds the master weights that
+    /// it wrote to the parameters.
     template <class Update>
     void update_by(Update& update, float factor, double learning_rate) const {
-        static_assert(Types::master_form != MasterForm::split, "zero: a caller's own update can not write master weights that are stored in "
-                                                               "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
-        static_assert(Types::master_form != MasterForm::stochastic, "zero: a caller's own update rounds what it writes, so StochasticRounding would "
-                                                                    "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
+        static_assert(Types::master_form != MasterForm::split,
+                      "zero: a caller's own update can not write master weights that are stored in "
+                      "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(
+            Types::master_form != MasterForm::stochastic,
+            "zero: a caller's own update rounds what it writes, so StochasticRounding would "
+            "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
-            update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index), {slice.gradient, slice.elements}, factor, learning_rate, slice.group});
+            update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
+                                                    {slice.gradient, slice.elements},
+                                                    factor,
+                                                    learning_rate,
+                                                    slice.group});
             if constexpr (Types::has_master) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
             }
@@ -109,7 +130,9 @@ public:
     [[nodiscard]] std::size_t slices() const noexcept { return _slices.slices().size(); }
 
     /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const noexcept { return _slices.size_bytes() + _inspected.size_bytes(); }
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _slices.size_bytes() + _inspected.size_bytes();
+    }
 
     /// @brief A slice of the table as its owner may read and change it.
     template <class Value = typename Types::Parameter>
@@ -133,10 +156,12 @@ private:
     using UpdateTable = typename Backend::template SliceTable<Slice>;
     using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
 
-    [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context, std::size_t bucket, Piece const& piece) {
+    [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context,
+                                   std::size_t bucket, Piece const& piece) {
         Slice slice;
         slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
-        static_cast<typename Masters::Pointers&>(slice) = _master.place(bucket, piece, context.parameters->slice(bucket, piece));
+        static_cast<typename Masters::Pointers&>(slice) =
+            _master.place(bucket, piece, context.parameters->slice(bucket, piece));
         static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
         slice.group = context.layout->parameter(piece.parameter).group;

@@ -18,8 +18,9 @@
 
 namespace zero::detail {
 
-/// @brief When parameters can be read: how a unit is gathered, held and freed (stage 3), when updated shards are published (stages 1 and
-/// 2), and how the values of rank 0 reach all. The data is the business of one `ParameterStore` for each parameter type.
+/// @brief When parameters can be read: how a unit is gathered, held and freed (stage 3), when
+/// updated shards are published (stages 1 and 2), and how the values of rank 0 reach all. The data
+/// is the business of one `ParameterStore` for each parameter type.
 template <class Config>
 class ParameterScheduler {
 public:
@@ -27,7 +28,8 @@ public:
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
 
-    explicit ParameterScheduler(EngineContext<Config> const& context) : ParameterScheduler(context, std::make_index_sequence<Config::types>()) {}
+    explicit ParameterScheduler(EngineContext<Config> const& context)
+        : ParameterScheduler(context, std::make_index_sequence<Config::types>()) {}
 
     /// @brief The parameters of one type.
     template <class Types>
@@ -35,22 +37,25 @@ public:
         return std::get<ParameterStore<Config, Types>>(_memories);
     }
 
-    /// @brief Sends the registered values of rank 0 to all. Collective; the caller waits for the queue before it lets go of the values.
+    /// @brief Sends the registered values of rank 0 to all. Collective; the caller waits for the
+    /// queue before it lets go of the values.
     void broadcast_initial(std::span<AnyParameter const> parameters) {
         if (_row.shards_parameters()) {
             for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-                with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.broadcast_initial(bucket, parameters); });
+                with_memory(_layout->bucket(bucket).type,
+                            [&](auto& memory) { memory.broadcast_initial(bucket, parameters); });
             }
             return;
         }
         for (std::size_t index = 0; index < parameters.size(); ++index) {
-            with_memory(parameters[index].spec.type, [&](auto& memory) { memory.take_initial(index, parameters); });
+            with_memory(parameters[index].spec.type,
+                        [&](auto& memory) { memory.take_initial(index, parameters); });
         }
         broadcast_full();
     }
 
-    /// @brief Makes the replicas equal again after the caller changed values: those of rank 0, or of the owners where each rank could
-    /// change its shard only. Collective.
+    /// @brief Makes the replicas equal again after the caller changed values: those of rank 0, or
+    /// of the owners where each rank could change its shard only. Collective.
     void synchronise_changes() {
         if (_row.shards_parameters()) {
             return;
@@ -64,8 +69,10 @@ public:
         }
     }
 
-    /// @brief Makes a unit's parameters readable for commands on `reader`. Stage 3: collective, gathers what is not there yet.
-    /// @throws OutOfOrder when more units are held than there are leases for; nothing was changed then.
+    /// @brief Makes a unit's parameters readable for commands on `reader`. Stage 3: collective,
+    /// gathers what is not there yet.
+    /// @throws OutOfOrder when more units are held than there are leases for; nothing was changed
+    /// then.
     void acquire(std::size_t unit, Queue reader) {
         if (_row.shards_parameters()) {
             require_leases(unit);
@@ -85,7 +92,9 @@ public:
             }
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            Backend::wait(reader, _published[bucket], _row.shards_parameters() ? Fence::weights_gathered : Fence::weights_published);
+            Backend::wait(reader, _published[bucket],
+                          _row.shards_parameters() ? Fence::weights_gathered
+                                                   : Fence::weights_published);
         }
     }
 
@@ -114,7 +123,8 @@ public:
         _readers.push_back({reader, event});
     }
 
-    /// @brief The communication queue waits until nobody reads the old weights any more (stages 0 to 2; stage 3 reads copies).
+    /// @brief The communication queue waits until nobody reads the old weights any more (stages 0
+    /// to 2; stage 3 reads copies).
     void wait_for_readers() {
         for (auto const& last : _readers) {
             Backend::wait(_queue, last.event, Fence::weights_read);
@@ -126,28 +136,34 @@ public:
         visit_all(_memories, [](auto const& memory) { memory.wait_for_leases(); });
     }
 
-    /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2, where it is collective; nothing to send
-    /// in stage 0, where every rank updated all, and in stage 3, where `acquire` gathers.
+    /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2,
+    /// where it is collective; nothing to send in stage 0, where every rank updated all, and in
+    /// stage 3, where `acquire` gathers.
     void publish(std::size_t bucket) {
         if (_layout->elements(bucket) == 0 || _row.shards_parameters()) {
             return;
         }
         if (_row.shards_optimizer()) {
-            with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.gather_replicas(bucket); });
+            with_memory(_layout->bucket(bucket).type,
+                        [&](auto& memory) { memory.gather_replicas(bucket); });
         }
         _published[bucket] = Backend::record(_queue);
     }
 
-    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later step allocates no more than it did there.
+    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later
+    /// step allocates no more than it did there.
     void go_on_from(ParameterScheduler& other) noexcept {
         _readers = std::move(other._readers);
         _trace = std::move(other._trace);
     }
 
     /// @brief Each bucket is sent when it was updated.
-    [[nodiscard]] bool sends_updates() const noexcept { return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1; }
+    [[nodiscard]] bool sends_updates() const noexcept {
+        return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
+    }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and one rank alone).
+    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and one rank
+    /// alone).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
@@ -164,7 +180,8 @@ public:
         return bytes;
     }
 
-    /// @brief Between steps, with nothing held: all that was enqueued is ordered before all that comes.
+    /// @brief Between steps, with nothing held: all that was enqueued is ordered before all that
+    /// comes.
     void forget_events() noexcept {
         visit_all(_memories, [](auto& memory) { memory.forget_events(); });
         for (Event& event : _published) {
@@ -181,10 +198,12 @@ public:
         _is_tracing = true;
     }
 
-    /// @brief What is acquired from now on, for instance by an evaluation, is none of a micro-step's and does not come next time.
+    /// @brief What is acquired from now on, for instance by an evaluation, is none of a
+    /// micro-step's and does not come next time.
     void end_trace() noexcept { _is_tracing = false; }
 
-    /// @brief Frees what was gathered in advance and not asked for; the parameters are about to change, or a step is given up.
+    /// @brief Frees what was gathered in advance and not asked for; the parameters are about to
+    /// change, or a step is given up.
     void drop_prefetched() {
         for (std::size_t const bucket : _prefetched) {
             close_unused(bucket);
@@ -210,8 +229,9 @@ private:
 
     template <std::size_t... Type>
     ParameterScheduler(EngineContext<Config> const& context, std::index_sequence<Type...>)
-        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row), _storage(context.options->storage),
-          _prefetch(context.options->prefetch), _memories(TypeContext<Config>{context, Type}...), _published(_layout->buckets()),
+        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
+          _storage(context.options->storage), _prefetch(context.options->prefetch),
+          _memories(TypeContext<Config>{context, Type}...), _published(_layout->buckets()),
           _users(_layout->buckets(), 0) {
         _prefetched.reserve(_layout->buckets()); // nothing is allocated inside a step
     }
@@ -223,11 +243,13 @@ private:
     }
 
     [[nodiscard]] bool is_open(std::size_t bucket) const {
-        return visit_at(_memories, _layout->bucket(bucket).type, [&](auto const& memory) { return memory.is_open(bucket); });
+        return visit_at(_memories, _layout->bucket(bucket).type,
+                        [&](auto const& memory) { return memory.is_open(bucket); });
     }
 
     void close(std::size_t bucket, Event const& last_use) {
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.close(bucket, last_use); });
+        with_memory(_layout->bucket(bucket).type,
+                    [&](auto& memory) { memory.close(bucket, last_use); });
     }
 
     void gather(std::size_t bucket) {
@@ -237,7 +259,8 @@ private:
 
     void broadcast_full() {
         for (std::size_t index = 0; index < _layout->parameters().size(); ++index) {
-            with_memory(_layout->parameter(index).type, [&](auto& memory) { memory.broadcast_full(index); });
+            with_memory(_layout->parameter(index).type,
+                        [&](auto& memory) { memory.broadcast_full(index); });
         }
     }
 
@@ -252,7 +275,8 @@ private:
     [[nodiscard]] Need need_of(std::size_t unit) const {
         Need need;
         for (std::size_t type = 0; type < Config::types && need.is_met(); ++type) {
-            need = {0, visit_at(_memories, type, [](auto const& memory) { return memory.free_leases(); })};
+            need = {0, visit_at(_memories, type,
+                                [](auto const& memory) { return memory.free_leases(); })};
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 need.missing += _layout->bucket(bucket).type == type && !is_open(bucket) ? 1 : 0;
             }
@@ -291,7 +315,8 @@ private:
         }
     }
 
-    /// Remembers the order of acquisitions in a micro-step and gathers the unit that came next last time, if there is room.
+    /// Remembers the order of acquisitions in a micro-step and gathers the unit that came next last
+    /// time, if there is room.
     void follow_trace(std::size_t unit) {
         bool const is_expected = _position < _trace.size() && _trace[_position] == unit;
         if (!is_expected) {
@@ -299,7 +324,8 @@ private:
             _trace.push_back(unit);
         }
         ++_position;
-        if (!_prefetch || !is_expected || _position == _trace.size() || !need_of(_trace[_position]).is_met()) {
+        if (!_prefetch || !is_expected || _position == _trace.size()
+            || !need_of(_trace[_position]).is_met()) {
             return;
         }
         for (std::size_t const bucket : _layout->unit_buckets(_trace[_position])) {
@@ -317,9 +343,9 @@ private:
     Storage _storage;
     bool _prefetch;
     typename Config::template ForTypes<ParameterStore> _memories;
-    List<Event> _published;    ///< per bucket: its last all-gather
-    List<LastReader> _readers; ///< per queue: its last reader of replicated parameters
-    std::vector<std::size_t> _users;  ///< per bucket: acquisitions that are held
+    List<Event> _published;          ///< per bucket: its last all-gather
+    List<LastReader> _readers;       ///< per queue: its last reader of replicated parameters
+    std::vector<std::size_t> _users; ///< per bucket: acquisitions that are held
     std::vector<std::size_t> _trace;
     std::vector<std::size_t> _prefetched;
     std::size_t _position = 0; ///< in the trace

@@ -25,7 +25,8 @@
 
 namespace zero::detail {
 
-/// @brief The parameters of one type as data, in every storage and placement: where they lie, and the collectives that move them.
+/// @brief The parameters of one type as data, in every storage and placement: where they lie, and
+/// the collectives that move them.
 template <class Config, class Types>
 class ParameterStore {
 public:
@@ -35,21 +36,27 @@ public:
     using Event = typename Backend::Event;
     using Communicator = typename Config::Communicator;
 
-    [[gnu::cold]] explicit ParameterStore(TypeContext<Config> const& context) : ParameterStore(context, context.totals(context.type)) {}
+    [[gnu::cold]] explicit ParameterStore(TypeContext<Config> const& context)
+        : ParameterStore(context, context.totals(context.type)) {}
 
     [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
     void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const noexcept { return _pieces.size_bytes() + _owned.size_bytes(); }
-
-    /// @brief A slice that this rank holds: inside its extent where parameters are sharded, any otherwise.
-    [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
-        return _is_sharded ? _placed.at(bucket, slice.bucket_begin) : _full[slice.parameter] + slice.parameter_begin;
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _pieces.size_bytes() + _owned.size_bytes();
     }
 
-    /// @brief A whole parameter: of a gathered unit where parameters are sharded, of any unit otherwise.
+    /// @brief A slice that this rank holds: inside its extent where parameters are sharded, any
+    /// otherwise.
+    [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
+        return _is_sharded ? _placed.at(bucket, slice.bucket_begin)
+                           : _full[slice.parameter] + slice.parameter_begin;
+    }
+
+    /// @brief A whole parameter: of a gathered unit where parameters are sharded, of any unit
+    /// otherwise.
     [[nodiscard]] T const* whole(std::size_t parameter) const noexcept {
         if (!_is_sharded) {
             return _full[parameter];
@@ -63,16 +70,19 @@ public:
         return nullptr;
     }
 
-    /// @brief Sends the registered values of a bucket from rank 0 to the owners, through a lease (sharded parameters). Collective.
+    /// @brief Sends the registered values of a bucket from rank 0 to the owners, through a lease
+    /// (sharded parameters). Collective.
     void broadcast_initial(std::size_t bucket, std::span<AnyParameter const> parameters) {
         T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
         Backend::fill(_queue, staging, _layout->elements(bucket), T{});
         for (Piece const& piece : _layout->pieces(bucket)) {
             write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
         }
-        _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue, CollectiveTag{"initial values of bucket", bucket});
+        _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue,
+                                 CollectiveTag{"initial values of bucket", bucket});
         _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& slice) {
-            Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin), staging + slice.bucket_begin, slice.elements * sizeof(T));
+            Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin),
+                                staging + slice.bucket_begin, slice.elements * sizeof(T));
         });
         _pool.close(bucket, Backend::record(_queue));
     }
@@ -87,7 +97,8 @@ public:
     /// @brief Sends a replicated parameter from rank 0 to all. Collective.
     void broadcast_full(std::size_t parameter) {
         if (std::size_t const elements = _layout->parameter(parameter).elements; elements != 0) {
-            _communicator->broadcast(_full[parameter], elements, 0, _queue, CollectiveTag{"values of parameter", parameter});
+            _communicator->broadcast(_full[parameter], elements, 0, _queue,
+                                     CollectiveTag{"values of parameter", parameter});
         }
     }
 
@@ -96,14 +107,16 @@ public:
         T* const lease = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
-            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, CollectiveTag{"parameters of bucket", bucket});
+            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue,
+                                      CollectiveTag{"parameters of bucket", bucket});
         }
     }
 
     /// @brief The communication queue waits for the readers of everything that was gathered.
     void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
 
-    /// @brief Ends a lease. With poison its last reader is waited for, and what a pointer kept too long reads is NaN.
+    /// @brief Ends a lease. With poison its last reader is waited for, and what a pointer kept too
+    /// long reads is NaN.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {
             Backend::wait(_queue, last_use, Fence::weights_read);
@@ -113,8 +126,8 @@ public:
         _pool.close(bucket, std::move(last_use));
     }
 
-    /// @brief All-gathers the extents of a bucket into the replicas, through a lease where these are not as contiguous as the bucket.
-    /// Collective.
+    /// @brief All-gathers the extents of a bucket into the replicas, through a lease where these
+    /// are not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
         CollectiveTag const tag{"parameters of bucket", bucket};
@@ -126,28 +139,34 @@ public:
             Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
             _pool.close(bucket, Backend::record(_queue));
         } else {
-            T* const base = _storage == Storage::owned ? _placed.at(bucket, 0) : _block + _layout->bucket(bucket).block_begin;
+            T* const base = _storage == Storage::owned
+                                ? _placed.at(bucket, 0)
+                                : _block + _layout->bucket(bucket).block_begin;
             _communicator->all_gather(base + cuts[_rank], base, cuts, _queue, tag);
         }
     }
 
 private:
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LayoutTotals const& totals)
-        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue), _rank(context.rank()),
-          _is_sharded(context.row.shards_parameters()), _storage(context.options->storage), _poison(context.options->poison),
-          _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(), *context.memory, BufferKind::parameter_leases),
+        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
+          _rank(context.rank()), _is_sharded(context.row.shards_parameters()),
+          _storage(context.options->storage), _poison(context.options->poison),
+          _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(),
+                *context.memory, BufferKind::parameter_leases),
           _full(context.parameters.size()), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
         if (_storage == Storage::owned) {
-            _placed = PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank, context.row.parameters, *context.memory,
-                                BufferKind::parameters);
+            _placed =
+                PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
+                                context.row.parameters, *context.memory, BufferKind::parameters);
             clear(context.type);
         }
         for (std::size_t index = 0; index < _full.size() && _storage != Storage::owned; ++index) {
             AnyParameter const& parameter = context.parameters[index];
-            _full[index] = parameter.spec.type == context.type ? static_cast<T*>(parameter.data) : nullptr;
+            _full[index] =
+                parameter.spec.type == context.type ? static_cast<T*>(parameter.data) : nullptr;
         }
         if (_storage == Storage::owned) {
             if (!_is_sharded) {
@@ -155,8 +174,12 @@ private:
             }
             return;
         }
-        _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) { return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{}; }};
-        _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) { return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{}; }};
+        _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                       return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{};
+                   }};
+        _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                      return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{};
+                  }};
     }
 
     static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
@@ -164,9 +187,11 @@ private:
     void clear(std::size_t type) {
         Backend::fill(_queue, _placed.data(), _placed.size(), _poison ? poison() : T{});
         for_buckets(type, [&](std::size_t bucket) {
-            Range const held = _is_sharded ? _layout->extent(bucket, _rank) : Range{0, _layout->elements(bucket)};
-            _layout->for_slices(bucket, held,
-                                [&](Piece const& slice) { Backend::fill(_queue, _placed.at(bucket, slice.bucket_begin), slice.elements, T{}); });
+            Range const held =
+                _is_sharded ? _layout->extent(bucket, _rank) : Range{0, _layout->elements(bucket)};
+            _layout->for_slices(bucket, held, [&](Piece const& slice) {
+                Backend::fill(_queue, _placed.at(bucket, slice.bucket_begin), slice.elements, T{});
+            });
         });
     }
 
@@ -179,7 +204,8 @@ private:
     }
 
     [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
-        return _storage == Storage::scattered || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
+        return _storage == Storage::scattered
+               || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
     }
 
     template <class Visitor>
@@ -203,7 +229,8 @@ private:
         }
     }
 
-    /// The caller's initialiser writes host memory; what the host can not reach gets its values in parts.
+    /// The caller's initialiser writes host memory; what the host can not reach gets its values in
+    /// parts.
     void initialise(AnyParameter const& parameter, T* out) {
         if constexpr (requires { requires Backend::is_device; }) {
             constexpr std::size_t part = std::size_t{1} << 20U;
@@ -211,12 +238,14 @@ private:
             std::vector<T> values(elements < part ? elements : part);
             for (std::size_t begin = 0; begin < elements; begin += part) {
                 std::size_t const count = elements - begin < part ? elements - begin : part;
-                parameter.initialise(begin, std::as_writable_bytes(std::span(values.data(), count)));
+                parameter.initialise(begin,
+                                     std::as_writable_bytes(std::span(values.data(), count)));
                 Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
                 Backend::synchronise(Backend::record(_queue));
             }
         } else {
-            parameter.initialise(0, std::as_writable_bytes(std::span(out, parameter.spec.elements)));
+            parameter.initialise(0,
+                                 std::as_writable_bytes(std::span(out, parameter.spec.elements)));
         }
     }
 
@@ -230,8 +259,9 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     PlacedBuffer<T> _placed;
-    List<T*> _full; ///< per parameter: replicated values
-    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that can not be communicated where it is to the caller's memory: all of it
+    List<T*> _full;                   ///< per parameter: replicated values
+    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that can not be communicated
+                                      ///< where it is to the caller's memory: all of it
     BucketCopies<T, Backend> _owned;  ///< what is copied to such a bucket: the rank's extent
     Drain<Backend> _drain;
 };

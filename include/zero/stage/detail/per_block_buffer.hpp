@@ -10,19 +10,23 @@
 
 namespace zero::detail {
 
-/// @brief Memory for some numbers per block of 64 elements. Blocks begin with each slice of a parameter, so in adopted blocks of the caller,
-/// where slices start anywhere, two slices never share one.
+/// @brief Memory for some numbers per block of 64 elements. Blocks begin with each slice of a
+/// parameter, so in adopted blocks of the caller, where slices start anywhere, two slices never
+/// share one.
 template <class T>
 class PerBlockBuffer {
 public:
     PerBlockBuffer() = default;
 
-    PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank, Placement placement, std::size_t numbers, MemoryResource& memory,
-             BufferKind kind)
+    PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank,
+                   Placement placement, std::size_t numbers, MemoryResource& memory,
+                   BufferKind kind)
         : _numbers(numbers) {
         std::size_t blocks = 0;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            blocks += layout.bucket(bucket).type == type ? count_blocks(layout, bucket, rank, placement) : 0;
+            blocks += layout.bucket(bucket).type == type
+                          ? count_blocks(layout, bucket, rank, placement)
+                          : 0;
         }
         _buffer = Buffer<T>(memory, blocks * _numbers, kind);
     }

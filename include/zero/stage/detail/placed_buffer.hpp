@@ -11,19 +11,21 @@
 
 namespace zero::detail {
 
-/// @brief Memory for one number per element of those of the first `buckets` buckets that hold parameters of a type: of all elements
-/// (replicated) or of this rank's extents.
+/// @brief Memory for one number per element of those of the first `buckets` buckets that hold
+/// parameters of a type: of all elements (replicated) or of this rank's extents.
 ///
-/// Parameters, accumulation buffer, master weights and moments are all of this kind; stages differ only in which collective runs.
+/// Parameters, accumulation buffer, master weights and moments are all of this kind; stages differ
+/// only in which collective runs.
 template <class T>
 class PlacedBuffer {
 public:
     PlacedBuffer() = default;
 
-    PlacedBuffer(FlatLayout const& layout, std::size_t buckets, std::size_t type, std::size_t rank, Placement placement, MemoryResource& memory,
-           BufferKind kind) {
+    PlacedBuffer(FlatLayout const& layout, std::size_t buckets, std::size_t type, std::size_t rank,
+                 Placement placement, MemoryResource& memory, BufferKind kind) {
         bool const is_sharded = placement == Placement::sharded;
-        std::vector<std::size_t> const begins = is_sharded ? shard_begins(layout, rank, type) : replica_begins(layout, type);
+        std::vector<std::size_t> const begins =
+            is_sharded ? shard_begins(layout, rank, type) : replica_begins(layout, type);
         for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
             _first.push_back(is_sharded ? layout.extent(bucket, rank).begin : 0);
             _storage_begin.push_back(begins[bucket]);

@@ -16,8 +16,8 @@
 
 namespace zero::detail {
 
-/// @brief The call protocol of an engine: in which phase it is, and every check that needs no data. One class for all engines, so that its
-/// texts are compiled once.
+/// @brief The call protocol of an engine: in which phase it is, and every check that needs no data.
+/// One class for all engines, so that its texts are compiled once.
 class Protocol {
 public:
     enum class Phase { idle, in_step, in_micro_step, broken };
@@ -25,9 +25,13 @@ public:
     Protocol(FlatLayout const& layout, std::size_t rank) noexcept : _layout(&layout), _rank(rank) {}
 
     [[nodiscard]] bool is_broken() const noexcept { return _phase == Phase::broken; }
-    [[nodiscard]] bool is_in_step() const noexcept { return _phase == Phase::in_step || _phase == Phase::in_micro_step; }
+    [[nodiscard]] bool is_in_step() const noexcept {
+        return _phase == Phase::in_step || _phase == Phase::in_micro_step;
+    }
     [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
-    [[nodiscard]] std::uint64_t steps_begun() const noexcept { return _steps_begun; } ///< cancelled ones included
+    [[nodiscard]] std::uint64_t steps_begun() const noexcept {
+        return _steps_begun;
+    } ///< cancelled ones included
     [[nodiscard]] std::uint64_t micro_step_serial() const noexcept { return _micro_step_serial; }
     [[nodiscard]] std::string rank_text() const { return text({"rank ", _rank}); }
 
@@ -66,30 +70,39 @@ public:
     void require_alive() const {
         if (_phase == Phase::broken) {
             throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
-                                       ") and can not go on; its state can be read. Make a new engine and communicator."});
+                                       ") and can not go on; its state can be read. Make a new "
+                                       "engine and communicator."});
         }
     }
 
     void require_idle(char const* call) const {
         require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
     }
-    void require_step(char const* call) const { require(is_in_step(), call, " outside a step; call begin_step() first"); }
+    void require_step(char const* call) const {
+        require(is_in_step(), call, " outside a step; call begin_step() first");
+    }
     void require_micro_step(char const* call) const {
         require(_phase == Phase::in_micro_step, call,
-                " outside a micro-step; call it inside the loop over micro_steps(n), or between begin_micro_step() and end_micro_step()");
+                " outside a micro-step; call it inside the loop over micro_steps(n), or between "
+                "begin_micro_step() and end_micro_step()");
     }
 
     void require_may_begin_micro_step() const {
-        require(is_in_step(), "begin_micro_step()", " (or micro_steps()) outside a step; call begin_step() first");
+        require(is_in_step(), "begin_micro_step()",
+                " (or micro_steps()) outside a step; call begin_step() first");
         require(_phase == Phase::in_step, "begin_micro_step()", left_early);
-        require(!_is_announced, "begin_micro_step()", " after the micro-step that was announced as the last, or after gradient_norms(); call step()");
+        require(!_is_announced, "begin_micro_step()",
+                " after the micro-step that was announced as the last, or after gradient_norms(); "
+                "call step()");
     }
 
     /// @brief Between the last micro-step of a step and its end.
     void require_accumulated(char const* call) const {
         require(is_in_step(), call, " outside a step; call begin_step() first");
         require(_phase == Phase::in_step, call, left_early);
-        require(_micro_steps != 0, call, " without a micro-step; call begin_micro_step() and end_micro_step(), or use micro_steps(n)");
+        require(_micro_steps != 0, call,
+                " without a micro-step; call begin_micro_step() and end_micro_step(), or use "
+                "micro_steps(n)");
     }
 
     void require_may_step(double learning_rate) const {
@@ -97,41 +110,55 @@ public:
         require_rate(learning_rate, "learning rate");
     }
 
-    /// @brief A weight is given exactly if the reduction is a weighted mean. @throws InvalidArgument
+    /// @brief A weight is given exactly if the reduction is a weighted mean. @throws
+    /// InvalidArgument
     void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const {
         if (weight.has_value() != is_weighted) {
-            throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's gradients: reduction.kind is weighted_mean."
-                                              : "zero: step() got a weight, which would be ignored; set reduction.kind to weighted_mean.");
+            throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's "
+                                                "gradients: reduction.kind is weighted_mean."
+                                              : "zero: step() got a weight, which would be "
+                                                "ignored; set reduction.kind to weighted_mean.");
         }
         if (weight.value_or(0) < 0) {
-            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight, "; it has to be at least 0 (", rank_text(), ")."});
+            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight,
+                                          "; it has to be at least 0 (", rank_text(), ")."});
         }
     }
 
     void require_nothing_held(std::optional<std::size_t> held_bucket, char const* call) const {
         require_alive();
         if (held_bucket) {
-            throw_error<OutOfOrder>({"zero: ", call, " while weights of a unit are held, among them those of parameter '",
-                                     _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name, "'; release all handles first (", rank_text(), ")."});
+            throw_error<OutOfOrder>(
+                {"zero: ", call,
+                 " while weights of a unit are held, among them those of parameter '",
+                 _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name,
+                 "'; release all handles first (", rank_text(), ")."});
         }
     }
 
     void require_rate(double rate, char const* what) const {
         if (!is_non_negative_float(rate)) {
-            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate, "; it has to be finite as a float and not negative (", rank_text(), ")."});
+            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate,
+                                          "; it has to be finite as a float and not negative (",
+                                          rank_text(), ")."});
         }
     }
 
     void require_group(std::size_t group, std::size_t groups) const {
         if (group >= groups) {
-            throw_error<InvalidArgument>({"zero: parameter group ", group, " does not exist; there are ", groups, ", numbered from 0 (", rank_text(), "); list them in options.groups."});
+            throw_error<InvalidArgument>(
+                {"zero: parameter group ", group, " does not exist; there are ", groups,
+                 ", numbered from 0 (", rank_text(), "); list them in options.groups."});
         }
     }
 
     void require_unit(std::size_t unit) const {
         if (unit >= _layout->units()) {
-            throw_error<InvalidArgument>({"zero: unit ", unit, " does not exist; the registered parameters name ",
-                                          _layout->units() == 0 ? std::string("none") : text({"units 0 to ", _layout->units() - 1}), '.'});
+            throw_error<InvalidArgument>(
+                {"zero: unit ", unit, " does not exist; the registered parameters name ",
+                 _layout->units() == 0 ? std::string("none")
+                                       : text({"units 0 to ", _layout->units() - 1}),
+                 '.'});
         }
     }
 
@@ -143,85 +170,113 @@ public:
                 return;
             }
         }
-        throw_error<InvalidArgument>({"zero: parameter number ", parameter,
-                                      (parameter < _layout->parameters().size() ? text({" ('", _layout->parameter(parameter).name, "')"}) : std::string()),
-                                      " is not one of unit ", unit, "; handles are indexed by the number of registration, and it ",
-                                      (parameter < _layout->parameters().size() ? text({"lists units ", units_of(_layout->parameter(parameter))}) : std::string("is not registered")),
-                                      '.'});
+        throw_error<InvalidArgument>(
+            {"zero: parameter number ", parameter,
+             (parameter < _layout->parameters().size()
+                  ? text({" ('", _layout->parameter(parameter).name, "')"})
+                  : std::string()),
+             " is not one of unit ", unit,
+             "; handles are indexed by the number of registration, and it ",
+             (parameter < _layout->parameters().size()
+                  ? text({"lists units ", units_of(_layout->parameter(parameter))})
+                  : std::string("is not registered")),
+             '.'});
     }
 
     void require_not_ready(Readiness const& readiness, std::size_t unit) const {
         require_unit(unit);
         if (readiness.is_unit_ready(unit)) {
             auto const members = _layout->unit_parameters(unit);
-            throw_error<LateGradient>({"zero: gradients of unit ", unit,
-                                       (members.empty() ? "" : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
-                                       " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
-                                       "); call gradients_ready() only after the last gradient of the unit."});
+            throw_error<LateGradient>(
+                {"zero: gradients of unit ", unit,
+                 (members.empty()
+                      ? ""
+                      : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
+                 " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
+                 "); call gradients_ready() only after the last gradient of the unit."});
         }
     }
 
     /// @brief A handle from this micro-step, whose unit was not reported yet.
-    void require_current_gradient(Readiness const& readiness, std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const {
+    void require_current_gradient(Readiness const& readiness, std::size_t unit,
+                                  std::size_t parameter, std::uint64_t micro_step) const {
         require_alive();
         require_member(unit, parameter);
-        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial || readiness.is_unit_ready(unit)) {
-            throw_error<LateGradient>({"zero: the gradient of parameter '", _layout->parameter(parameter).name,
-                                       "' is asked for after gradients_ready(", unit, ") or after its micro-step (", rank_text(),
-                                       "); call gradients(", unit, ") again in the next micro-step."});
+        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial
+            || readiness.is_unit_ready(unit)) {
+            throw_error<LateGradient>(
+                {"zero: the gradient of parameter '", _layout->parameter(parameter).name,
+                 "' is asked for after gradients_ready(", unit, ") or after its micro-step (",
+                 rank_text(), "); call gradients(", unit, ") again in the next micro-step."});
         }
     }
 
-    void require_transient_gradient(std::size_t parameter, std::size_t elements, bool is_in_callers_memory) const {
+    void require_transient_gradient(std::size_t parameter, std::size_t elements,
+                                    bool is_in_callers_memory) const {
         auto const& spec = _layout->parameter(parameter);
         if (elements != spec.elements || !spec.trainable) {
-            throw_error<InvalidArgument>({"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
-                                          " elements, but the parameter has ", spec.elements, (spec.trainable ? "; hand over all of them" : " and is frozen; hand over none"), " (",
-                                          rank_text(), ")."});
+            throw_error<InvalidArgument>(
+                {"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
+                 " elements, but the parameter has ", spec.elements,
+                 (spec.trainable ? "; hand over all of them" : " and is frozen; hand over none"),
+                 " (", rank_text(), ")."});
         }
         if (is_in_callers_memory) {
             throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
-                                          "' is registered in memory of its own, which hand_over() would compete with; use one of the two."});
+                                          "' is registered in memory of its own, which hand_over() "
+                                          "would compete with; use one of the two."});
         }
     }
 
     /// @throws InvalidArgument: a parameter is asked for as another type than it has
-    [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has, char const* asked) const {
-        throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name, "' has the ", what, ' ', has, ", not ", asked,
+    [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has,
+                                  char const* asked) const {
+        throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name,
+                                      "' has the ", what, ' ', has, ", not ", asked,
                                       "; ask for it as that (", rank_text(), ")."});
     }
 
-    /// @brief Number of the first parameter without a gradient in this micro-step; the number of parameters when there is none.
+    /// @brief Number of the first parameter without a gradient in this micro-step; the number of
+    /// parameters when there is none.
     [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const {
         std::size_t parameter = 0;
-        while (parameter < _layout->parameters().size() && readiness.is_parameter_ready(parameter)) {
+        while (parameter < _layout->parameters().size()
+               && readiness.is_parameter_ready(parameter)) {
             ++parameter;
         }
         return parameter;
     }
 
-    /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one alone
-    /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is known
+    /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one
+    /// alone
+    /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is
+    /// known
     void require_all_used(std::span<std::uint64_t const> first_unused) const {
         std::size_t const count = _layout->parameters().size();
         std::size_t missing = count;
         std::string ranks;
         for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
             std::size_t const parameter = first_unused[rank];
-            ranks += text({(rank == 0 ? "rank " : ", rank "), rank,
-                           (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"}) : std::string(" has all"))});
+            ranks += text(
+                {(rank == 0 ? "rank " : ", rank "), rank,
+                 (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"})
+                                    : std::string(" has all"))});
             missing = missing == count ? parameter : missing;
         }
         if (missing < count) {
-            throw_error<UnusedParameter>({"zero: parameter '", _layout->parameter(missing).name, "' got no gradient in this micro-step (",
-                                          rank_text(), (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
-                                          "); call gradients_ready() for each of its units, freeze it, or set unused_parameters to zero."});
+            throw_error<UnusedParameter>(
+                {"zero: parameter '", _layout->parameter(missing).name,
+                 "' got no gradient in this micro-step (", rank_text(),
+                 (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
+                 "); call gradients_ready() for each of its units, freeze it, or set "
+                 "unused_parameters to zero."});
         }
     }
 
 private:
     static constexpr char const* left_early =
-        " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its last micro-step only when it runs to its end)";
+        " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its "
+        "last micro-step only when it runs to its end)";
 
     static std::string units_of(ParameterSpec const& spec) {
         std::string units;

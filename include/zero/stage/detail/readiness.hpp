@@ -7,7 +7,8 @@
 
 namespace zero::detail {
 
-/// @brief Which units, parameters and buckets of one micro-step have their gradients. Knows the layout only, no data and no queue.
+/// @brief Which units, parameters and buckets of one micro-step have their gradients. Knows the
+/// layout only, no data and no queue.
 class Readiness {
 public:
     Readiness() = default;
@@ -36,15 +37,20 @@ public:
     }
 
     [[nodiscard]] bool is_unit_ready(std::size_t unit) const { return _is_unit_ready[unit]; }
-    [[nodiscard]] bool is_parameter_ready(std::size_t parameter) const { return _units_left[parameter] == 0; }
+    [[nodiscard]] bool is_parameter_ready(std::size_t parameter) const {
+        return _units_left[parameter] == 0;
+    }
     /// @brief Some unit of the parameter is ready.
     [[nodiscard]] bool is_started(std::size_t parameter) const {
         return _units_left[parameter] < _layout->parameter(parameter).units.size();
     }
     [[nodiscard]] bool is_launched(std::size_t bucket) const { return _is_launched[bucket]; }
-    [[nodiscard]] bool is_complete(std::size_t bucket) const { return _parameters_left[bucket] == 0; }
+    [[nodiscard]] bool is_complete(std::size_t bucket) const {
+        return _parameters_left[bucket] == 0;
+    }
 
-    /// @brief The unit's gradients are there; `visit(parameter)` for each parameter that is complete by it. Once per micro-step.
+    /// @brief The unit's gradients are there; `visit(parameter)` for each parameter that is
+    /// complete by it. Once per micro-step.
     template <class Visitor>
     void mark(std::size_t unit, Visitor&& visit) {
         _is_unit_ready[unit] = true;

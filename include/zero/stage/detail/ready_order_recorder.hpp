@@ -6,11 +6,13 @@
 
 namespace zero::detail {
 
-/// @brief The order in which the units of this rank became ready in a step: each the first time that it did, in whichever micro-step.
+/// @brief The order in which the units of this rank became ready in a step: each the first time
+/// that it did, in whichever micro-step.
 class ReadyOrderRecorder {
 public:
     /// @param is_wanted otherwise nothing is recorded
-    ReadyOrderRecorder(std::size_t units, bool is_wanted) : _is_noted(is_wanted ? units : 0, false) {
+    ReadyOrderRecorder(std::size_t units, bool is_wanted)
+        : _is_noted(is_wanted ? units : 0, false) {
         _units.reserve(_is_noted.size()); // nothing is allocated inside a step
     }
 
@@ -27,7 +29,8 @@ public:
         }
     }
 
-    /// @brief All units: those that never became ready come last, as at the end of a micro-step, in reverse order of use. Once a step.
+    /// @brief All units: those that never became ready come last, as at the end of a micro-step, in
+    /// reverse order of use. Once a step.
     [[nodiscard]] std::vector<std::size_t> const& complete() {
         for (std::size_t unit = _is_noted.size(); unit-- > 0;) {
             note(unit);

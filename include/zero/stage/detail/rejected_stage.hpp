@@ -14,7 +14,8 @@
 
 namespace zero::detail {
 
-/// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with them.
+/// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with
+/// them.
 template <int N, class... Policies>
 consteval bool conflicts_in_storage() {
     if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
@@ -26,7 +27,9 @@ consteval bool conflicts_in_storage() {
 
 template <bool DropsStorage, class Policy>
 inline constexpr bool is_usable =
-    is_valid_policy<Policy>() && !has_bare_backend<Policy>() && !(DropsStorage && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
+    is_valid_policy<Policy>() && !has_bare_backend<Policy>()
+    && !(DropsStorage
+         && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
 
 /// @brief What a rejected stage would be without the policies that can not be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>
@@ -39,12 +42,18 @@ struct UsableStage<N, DropsStorage, PolicyPack<Usable...>> {
 
 template <int N, bool DropsStorage, class... Usable, class First, class... Rest>
 struct UsableStage<N, DropsStorage, PolicyPack<Usable...>, First, Rest...>
-    : UsableStage<N, DropsStorage, std::conditional_t<is_usable<DropsStorage, First>, PolicyPack<Usable..., First>, PolicyPack<Usable...>>, Rest...> {};
+    : UsableStage<N, DropsStorage,
+                  std::conditional_t<is_usable<DropsStorage, First>, PolicyPack<Usable..., First>,
+                                     PolicyPack<Usable...>>,
+                  Rest...> {};
 
-/// @brief A rejected stage can be used like an accepted one, so that its uses add no errors to the one that says why.
+/// @brief A rejected stage can be used like an accepted one, so that its uses add no errors to the
+/// one that says why.
 template <int N, class... Policies>
-class RejectedStage : public UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>, Policies...>::type {
-    using Base = typename UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>, Policies...>::type;
+class RejectedStage : public UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>,
+                                         Policies...>::type {
+    using Base = typename UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>,
+                                      Policies...>::type;
 
 public:
     using Base::Base;

@@ -34,7 +34,8 @@ struct Exchange<Replacement, PolicyPack<Kept...>> {
 template <class Replacement, class... Kept, class First, class... Rest>
 struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
     : Exchange<Replacement,
-               std::conditional_t<replaces<Replacement, First>(), PolicyPack<Kept...>, PolicyPack<Kept..., First>>,
+               std::conditional_t<replaces<Replacement, First>(), PolicyPack<Kept...>,
+                                  PolicyPack<Kept..., First>>,
                Rest...> {};
 
 } // namespace zero::detail

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../../policy/gradient_reduction.hpp"
 #include "../../policy/optimizer_state.hpp"
 #include "../../policy/parameters.hpp"
-#include "../../policy/gradient_reduction.hpp"
 
 #include "../../comm/loopback.hpp"
 #include "../../core/policy_category.hpp"
@@ -48,9 +48,11 @@ inline constexpr bool accepts_bucketer = true;
 
 template <class Partitioner, class Bucketer>
     requires requires { typename Partitioner::RequiredBucketer; }
-inline constexpr bool accepts_bucketer<Partitioner, Bucketer> = std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
+inline constexpr bool accepts_bucketer<Partitioner, Bucketer> =
+    std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
 
-/// @brief Can it cut a block of the caller's memory? There buckets are cut where they lie, and any other partitioner would be ignored.
+/// @brief Can it cut a block of the caller's memory? There buckets are cut where they lie, and any
+/// other partitioner would be ignored.
 template <class Partitioner>
 inline constexpr bool serves_adopted_block = std::is_same_v<Partitioner, ContiguousPartitioner>;
 
@@ -61,21 +63,27 @@ struct StageConfig {
 
     using ParameterTypes = select_t<ParametersCategory, Parameters<float>, Policies...>;
     using Partitioner = select_t<PartitionerCategory, ContiguousPartitioner, Policies...>;
-    using Bucketer = select_t<BucketerCategory, typename DefaultBucketer<N, Partitioner>::type, Policies...>;
+    using Bucketer =
+        select_t<BucketerCategory, typename DefaultBucketer<N, Partitioner>::type, Policies...>;
     using Communicator = select_t<CommunicatorCategory, LoopbackCommunicator, Policies...>;
     using LossScaler = select_t<LossScalerCategory,
-                                std::conditional_t<ParameterTypes::template contains<float16>, DynamicLossScaler, NoLossScaler>, Policies...>;
+                                std::conditional_t<ParameterTypes::template contains<float16>,
+                                                   DynamicLossScaler, NoLossScaler>,
+                                Policies...>;
     using Optimizer = select_t<OptimizerCategory, AdamW, Policies...>;
     using OptimizerStates = select_t<OptimizerStateCategory, OptimizerState<float>, Policies...>;
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
 
-    using EngineConfig = typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, typename Bucketer::Options, Reduction, MasterPolicy,
-                                             ParameterTypes>::type;
+    using EngineConfig = typename MakeEngineConfig<Communicator, LossScaler, Optimizer,
+                                                   OptimizerStates, typename Bucketer::Options,
+                                                   Reduction, MasterPolicy, ParameterTypes>::type;
 
     /// Master weights that are not asked for are none where parameters are their own.
     static constexpr Conflict master_conflict =
-        (is_in<MasterWeightsCategory, Policies>() || ...) ? MasterConflict<MasterPolicy, ParameterTypes>::value : Conflict::none;
+        (is_in<MasterWeightsCategory, Policies>() || ...)
+            ? MasterConflict<MasterPolicy, ParameterTypes>::value
+            : Conflict::none;
 };
 
 } // namespace zero::detail

@@ -12,7 +12,8 @@
 
 namespace zero::detail {
 
-/// @brief Everything of a step that host and queues share, in the backend's memory. Only commands on the communication queue write it.
+/// @brief Everything of a step that host and queues share, in the backend's memory. Only commands
+/// on the communication queue write it.
 template <class Config>
 struct StepState {
     static constexpr std::size_t reports_kept = 16;
@@ -25,8 +26,9 @@ struct StepState {
     std::uint64_t step_count = 0;
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
-    std::int64_t weight = 0;         ///< ReductionKind::weighted_mean: what the caller's gradients are sums over, of all ranks
-    std::uint64_t last_serial = 0;   ///< of the report that was written last
+    std::int64_t weight = 0; ///< ReductionKind::weighted_mean: what the caller's gradients are sums
+                             ///< over, of all ranks
+    std::uint64_t last_serial = 0; ///< of the report that was written last
     std::array<StepReport, reports_kept> reports{};
 };
 
@@ -38,7 +40,8 @@ struct GroupState {
     typename Optimizer::Hyper hyper{}; ///< of the current step
 };
 
-/// @name Commands on the scalars of a step. They have names, and not bodies in the class that enqueues them, because a device runs them, too.
+/// @name Commands on the scalars of a step. They have names, and not bodies in the class that
+/// enqueues them, because a device runs them, too.
 /// @{
 
 template <class Config>

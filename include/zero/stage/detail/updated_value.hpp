@@ -6,6 +6,7 @@ namespace zero::detail {
 
 /// @brief What an update may not write is what is rounded from master weights.
 template <class Types>
-using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const, typename Types::Parameter>;
+using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const,
+                                        typename Types::Parameter>;
 
 } // namespace zero::detail

@@ -48,19 +48,24 @@ inline void refuse_overlaps(List<Claim> const& claims, char const* relation, cha
         Claim const& before = claims[order[index - 1]];
         Claim const& after = claims[order[index]];
         if (after.begin < before.end) {
-            detail::throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '", *after.name, "' share ", relation, "; ", remedy});
+            detail::throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '",
+                                                  *after.name, "' share ", relation, "; ", remedy});
         }
     }
 }
 
 inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string const& name) {
     if (reinterpret_cast<std::uintptr_t>(memory) % bytes != 0) {
-        detail::throw_error<InvalidArgument>({"zero: the memory of parameter '", name, "' does not begin at a multiple of its elements' ", bytes, " bytes; align it."});
+        detail::throw_error<InvalidArgument>({"zero: the memory of parameter '", name,
+                                              "' does not begin at a multiple of its elements' ",
+                                              bytes, " bytes; align it."});
     }
 }
 
-/// @brief Refuses null pointers with a size, memory that would be ignored, and the same memory under two names. @throws InvalidArgument
-[[gnu::cold]] inline void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
+/// @brief Refuses null pointers with a size, memory that would be ignored, and the same memory
+/// under two names. @throws InvalidArgument
+[[gnu::cold]] inline void validate_memory(std::span<AnyParameter const> parameters,
+                                          Storage storage) {
     List<Claim> values;
     List<Claim> gradients;
     for (auto const& parameter : parameters) {
@@ -69,28 +74,36 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
             continue;
         }
         if (storage != Storage::owned && parameter.data == nullptr) {
-            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
-                                                  " elements but its pointer is null; only owned parameters may leave it out."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' has ", spec.elements,
+                 " elements but its pointer is null; only owned parameters may leave it out."});
         }
         if (storage != Storage::owned && parameter.initialise) {
-            detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name,
-                                                  "' has an initialiser, which would be ignored: it lies in the caller's memory. Fill that instead."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name,
+                 "' has an initialiser, which would be ignored: it lies in the caller's memory. "
+                 "Fill that instead."});
         }
         if (parameter.data != nullptr && parameter.initialise) {
             detail::throw_error<InvalidArgument>({"zero: parameter '", spec.name,
-                                                  "' has initial values, which would be ignored, and an initialiser; give one of the two."});
+                                                  "' has initial values, which would be ignored, "
+                                                  "and an initialiser; give one of the two."});
         }
         if (parameter.gradient != nullptr && !spec.trainable) {
-            detail::throw_error<InvalidArgument>({"zero: frozen parameter '", spec.name,
-                                                  "' has memory for its gradient, which would be ignored; leave 'gradient' out, or register it as trainable."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: frozen parameter '", spec.name,
+                 "' has memory for its gradient, which would be ignored; leave 'gradient' out, or "
+                 "register it as trainable."});
         }
         refuse_misaligned(parameter.data, size_of(parameter.type), spec.name);
         refuse_misaligned(parameter.gradient, size_of(parameter.gradient_type), spec.name);
         if (parameter.data != nullptr) {
-            values.push_back(claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
+            values.push_back(
+                claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
         }
         if (parameter.gradient != nullptr) {
-            gradients.push_back(claim(parameter.gradient, spec.elements * size_of(parameter.gradient_type), spec.name));
+            gradients.push_back(claim(parameter.gradient,
+                                      spec.elements * size_of(parameter.gradient_type), spec.name));
         }
     }
     constexpr char const* register_once = "register a tied parameter once and list all its units.";
@@ -100,22 +113,31 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
         for (Claim const& gradient : gradients) {
             values.push_back(gradient);
         }
-        refuse_overlaps(values, "memory, one for its values and one for its gradient", "give each its own.");
+        refuse_overlaps(values, "memory, one for its values and one for its gradient",
+                        "give each its own.");
     }
 }
 
-/// @brief Refuses memory of the caller's that the backend's kernels can not use. @throws InvalidArgument naming the parameter
+/// @brief Refuses memory of the caller's that the backend's kernels can not use. @throws
+/// InvalidArgument naming the parameter
 template <class Backend>
-[[gnu::cold]] void require_accessible([[maybe_unused]] std::span<AnyParameter const> parameters, [[maybe_unused]] Storage storage) {
+[[gnu::cold]] void require_accessible([[maybe_unused]] std::span<AnyParameter const> parameters,
+                                      [[maybe_unused]] Storage storage) {
     if constexpr (requires { Backend::is_accessible(nullptr); }) {
-        auto const require = [](AnyParameter const& parameter, void const* memory, char const* what, char const* remedy) {
-            if (memory != nullptr && parameter.spec.elements != 0 && !Backend::is_accessible(memory)) {
-                throw_error<InvalidArgument>({"zero: the memory for the ", what, " of parameter '", parameter.spec.name, "' is the host's, which kernels can not use; give memory of the device, or ", remedy});
+        auto const require = [](AnyParameter const& parameter, void const* memory, char const* what,
+                                char const* remedy) {
+            if (memory != nullptr && parameter.spec.elements != 0
+                && !Backend::is_accessible(memory)) {
+                throw_error<InvalidArgument>(
+                    {"zero: the memory for the ", what, " of parameter '", parameter.spec.name,
+                     "' is the host's, which kernels can not use; give memory of the device, or ",
+                     remedy});
             }
         };
         for (AnyParameter const& parameter : parameters) {
             require(parameter, parameter.gradient, "gradient", "leave 'gradient' out.");
-            require(parameter, storage == Storage::owned ? nullptr : parameter.data, "values", "let the engine own the parameters (Storage::owned).");
+            require(parameter, storage == Storage::owned ? nullptr : parameter.data, "values",
+                    "let the engine own the parameters (Storage::owned).");
         }
     }
 }
