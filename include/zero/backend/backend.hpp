@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "fence.hpp"
 
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The seam through which everything touches data: queues, events, memory and a few
 /// operations that are enqueued.
@@ -124,4 +125,4 @@ consteval bool diagnose_backend() {
     return Backend<B>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

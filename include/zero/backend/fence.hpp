@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Every place where one queue waits for another, by name.
 ///
@@ -36,4 +38,4 @@ constexpr char const* name_of(Fence fence) noexcept {
     return names[static_cast<std::size_t>(fence)];
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

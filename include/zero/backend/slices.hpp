@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Part of one parameter inside one rank's extent, as the norm reads it.
 template <class A>
@@ -47,4 +49,4 @@ struct CopySlice {
     std::size_t elements = 0;     ///< of the part
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
 
 #include <array>
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The states of an optimizer, one array each.
 template <std::size_t States, class S>
@@ -22,4 +23,4 @@ struct ScaledStatePointers : StatePointers<States, float16> {
         scales{}; ///< one pointer for each state, to a scale for each started block
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../ops/detail/matrix_product.hpp"
 
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What the update of a whole parameter works with: declarations only, each backend has a
 /// type of its own with the same functions.
@@ -55,4 +56,4 @@ struct TensorArchetype {
     void multiply(detail::MatrixProduct const& product) const noexcept;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

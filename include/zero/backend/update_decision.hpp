@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../ops/counter_random.hpp"
 
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What the decision of a step leaves for the update, in the backend's memory.
 struct UpdateDecision {
@@ -23,4 +24,4 @@ constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexc
     return weights;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

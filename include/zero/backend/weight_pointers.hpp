@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
 
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Weights that the update reads and writes in one type and rounds to the parameter's.
 template <class M, class P>
@@ -29,4 +30,4 @@ struct StochasticPointers {
     std::uint64_t key = 0; ///< of the step; in a table of slices unset, see `UpdateDecision`
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

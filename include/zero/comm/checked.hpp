@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/buffer.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
@@ -21,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A communicator that compares operation, type, counts and tag over the ranks before each
 /// collective of another one.
@@ -196,4 +197,4 @@ private:
     Signature _own{};
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/policy_category.hpp"
 
@@ -9,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What a collective is for, in messages; also compared between ranks by transports that
 /// check.
@@ -133,4 +134,4 @@ consteval bool diagnose_communicator() {
     return Communicator<C>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -3,6 +3,7 @@
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
@@ -28,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct LoopbackOptions {
     detail::Rendezvous::Duration time_out = std::chrono::minutes(
@@ -469,4 +470,4 @@ private:
 using LoopbackCommunicator = Loopback<HostBackend>;
 static_assert(Communicator<LoopbackCommunicator>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

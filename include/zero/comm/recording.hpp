@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "communicator.hpp"
 #include "traffic_count.hpp"
 
@@ -8,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A communicator that counts what passes through another one: calls and the payload of
 /// each, as the caller handed it over.
@@ -97,4 +98,4 @@ private:
     TrafficCount _recorded;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

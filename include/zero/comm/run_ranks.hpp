@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/run_group.hpp"
 #include "loopback.hpp"
 
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Runs `body(communicator)` as `world` ranks, each on a thread of its own (rank 0 on the
 /// calling one), and joins them all.
@@ -26,4 +27,4 @@ void run_ranks(int world, Body&& body) {
     run_ranks<Communicator>(world, LoopbackOptions{}, std::forward<Body>(body));
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

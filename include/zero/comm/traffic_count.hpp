@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The operations of a `Communicator`.
 enum class CollectiveKind : std::uint8_t {
@@ -52,4 +54,4 @@ struct TrafficCount {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "detail/namespace.hpp"
 #include "memory_resource.hpp"
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Uninitialised memory for `size()` elements of a trivial type, given back to its resource
 /// at the end. Move-only.
@@ -68,4 +69,4 @@ private:
     BufferKind _kind = BufferKind::control;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "detail/namespace.hpp"
 #include "detail/round_to_16_bit.hpp"
 #include "storage_types.hpp"
 
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Exact conversion to float.
 constexpr float to_float(float value) noexcept {
@@ -59,4 +60,4 @@ constexpr T from_float(float value) noexcept {
 template <StorageType To, StorageType From>
 inline constexpr bool is_exact_conversion = std::is_same_v<To, From> || std::is_same_v<To, float>;
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "detail/namespace.hpp"
 #include "storage_types.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Names an element type at run time, for messages, logs and the tables of a transport.
 enum class DType : std::uint8_t { float32, bfloat16, float16, int64, bytes };
@@ -51,4 +52,4 @@ constexpr char const* name_of(DType type) noexcept {
     return "unknown";
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

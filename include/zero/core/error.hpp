@@ -1,11 +1,12 @@
 #pragma once
 
+#include "detail/namespace.hpp"
 #include "source_location.hpp"
 
 #include <stdexcept>
 #include <string>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Root of everything that this library throws. `what()` names the parameter, the rank and
 /// the remedy where there are such.
@@ -140,4 +141,4 @@ public:
         : CommunicatorError(message, where, code) {}
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "detail/namespace.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for
 /// adversaries.
@@ -47,4 +49,4 @@ private:
     std::uint64_t _state = seed;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

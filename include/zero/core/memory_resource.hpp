@@ -1,12 +1,14 @@
 #pragma once
 
+#include "detail/namespace.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What a buffer of the engine is for: the rows of the memory plan and of an allocator's
 /// account.
@@ -84,4 +86,4 @@ private:
     std::array<std::atomic<std::size_t>, buffer_kinds> _allocated{};
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

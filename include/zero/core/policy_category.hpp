@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero {
+#include "detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
 
 /// A policy says what it decides through `using policy_category = ...;` with one of these.
 struct ParametersCategory {};
@@ -13,4 +15,4 @@ struct OptimizerCategory {};
 struct OptimizerStateCategory {};
 struct GradientReductionCategory {};
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero {
+#include "detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
 
 /// @brief Where an error happened. The standard's own type is missing in clang 14 with this
 /// standard library.
@@ -18,4 +20,4 @@ struct SourceLocation {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

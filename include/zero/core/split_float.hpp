@@ -1,12 +1,13 @@
 #pragma once
 
 #include "convert.hpp"
+#include "detail/namespace.hpp"
 #include "storage_types.hpp"
 
 #include <bit>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A float as the bfloat16 that it rounds to (to nearest, ties to even) and what is missing
 /// to it.
@@ -39,4 +40,4 @@ constexpr float join(SplitFloat parts) noexcept {
     return std::bit_cast<float>(bits - (parts.is_rounded_up ? 0x10000U : 0U));
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

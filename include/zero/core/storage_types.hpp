@@ -1,9 +1,11 @@
 #pragma once
 
+#include "detail/namespace.hpp"
+
 #include <cstdint>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief IEEE 754 binary16 as a two-byte storage type: it is moved and converted (`to_float`,
 /// `from_float<float16>`), never computed with.
@@ -39,4 +41,4 @@ template <class T>
 concept StorageType =
     std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

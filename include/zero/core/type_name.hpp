@@ -1,12 +1,13 @@
 #pragma once
 
 #include "detail/light_std.hpp"
+#include "detail/namespace.hpp"
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The name of a type as this compiler writes it, without the namespace `zero`; for logs and
 /// messages, not for comparisons.
@@ -22,4 +23,4 @@ template <class T>
     return name;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero {
+#include "detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
 
 /// @brief The version of the library. This is the only place where it is written: CMake reads the
 /// three numbers from this file.
@@ -10,4 +12,4 @@ inline constexpr int version_major = 0;
 inline constexpr int version_minor = 1;
 inline constexpr int version_patch = 0;
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/require_cxx20.hpp"
 #include "detail/copy_kernels.cuh"
 #include "detail/element_kernels.cuh"
@@ -33,7 +34,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy
@@ -237,6 +238,6 @@ private:
 static_assert(zero::Backend<Backend>);
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda
 
 #pragma nv_diagnostic pop

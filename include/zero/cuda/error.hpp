@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/error.hpp"
 #include "../core/source_location.hpp"
@@ -8,7 +9,7 @@
 
 #include <string>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A call of the CUDA runtime failed. `code()` is its cudaError_t; after most of them the
 /// device takes no further work of this process.
@@ -69,4 +70,4 @@ inline void check(cudaError_t code, char const* what,
 inline void ignore(cudaError_t) noexcept {}
 
 } // namespace cuda
-} // namespace zero
+} // namespace ZERO_NAMESPACE

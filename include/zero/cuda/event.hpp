@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/event_pool.hpp"
 #include "error.hpp"
 
@@ -7,7 +8,7 @@
 
 #include <utility>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief A point in a stream. A default-constructed event is complete. Copying allocates nothing
 /// and calls nothing of CUDA; any thread may do it.
@@ -99,4 +100,4 @@ private:
     detail::EventNode* _node = nullptr;
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/event_pool.hpp"
 #include "detail/nccl_start.hpp"
 #include "nccl_library.hpp"
@@ -14,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief The CUDA runtime, the steady clock, threads and the environment of the process. Holds
 /// nothing.
@@ -105,4 +106,4 @@ public:
     }
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "error.hpp"
 
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <new>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief Something that hands out device memory in the order of a stream: a memory resource of
 /// RMM, or two functions around any other interface.
@@ -82,4 +83,4 @@ inline MemoryResource& default_memory() noexcept {
     return memory;
 }
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

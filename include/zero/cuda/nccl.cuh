@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "backend.cuh"
 #include "nccl.hpp"
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief The communicator of a CUDA program: one rank per device, over NCCL.
 using NcclCommunicator = NcclCommunicatorOn<Backend>;
 static_assert(Communicator<NcclCommunicator>);
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

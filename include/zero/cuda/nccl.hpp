@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "linked_system.hpp"
 #include "nccl_communicator.hpp"
 
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0),
               "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
@@ -217,4 +218,4 @@ private:
     NcclCommunicatorOn(Base&& base) noexcept : Base(std::move(base)) {}
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

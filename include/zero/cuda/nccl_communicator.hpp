@@ -3,6 +3,7 @@
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
 #include "../comm/traffic_count.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
@@ -23,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief A communicator over NCCL, for any backend whose queues are streams. `cuda/nccl.hpp` has
 /// the one that is meant for use, with NCCL's own types.
@@ -257,4 +258,4 @@ inline NcclUniqueId make_unique_id(NcclInterface interfaces) {
     return id;
 }
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

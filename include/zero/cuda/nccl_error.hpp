@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
 #include "../core/source_location.hpp"
 
 #include <string>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief A function of NCCL failed, or a communicator reported an error of the network or of a
 /// peer; `code()` is NCCL's.
@@ -33,4 +34,4 @@ public:
         : InvalidArgument(message, where, code) {}
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

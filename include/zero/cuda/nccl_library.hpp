@@ -1,11 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief What a function of NCCL returns: NCCL's own numbers, so that they can be told apart
 /// without its header.
@@ -194,4 +196,4 @@ struct NcclInterface {
     NcclSystem* system = nullptr; ///< the same
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/memory_resource.hpp"
 #include "detail/nccl_require_success.hpp"
@@ -11,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief Memory from NCCL, registered with a communicator, for what collectives move; from another
 /// resource for everything else.
@@ -103,4 +104,4 @@ private:
     std::vector<Registration> _registrations; ///< few: one per buffer of an engine
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "nccl_library.hpp"
 
 #include <chrono>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief How a communicator over NCCL waits, notices failures and sums. All ranks of a group have
 /// to choose the same `native_all_reduce`, which engines of stage 0 compare.
@@ -30,4 +31,4 @@ struct NcclOptions {
     bool native_all_reduce = false;
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

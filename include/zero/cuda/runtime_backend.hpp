@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/fence.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
@@ -16,7 +17,7 @@
 
 #include <cstddef>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief What of the CUDA backend needs no kernel: streams, events, memory and copies.
 /// `cuda::Backend` adds the rest.
@@ -109,4 +110,4 @@ struct RuntimeBackend {
     }
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -2,6 +2,7 @@
 
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "detail/event_pool.hpp"
 #include "error.hpp"
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole
 /// blocks of scaled states.
@@ -114,4 +115,4 @@ private:
     [[no_unique_address]] detail::KeptEvents _kept_events;
 };
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

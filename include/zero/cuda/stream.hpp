@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "error.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-namespace zero::cuda {
+namespace ZERO_NAMESPACE::cuda {
 
 /// @brief A stream that is made for the current device and destroyed with this object. It does not
 /// wait for the legacy default stream.
@@ -35,4 +36,4 @@ inline cudaStream_t unset_stream() noexcept {
         ~std::uintptr_t{0}); // CUDA's own special streams are small numbers
 }
 
-} // namespace zero::cuda
+} // namespace ZERO_NAMESPACE::cuda

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "threaded_queue.hpp"
 
 #include <chrono>
 #include <cstdint>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief A threaded queue that pauses before some commands, so that a missing event shows. For
 /// tests.
@@ -32,4 +33,4 @@ private:
     unsigned _longest;
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -9,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief How often a thread gives way to others before it sleeps. Few: with more threads than
 /// cores, spinning takes the time of those waited for.
@@ -115,4 +117,4 @@ private:
     std::uint64_t _ticket = 0;
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

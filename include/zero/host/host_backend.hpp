@@ -5,6 +5,7 @@
 #include "../backend/slices.hpp"
 #include "../backend/update_decision.hpp"
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../ops/exact_sum.hpp"
@@ -20,7 +21,7 @@
 #include <cstdint>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The host as a backend: queues of commands, and every operation through which the engine
 /// and the transports touch data.
@@ -222,4 +223,4 @@ private:
 };
 static_assert(Backend<HostBackend>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

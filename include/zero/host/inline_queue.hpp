@@ -1,8 +1,9 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "queue.hpp"
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief Runs a command at once, on the thread that enqueues it; its exceptions come out there.
 /// Waiting blocks that thread. Stateless.
@@ -18,4 +19,4 @@ private:
     void push(Command command) override { command(); }
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

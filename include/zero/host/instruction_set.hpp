@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <atomic>
 
 // nvcc refuses vector types in what it may have to compile for the device, as the functors are:
@@ -11,7 +13,7 @@
 #define ZERO_HOST_HAS_AVX2 0
 #endif
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief What the loops over elements may use. The results are the same bits with each.
 enum class InstructionSet {
@@ -69,4 +71,4 @@ inline bool use_instruction_set(InstructionSet set) noexcept {
     return true;
 }
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

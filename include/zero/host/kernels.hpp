@@ -2,6 +2,7 @@
 
 #include "../backend/state_pointers.hpp"
 #include "../backend/weight_pointers.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
 #include "../ops/arithmetic.hpp"
 #include "../ops/exact_sum.hpp"
@@ -26,7 +27,7 @@
 /// of elements and any alignment, and give the same bits with every instruction set and compiler.
 /// Arithmetic is in float; a result is rounded once to its storage type. A NaN that arithmetic
 /// gives is always the quiet one with the bits 0x7fc00000; subnormal numbers are ordinary numbers.
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 namespace detail {
 
@@ -207,4 +208,4 @@ void update(A const* gradient, M* master, P* parameter,
                       StatePointers<Optimizer::states, float>{states}, n, factor, hyper);
 }
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

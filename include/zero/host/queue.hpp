@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "event.hpp"
 
 #include <cstddef>
 #include <type_traits>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief A small functor, stored in place.
 class Command {
@@ -71,4 +72,4 @@ private:
     virtual void push(Command command) = 0;
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "queue.hpp"
 
@@ -8,7 +9,7 @@
 #include <span>
 #include <utility>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief A table of slices that commands read; made once, when an engine is constructed. It stays
 /// where it is as long as it lives.
@@ -42,4 +43,4 @@ private:
     zero::detail::List<Slice> _slices;
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

@@ -4,6 +4,7 @@
 #include "../backend/state_pointers.hpp"
 #include "../backend/weight_pointers.hpp"
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../ops/arithmetic.hpp"
 #include "../ops/detail/matrix_product.hpp"
 #include "../ops/exact_sum.hpp"
@@ -15,7 +16,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief One whole parameter as an optimizer of whole parameters sees it on the host;
 /// `TensorArchetype` says what the functions promise.
@@ -131,4 +132,4 @@ template <class A, class Weights, std::size_t States, class S>
 Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float)
     -> Tensor<A, Weights, States, S>;
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

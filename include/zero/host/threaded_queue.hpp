@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "event.hpp"
@@ -15,7 +16,7 @@
 #include <mutex>
 #include <thread>
 
-namespace zero::host {
+namespace ZERO_NAMESPACE::host {
 
 /// @brief A fixed ring of commands and one worker that runs them.
 ///
@@ -158,4 +159,4 @@ private:
     std::thread _worker;
 };
 
-} // namespace zero::host
+} // namespace ZERO_NAMESPACE::host

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/order_by.hpp"
 #include "detail/place_in_bucket.hpp"
@@ -13,7 +14,7 @@
 #include <span>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct BalancedPartitionerOptions {};
 
@@ -64,4 +65,4 @@ struct BalancedPartitioner {
 };
 static_assert(Partitioner<BalancedPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

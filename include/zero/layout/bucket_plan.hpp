@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "piece.hpp"
 
 #include <cstddef>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief How a bucket is laid out, before the layout indexes it: what the functions in
 /// `make_layout.hpp` produce.
@@ -19,4 +20,4 @@ struct BucketPlan {
     std::size_t block_begin = 0; ///< where it lies in an adopted block, when it is not staged
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief One parameter on its way into a bucket.
 struct BucketItem {
@@ -54,4 +55,4 @@ consteval bool diagnose_bucketer() {
     return Bucketer<B>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

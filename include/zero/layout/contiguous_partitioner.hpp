@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/place_in_bucket.hpp"
 #include "partitioner.hpp"
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct ContiguousPartitionerOptions {};
 
@@ -34,4 +35,4 @@ struct ContiguousPartitioner {
 };
 static_assert(Partitioner<ContiguousPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "partitioner.hpp"
 #include "whole_group_partitioner.hpp"
 
@@ -8,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct DealtGroupPartitionerOptions {};
 
@@ -36,4 +37,4 @@ struct DealtGroupPartitioner : WholeGroupPartitioner {
 };
 static_assert(OrderingPartitioner<DealtGroupPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "bucket_plan.hpp"
 #include "parameter_spec.hpp"
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is
 /// cut into buckets and each bucket into shards. A pure value, computed once, the same on every
@@ -262,4 +263,4 @@ private:
     std::size_t _trainable_buckets = 0;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct LayoutOptions {
     std::size_t world = 1;             ///< W, the number of ranks; at least 1
@@ -23,4 +25,4 @@ struct LayoutOptions {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

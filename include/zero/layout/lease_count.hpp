@@ -1,12 +1,13 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
 
 #include <cstddef>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Leases that a pool has: what is needed and what is wished for, but at most two for each
 /// bucket and one, with which the buckets of a whole micro-step are in flight while those of the
@@ -85,4 +86,4 @@ inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets,
     return largest;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "contiguous_partitioner.hpp"
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The geometry for parameters that lie in one block of the caller's memory, which is
 /// communicated in place, without a copy.
@@ -93,4 +94,4 @@ make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t
     return {std::move(parameters), options.world, std::move(block.buckets)};
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "bucket_plan.hpp"
 #include "bucketer.hpp"
 #include "detail/make_buckets.hpp"
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The geometry for parameters whose memory the engine owns, or that are scattered over the
 /// caller's memory.
@@ -48,4 +49,4 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
     return {std::move(parameters), options.world, std::move(buckets), options.unit_order};
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/memory_resource.hpp"
 #include "detail/count_blocks.hpp"
@@ -14,7 +15,7 @@
 #include <cstddef>
 #include <string>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Bytes of one kind of buffer on one rank.
 struct MemoryRow {
@@ -230,4 +231,4 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     return totals;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

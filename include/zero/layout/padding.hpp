@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Parameters start and shards are cut at multiples of this many elements.
 ///
@@ -10,4 +12,4 @@ namespace zero {
 /// also the leaf of the exact norm, so that no leaf is split between ranks.
 inline constexpr std::size_t granularity = 64;
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

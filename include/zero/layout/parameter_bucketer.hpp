@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct ParameterBucketerOptions {};
 
@@ -21,4 +22,4 @@ struct ParameterBucketer {
 };
 static_assert(Bucketer<ParameterBucketer>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <string>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What the geometry has to know of one parameter; the same on every rank.
 struct ParameterSpec {
@@ -18,4 +20,4 @@ struct ParameterSpec {
     std::size_t rows = 0;  ///< of the matrix that its elements are, row by row; 0: it is no matrix
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
@@ -7,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief One piece of a bucket on its way through a partitioner.
 struct PartitionItem {
@@ -89,4 +90,4 @@ consteval bool diagnose_partitioner() {
     return Partitioner<P>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

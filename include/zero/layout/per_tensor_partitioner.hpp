@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "contiguous_partitioner.hpp"
 #include "parameter_bucketer.hpp"
 #include "partitioner.hpp"
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct PerTensorPartitionerOptions {};
 
@@ -20,4 +21,4 @@ struct PerTensorPartitioner : ContiguousPartitioner {
 };
 static_assert(Partitioner<PerTensorPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A contiguous part of one parameter inside one bucket. Usually the whole parameter;
 /// adopted blocks are cut anywhere.
@@ -13,4 +15,4 @@ struct Piece {
     std::size_t elements = 0;        ///< of the part
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

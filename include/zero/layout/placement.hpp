@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Where a model state lives. A transition is a collective: sharded to replicated is an
 /// all-gather, partial to sharded a reduce-scatter, partial to replicated an all-reduce, replicated
@@ -65,4 +67,4 @@ constexpr StageRow stage_row(int stage, ReductionSchedule schedule) noexcept {
     return row;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,10 +1,11 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Elements [begin, end).
 struct Range {
@@ -34,4 +35,4 @@ constexpr std::size_t round_down(std::size_t value, std::size_t multiple) noexce
     return value / multiple * multiple;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/place_in_bucket.hpp"
 #include "partitioner.hpp"
@@ -9,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct RoundRobinPartitionerOptions {};
 
@@ -45,4 +46,4 @@ struct RoundRobinPartitioner {
 };
 static_assert(Partitioner<RoundRobinPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "detail/order_by.hpp"
@@ -13,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Where each bucket's extent starts when the extents of one rank lie one after the other,
 /// in bucket order, and the end of the last; only buckets of one parameter type take room.
@@ -194,4 +195,4 @@ private:
     std::vector<std::vector<std::size_t>> _begins; // by rank and type, then by bucket
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct SingleBucketerOptions {};
 
@@ -24,4 +25,4 @@ struct SingleBucketer {
 };
 static_assert(Bucketer<SingleBucketer>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/policy_category.hpp"
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct SizeCappedBucketerOptions {
     std::size_t bucket_bytes = std::size_t{25}
@@ -43,4 +44,4 @@ struct SizeCappedBucketer {
 };
 static_assert(Bucketer<SizeCappedBucketer>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

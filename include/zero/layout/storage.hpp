@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Whose memory holds the parameters.
 enum class Storage : std::uint8_t {
@@ -12,4 +14,4 @@ enum class Storage : std::uint8_t {
               ///< 2)
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/require_rank.hpp"
 #include "flat_layout.hpp"
 #include "placement.hpp"
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Elements that are read from other ranks, by kind of collective. Control traffic (norm,
 /// layout hash, first broadcast) is not in it.
@@ -77,4 +78,4 @@ inline Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedu
     return sum;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

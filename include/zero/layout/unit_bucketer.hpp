@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct UnitBucketerOptions {};
 
@@ -28,4 +29,4 @@ struct UnitBucketer {
 };
 static_assert(Bucketer<UnitBucketer>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

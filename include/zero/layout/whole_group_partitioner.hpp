@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/place_in_bucket.hpp"
 #include "padding.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct WholeGroupPartitionerOptions {};
 
@@ -58,4 +59,4 @@ struct WholeGroupPartitioner {
 };
 static_assert(Partitioner<WholeGroupPartitioner>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

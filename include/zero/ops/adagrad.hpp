@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Adagrad`; the learning rate comes with each step, so whoever wants
 /// it to decay passes a smaller one.
@@ -77,4 +78,4 @@ struct Adagrad {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

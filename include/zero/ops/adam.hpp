@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Adam`; the learning rate comes with each step.
 struct AdamOptions {
@@ -74,4 +75,4 @@ struct Adam {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `AdamW`; the learning rate comes with each step.
 struct AdamWOptions {
@@ -85,4 +86,4 @@ struct AdamW {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

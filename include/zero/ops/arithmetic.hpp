@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/common_number.hpp"
 #include "detail/refuse_fast_math.hpp"
 #include "host_device.hpp"
@@ -10,7 +11,7 @@
 /// The arithmetic of element-wise functors. A functor is written once over a number type `F` and
 /// runs on `float` (device, scalar code) and on packs of lanes (host loops). Every function rounds
 /// once, to nearest even; none is ever fused with another, whatever the flags.
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief Operands of one operation: floats, or packs of one type, or a mixture of the two.
 template <class... Operands>
@@ -196,4 +197,4 @@ ZERO_HOST_DEVICE inline Double root(Double x) noexcept {
 #endif
 }
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "host_device.hpp"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief Elements that share a scale: a leaf of the layout.
 inline constexpr std::size_t scaled_block_elements = 64;
@@ -45,4 +46,4 @@ ZERO_HOST_DEVICE constexpr float keep_from_zero(float scaled, float value) noexc
     return vanishes ? std::bit_cast<float>((bits & 0x80000000U) | 0x33800000U) : scaled;
 }
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "host_device.hpp"
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 /// Random numbers that are a function of a counter: whoever asks for the number of an element gets
 /// the same one, in any order, on any rank and on any device. Integer operations only. Not for
 /// cryptography.
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief A bijection of 32 bits in which every bit of the argument changes each bit of the result
 /// in about half of all cases.
@@ -60,4 +61,4 @@ ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
     return mix32(first ^ second_random_key(key, counter));
 }
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "arithmetic.hpp"
 #include "host_device.hpp"
 
@@ -8,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief Elements whose squares are summed in one fixed order before they enter the exact sum.
 inline constexpr std::size_t leaf_elements = 64;
@@ -155,4 +156,4 @@ struct Inspection {
 
 static_assert(std::is_trivially_copyable_v<Inspection> && std::is_standard_layout_v<Inspection>);
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

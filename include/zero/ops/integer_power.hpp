@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "arithmetic.hpp"
 #include "host_device.hpp"
 
 #include <cstdint>
 
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief base^exponent by squaring, lowest bit of the exponent first, every product rounded once
 /// in double.
@@ -24,4 +25,4 @@ ZERO_HOST_DEVICE inline double integer_power(double base, std::uint64_t exponent
     return result;
 }
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

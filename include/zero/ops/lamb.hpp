@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Lamb`; the learning rate comes with each step.
 struct LambOptions {
@@ -81,4 +82,4 @@ struct Lamb {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -11,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Lion`; the learning rate comes with each step and is about a tenth
 /// to a third of AdamW's.
@@ -88,4 +89,4 @@ struct Lion {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

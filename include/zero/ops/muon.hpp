@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "adamw.hpp"
@@ -14,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Muon`; the learning rate comes with each step.
 struct MuonOptions {
@@ -117,4 +118,4 @@ struct Muon {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

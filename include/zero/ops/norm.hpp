@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "exact_sum.hpp"
 #include "host_device.hpp"
 
@@ -7,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 enum class NormKind : std::uint8_t {
     l1,      ///< the sum of |x|
@@ -60,4 +61,4 @@ struct NormSum {
 static_assert(std::is_trivially_copyable_v<NormSum>);
 
 } // namespace ops
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <concepts>
 
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief A number that holds several floats side by side; the functions below are its static
 /// members.
@@ -29,4 +31,4 @@ concept Pack = requires(F const& x, typename F::Mask const& mask) {
 template <class F>
 concept Number = std::same_as<F, float> || Pack<F>;
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Hyper-parameters of `Sgd`; the learning rate comes with each step.
 struct SgdOptions {
@@ -83,4 +84,4 @@ struct Sgd {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

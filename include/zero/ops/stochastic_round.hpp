@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/convert.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
 #include "detail/exact_steps.hpp"
 #include "host_device.hpp"
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace zero::ops {
+namespace ZERO_NAMESPACE::ops {
 
 /// @brief Rounds to one of the two neighbours in T: up in magnitude with the probability that is
 /// the distance from the lower one, in units of the last place. So the expectation is the value
@@ -47,4 +48,4 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
     }
 }
 
-} // namespace zero::ops
+} // namespace ZERO_NAMESPACE::ops

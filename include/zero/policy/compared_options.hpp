@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 
 #include <concepts>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A policy whose options ranks compare: `static void add_to(Hash&, Options const&)` adds
 /// each of them that has to agree, and, for ranks whose programs differ, the policy's own name.
@@ -16,4 +17,4 @@ concept HasComparedOptions = requires(Hash& hash, typename P::Options const& opt
     { P::add_to(hash, options) } -> std::same_as<void>;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

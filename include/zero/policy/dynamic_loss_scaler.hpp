@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
@@ -12,7 +13,7 @@
 
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What an overflow at the minimum scale does.
 enum class AtMinimumScale : std::uint8_t {
@@ -162,4 +163,4 @@ private:
 };
 static_assert(LossScaler<DynamicLossScaler>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/policy_category.hpp"
@@ -12,7 +13,7 @@
 #include <optional>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What the gradients of ranks and micro-steps are combined to.
 enum class ReductionKind : std::uint8_t {
@@ -105,4 +106,4 @@ inline float predivide_factor(GradientReductionOptions const& options, std::size
     return divisor;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

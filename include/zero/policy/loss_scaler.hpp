@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief 2^-126: a smaller scale is subnormal, and the inverse of most of those is infinite.
 inline constexpr float smallest_loss_scale = 0x1p-126F;
@@ -77,4 +78,4 @@ consteval bool diagnose_loss_scaler() {
     return LossScaler<P>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "dynamic_loss_scaler.hpp"
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 /// A scale here is a float and, like its inverse, a number. So it ends at 2^-126, where those
 /// without a floor go on to zero, and growth beyond the largest float is held, where those without
 /// a ceiling go on to infinity. That is all that differs, and no run that learns gets there.
-namespace zero::loss_scaler_presets {
+namespace ZERO_NAMESPACE::loss_scaler_presets {
 
 /// @brief DeepSpeed's fp16 defaults (`DynamicLossScaler` of deepspeed/runtime/fp16/loss_scaler.py,
 /// which its ZeRO stages use, with the defaults of deepspeed/runtime/precision_config.py; versions
@@ -86,4 +87,4 @@ namespace zero::loss_scaler_presets {
     return options;
 }
 
-} // namespace zero::loss_scaler_presets
+} // namespace ZERO_NAMESPACE::loss_scaler_presets

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/arithmetic.hpp"
@@ -7,7 +8,7 @@
 
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct MasterWeightsOptions {};
 
@@ -71,4 +72,4 @@ struct StochasticRounding {
     static void add_to(Hash& hash, Options const& options) noexcept { hash.add(options.seed); }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

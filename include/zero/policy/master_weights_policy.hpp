@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
 
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief How the weights that the optimizer updates are kept.
 enum class MasterForm : std::uint8_t {
@@ -17,18 +18,18 @@ enum class MasterForm : std::uint8_t {
     stochastic ///< the parameter is its own master and is rounded stochastically
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief A copy names its type, and only a copy.
 template <class P>
 concept MasterTypeFitsForm = (P::form == MasterForm::copied && StorageType<typename P::Type>)
                              || (P::form != MasterForm::copied && std::is_void_v<typename P::Type>);
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A policy that says how the weights are kept that the optimizer updates, and names the
 /// type of a copy, or void for none.
@@ -62,4 +63,4 @@ consteval bool diagnose_master_weights() {
     return MasterWeightsPolicy<P>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct NoLossScalerOptions {};
 
@@ -36,4 +37,4 @@ struct NoLossScaler {
 };
 static_assert(LossScaler<NoLossScaler>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

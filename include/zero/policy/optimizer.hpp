@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/tensor_archetype.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What every optimizer has: options, the constants of a step, and a declared number of
 /// states (all start at zero).
@@ -115,4 +116,4 @@ consteval bool diagnose_optimizer() {
     return Optimizer<O>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

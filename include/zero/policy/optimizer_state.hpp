@@ -1,8 +1,9 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct OptimizerStateOptions {};
 
@@ -40,4 +41,4 @@ struct BlockScaledState {
     static constexpr bool is_block_scaled = true;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

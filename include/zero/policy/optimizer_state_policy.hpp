@@ -1,21 +1,22 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
 
 #include <concepts>
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief float and bfloat16 have the range that moments need; float16 has it with a scale only.
 template <class P>
 concept StateTypeFitsScale = StorageType<typename P::Type>
                              && P::is_block_scaled == std::is_same_v<typename P::Type, float16>;
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A policy that names the type in which the optimizer's states are stored, and whether
 /// blocks of them have a scale.
@@ -53,4 +54,4 @@ consteval bool diagnose_optimizer_state() {
     return OptimizerStatePolicy<P>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

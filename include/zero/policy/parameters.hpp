@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
 #include <concepts>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct ParametersOptions {};
 
@@ -24,4 +25,4 @@ struct Parameters {
     static constexpr bool contains_only = (std::same_as<T, U> && ...);
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
 #include "parameters.hpp"
 
 #include <concepts>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 template <class P>
 inline constexpr bool are_parameter_types = false;
@@ -18,9 +19,9 @@ inline constexpr bool are_parameter_types<Parameters<T...>> =
     && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1)
     && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The policy that names the parameter types: `Parameters` itself.
 template <class P>
@@ -37,4 +38,4 @@ consteval bool diagnose_parameters() {
     return ParametersPolicy<P>;
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

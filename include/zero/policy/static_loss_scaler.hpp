@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/arithmetic.hpp"
@@ -7,7 +8,7 @@
 #include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 struct StaticLossScalerOptions {
     float scale = 65536.0F; ///< finite, at least 2^-126
@@ -34,4 +35,4 @@ struct StaticLossScaler {
 };
 static_assert(LossScaler<StaticLossScaler>);
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

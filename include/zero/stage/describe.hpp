@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/dtype.hpp"
 #include "../core/type_name.hpp"
@@ -11,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 namespace detail {
 
@@ -52,4 +53,4 @@ template <class Stage>
                          type_name<typename Chosen::OptimizerStates>()});
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -4,6 +4,7 @@
 #include "../backend/update_decision.hpp"
 #include "../comm/detail/wait_for_collectives.hpp"
 #include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
@@ -53,7 +54,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 namespace detail {
 template <class Config>
@@ -506,7 +507,7 @@ public:
     /// @throws InvalidArgument as `set_loss_scaler_state`
     template <class Scaler = typename Config::LossScaler> // checked where it is called, not where
                                                           // an engine is instantiated explicitly
-                                                          void set_loss_scale(float scale) {
+    void set_loss_scale(float scale) {
         static_assert(!std::is_same_v<Scaler, NoLossScaler>,
                       "zero: set_loss_scale() needs a loss scaler, and this stage has none; add "
                       "zero::StaticLossScaler or zero::DynamicLossScaler.");
@@ -776,4 +777,4 @@ private:
     detail::Drain<Backend> _drain;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue
 /// until `gradients_ready`.
@@ -37,4 +39,4 @@ private:
     std::uint64_t _micro_step;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

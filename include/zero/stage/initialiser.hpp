@@ -1,12 +1,14 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A function that fills elements [begin, begin + values.size()) of a parameter, or none.
 /// Copies share the function.
@@ -47,4 +49,4 @@ private:
     void (*_call)(void const*, std::size_t, std::span<T>) = nullptr;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero {
+#include "../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
 
 /// @brief The scale of the current step, as a scalar in the backend's memory.
 template <class Engine>
@@ -22,4 +24,4 @@ private:
     Engine const* _engine;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the
 /// last.
@@ -56,4 +58,4 @@ private:
     std::size_t _count;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What each norm is taken over.
 enum class NormScope : std::uint8_t {
@@ -11,4 +13,4 @@ enum class NormScope : std::uint8_t {
     parameters ///< one for each parameter, in the order of registration
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

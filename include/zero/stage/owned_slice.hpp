@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/convert.hpp"
+#include "../core/detail/namespace.hpp"
 #include "../core/split_float.hpp"
 #include "../ops/block_scale.hpp"
 #include "../policy/master_weights_policy.hpp"
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The part of one parameter that this rank updates, with its state. Empty spans: there is
 /// no such state.
@@ -53,4 +54,4 @@ struct OwnedSlice {
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

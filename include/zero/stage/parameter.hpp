@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../layout/parameter_spec.hpp"
 #include "initialiser.hpp"
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief One parameter as the caller registers it; nothing of the caller's model has to change for
 /// it.
@@ -68,4 +69,4 @@ struct AnyParameter {
     Initialiser<std::byte> initialise{}; ///< fills memory of the type
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../layout/balanced_partitioner.hpp"
 #include "../layout/contiguous_partitioner.hpp"
 #include "../layout/dealt_group_partitioner.hpp"
@@ -12,7 +13,7 @@
 #include <array>
 #include <cstddef>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What a partitioner goes with.
 struct PartitionerRow {
@@ -54,4 +55,4 @@ inline constexpr std::array<PartitionerRow, 6> partitioner_table{{
     detail::row_of<BalancedPartitioner>("BalancedPartitioner"),
 }};
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "detail/updated_value.hpp"
 #include "owned_slice.hpp"
 
 #include <cstddef>
 #include <span>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What a caller's own update gets for each part of a parameter that this rank updates. The
 /// gradient counts as `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there
@@ -28,4 +29,4 @@ struct SliceWithGradient : OwnedSlice<Config, Types, detail::UpdatedValue<Types>
     }
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/storage.hpp"
@@ -12,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What a step does with infinite or NaN gradients when no loss scaler decides it.
 enum class NonFinite : std::uint8_t {
@@ -83,4 +84,4 @@ struct StageOptions {
     MemoryResource* memory = nullptr; ///< default: the backend's
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

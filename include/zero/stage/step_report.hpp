@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstdint>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief What one step did.
 struct StepReport {
@@ -24,4 +26,4 @@ struct StepReport {
         1.0F; ///< the one of the next step, which this one's overflow or success decided
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

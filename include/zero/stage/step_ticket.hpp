@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
+
 #include <cstdint>
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief One call of `step`; its report can be read while the engine lives.
 template <class Engine>
@@ -26,4 +28,4 @@ private:
     typename Engine::Event _done;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 
@@ -8,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief The parameters of one unit, readable by commands on one queue until the handle is
 /// released or destroyed. Move-only.
@@ -89,4 +90,4 @@ private:
     Queue _queue;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

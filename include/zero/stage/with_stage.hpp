@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 
 #include <utility>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief Turns a stage chosen at run time into one chosen at compile time: calls `body.template
 /// operator()<N>()`.
@@ -28,4 +29,4 @@ decltype(auto) with_stage(int stage, Body&& body) {
     }
 }
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

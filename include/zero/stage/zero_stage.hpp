@@ -2,6 +2,7 @@
 
 #include "../core/detail/require_cxx20.hpp"
 
+#include "../core/detail/namespace.hpp"
 #include "detail/diagnose_stage.hpp"
 #include "detail/replace_policy.hpp"
 #include "detail/stage_base.hpp"
@@ -9,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace zero {
+namespace ZERO_NAMESPACE {
 
 /// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a
 /// category; each has a default.
@@ -63,4 +64,4 @@ public:
     using at_stage = ZeroStage<M, Policies...>;
 };
 
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What one rank asks of the others: all ranks of a group have to ask for the same.
 struct CollectiveCall {
@@ -102,4 +103,4 @@ inline void require_memory(CollectiveCall const& call, void const* memory, std::
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/durations.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -18,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Where the threads of W ranks meet. No data passes here.
 ///
@@ -181,4 +182,4 @@ private:
     std::string _cause;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

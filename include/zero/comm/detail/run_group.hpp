@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/error.hpp"
 #include "../loopback.hpp"
@@ -12,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What the ranks threw; the cause is the first exception that is not a consequence of
 /// another rank's.
@@ -98,4 +99,4 @@ void run_group(int world, LoopbackOptions const& options, FunctionRef<Communicat
     failures.rethrow_cause();
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

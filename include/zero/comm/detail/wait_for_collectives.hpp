@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero::detail {
+#include "../../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Throws what the communicator's transport noticed after its calls had returned, where it
 /// has one that works by itself.
@@ -25,4 +27,4 @@ void wait_for_collectives(Communicator& communicator, typename Communicator::Bac
     rethrow_failure_of(communicator);
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,12 +1,14 @@
 #pragma once
 
+#include "namespace.hpp"
+
 #include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers
 /// cost a unit.
@@ -142,4 +144,4 @@ template <class T>
 // As std::min and std::max, by value; their header brings every algorithm of the standard library
 // along.
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,12 @@
 #pragma once
 
 #include "../storage_types.hpp"
+#include "namespace.hpp"
 
 #include <bit>
 #include <cstdint>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 constexpr bfloat16 round_to_bfloat16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
@@ -43,4 +44,4 @@ constexpr float16 round_to_float16(float value) noexcept {
     return float16{static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U))};
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "namespace.hpp"
+
 #include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief One piece of a message: a text or a number. Refers to the text.
 class TextPiece {
@@ -64,4 +66,4 @@ private:
     return result;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,12 @@
 #pragma once
 
 #include "../source_location.hpp"
+#include "namespace.hpp"
 #include "text.hpp"
 
 #include <initializer_list>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Throws an error whose message is the pieces in a row:
 /// `throw_error<InvalidArgument>({"zero: unit ", unit, " does not exist."})`.
@@ -18,4 +19,4 @@ throw_error(std::initializer_list<TextPiece> pieces,
     throw E(text(pieces), where);
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/slices.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../host/tensor.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
@@ -14,7 +15,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <class To, class From>
@@ -57,6 +58,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels
 
 #pragma nv_diagnostic pop

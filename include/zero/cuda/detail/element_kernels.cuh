@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/number.hpp"
 #include "../slice_table.hpp"
@@ -14,7 +15,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// The elements of this block's chunk of [0, n).
@@ -103,6 +104,6 @@ ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int*
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels
 
 #pragma nv_diagnostic pop

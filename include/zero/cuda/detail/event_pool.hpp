@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../error.hpp"
 
 #include <cuda_runtime_api.h>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is
 /// reported by the call that this is asked for.
@@ -151,4 +152,4 @@ public:
     ~KeptEvents() { EventPool::instance().keep_no_more(); }
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/convert.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
@@ -17,7 +18,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Leaf sums wait until each of the eight threads of a leaf has one; then all add at once.
@@ -137,6 +138,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels
 
 #pragma nv_diagnostic pop

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../error.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
@@ -11,7 +12,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
@@ -41,6 +42,6 @@ ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) no
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels
 
 #pragma nv_diagnostic pop

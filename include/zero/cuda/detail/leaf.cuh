@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/norm.hpp"
 #include "pack.cuh"
 
@@ -11,7 +12,7 @@
 ///
 /// Eight threads that follow one another sum a leaf: thread k is its lane k and has elements k, k +
 /// 8, k + 16, ...
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned whole_warp = 0xffffffffU;
@@ -185,4 +186,4 @@ __device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_ind
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels

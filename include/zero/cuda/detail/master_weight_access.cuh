@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/weight_pointers.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/split_float.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/counter_random.hpp"
@@ -15,7 +16,7 @@
 
 /// How an update reads and writes its weights on the device: eight at a time, or the first `count`
 /// of eight, which may be none. `begin` is a multiple of 8.
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <class M, class P>
@@ -132,4 +133,4 @@ __device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels

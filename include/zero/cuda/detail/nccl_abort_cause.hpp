@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
 
 #include <atomic>
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Why a group was given up, as far as this process knows: ranks of one process share it.
 ///
@@ -66,4 +67,4 @@ private:
     std::string _text;
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

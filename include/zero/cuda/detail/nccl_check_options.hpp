@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../nccl_options.hpp"
@@ -7,7 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @throws InvalidArgument naming the option
 inline void check_options(NcclOptions const& options) {
@@ -31,4 +32,4 @@ inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
     return options;
 }
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

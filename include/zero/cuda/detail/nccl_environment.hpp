@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../nccl_error.hpp"
 #include "../nccl_library.hpp"
@@ -7,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief What a launcher such as torchrun tells each process.
 struct Launch {
@@ -113,4 +114,4 @@ inline Launch read_launch(NcclSystem& system) {
     return launch;
 }
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

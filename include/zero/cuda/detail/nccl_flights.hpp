@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
 #include "event_pool.hpp"
 #include "nccl_require_success.hpp"
@@ -8,7 +9,7 @@
 #include <array>
 #include <cstddef>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief The collectives that were enqueued and have not run, as events; takes no memory after its
 /// construction.
@@ -88,4 +89,4 @@ private:
     Duration _last_end{};
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Several calls as one operation of NCCL, between its construction and `end`.
 ///
@@ -43,4 +44,4 @@ private:
     bool _is_open = false;
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/source_location.hpp"
@@ -22,7 +23,7 @@
 #include <string_view>
 #include <utility>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief The life of one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded end.
 /// `NcclSession` adds what is called on it.
@@ -357,4 +358,4 @@ private:
     int _exceptions;
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

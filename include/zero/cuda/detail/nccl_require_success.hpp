@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/source_location.hpp"
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief "unhandled cuda error (NCCL code 1; NCCL's last message: ...)"
 inline std::string describe(NcclLibrary& nccl, NcclResult result, NcclHandle handle) {
@@ -72,4 +73,4 @@ inline void require_matching_version(NcclLibrary& nccl) {
     }
 }
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

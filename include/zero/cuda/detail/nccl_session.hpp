@@ -3,6 +3,7 @@
 #include "../../comm/communicator.hpp"
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/traffic_count.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
@@ -15,7 +16,7 @@
 #include <span>
 #include <string_view>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief What is called on one rank's communicator of NCCL. Knows no element type and no backend.
 class NcclSession final : public NcclLifetime {
@@ -232,4 +233,4 @@ private:
     static void release_of(void* self) noexcept { static_cast<NcclSession*>(self)->release(); }
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

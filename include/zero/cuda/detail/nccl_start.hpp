@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../nccl_error.hpp"
@@ -19,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief What every way to start checks first.
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
@@ -240,4 +241,4 @@ start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions 
     return sessions;
 }
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
 
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
-namespace zero::cuda::detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief A thread that calls a function every so often, until it is destroyed.
 class NcclWatchdog {
@@ -55,4 +56,4 @@ private:
     std::thread _thread;
 };
 
-} // namespace zero::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail

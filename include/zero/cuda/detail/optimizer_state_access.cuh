@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/state_pointers.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
@@ -13,7 +14,7 @@
 
 /// How an update reads and writes the optimizer's states on the device: eight at a time, or the
 /// first `count` of eight, which may be none. `begin` is a multiple of 8.
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <std::size_t states, class S>
@@ -121,4 +122,4 @@ __device__ ScaledStateAccess<states> access(ScaledStatePointers<states> const& a
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "../../core/convert.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "config.cuh"
 #include "launch.cuh"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// The NaN that every result of arithmetic is stored as, like on the host.
@@ -181,4 +182,4 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/update_decision.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../slice_table.hpp"
 #include "config.cuh"
@@ -16,7 +17,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace zero::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::kernels {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states
@@ -102,6 +103,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace zero::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::kernels
 
 #pragma nv_diagnostic pop

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "streaming.hpp"
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Copies up to `count` elements to or from a full pack; the rest of the pack is zero and is never
 /// written back. So the last elements of a range go through the same instructions as all others.
@@ -125,4 +126,4 @@ private:
     }
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

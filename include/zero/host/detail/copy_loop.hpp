@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "streaming.hpp"
 #include "vectors_avx2.hpp"
 
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Copies past the caches where that can be said: `memcpy` decides by the size of one call, and
 /// reads what it overwrites until that is many megabytes.
@@ -48,4 +49,4 @@ inline void copy(void* out, void const* in, std::size_t bytes, std::size_t moved
     }
 }
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

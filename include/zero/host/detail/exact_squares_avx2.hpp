@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../instruction_set.hpp"
@@ -11,7 +12,7 @@
 
 #if ZERO_HOST_HAS_AVX2
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 #define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
 
@@ -124,6 +125,6 @@ private:
 
 #undef ZERO_HOST_AVX2
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail
 
 #endif

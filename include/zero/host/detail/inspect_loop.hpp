@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "cast_loops.hpp"
 #include "leaf_bins.hpp"
 
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 template <StorageType T>
 bool is_finite(T value) noexcept {
@@ -110,4 +111,4 @@ private:
     }
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/convert.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/split_float.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
@@ -15,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// The NaN that every result of arithmetic is stored as: which of two NaNs an instruction hands on
 /// depends on the order of its operands, which is the compiler's choice, and the sign of a new one
@@ -198,4 +199,4 @@ private:
 
 static_assert(ops::Number<Lanes<InstructionSet::baseline>>);
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "lanes.hpp"
 
 #if ZERO_HOST_HAS_AVX2
@@ -9,7 +10,7 @@
 
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 // Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. What to
 // know before changing it:
@@ -463,6 +464,6 @@ ZERO_HOST_AVX2 __attribute__((flatten, noinline)) inline void run_avx2(Loop cons
 
 #undef ZERO_HOST_AVX2
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail
 
 #endif

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/exact_sum.hpp"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Collects leaf sums by exponent: the significands of one exponent add up as integers, which is
 /// one addition per leaf, where the digits of `Inspection` take four and the shifts between them.
@@ -41,4 +42,4 @@ private:
     std::uint64_t _sums[exponents] = {};
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/weight_pointers.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "cast_loops.hpp"
 #include "streaming.hpp"
@@ -11,7 +12,7 @@
 /// How an update reads and writes its weights: packs at an index, and a `Rest` for the elements
 /// that do not fill a pack. `begin` is where a pack or the rest starts and is a multiple of the
 /// size of a pack.
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// How an update writes the parameter beside its master weight.
 enum class ParameterWrite { none, cached, streamed };
@@ -198,4 +199,4 @@ struct RedirectedAccess {
     };
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

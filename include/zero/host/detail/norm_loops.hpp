@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/norm.hpp"
 #include "inspect_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Adds the sums of |x| of the leaves, in the order that `ops::Inspection` documents. Plain loops:
 /// norms other than the l2 norm are for logging, not for each step.
@@ -35,4 +36,4 @@ void find_largest(T const* values, std::size_t n, ops::NormSum& result) noexcept
     }
 }
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "lanes.hpp"
 #include "lanes_avx2.hpp"
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Calls `loop.template operator()<Lanes>()` with the pack type of the instruction set in use.
 template <class Loop>
@@ -17,4 +18,4 @@ void run(Loop const& loop) noexcept {
     loop.template operator()<Lanes<InstructionSet::baseline>>();
 }
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

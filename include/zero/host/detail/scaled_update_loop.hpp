@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/state_pointers.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
@@ -10,7 +11,7 @@
 #include <array>
 #include <cstddef>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// One step of an optimizer whose states are float16 with a scale per block: block by block the
 /// states become floats that stay in the nearest cache, are updated by the loop for floats, and are
@@ -111,4 +112,4 @@ private:
     }
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// Bytes that a call moves from which on it writes past the caches: then the results would not stay
 /// in the last-level cache anyway, and an ordinary store would read every line before it overwrites
@@ -36,4 +38,4 @@ template <bool streams, class F, class T>
     }
 }
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

@@ -1,10 +1,11 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "cast_loops.hpp"
 
 #include <cstddef>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 template <StorageType T, bool streams>
 struct SumRanksLoop {
@@ -57,4 +58,4 @@ struct SumRanksLoop {
     }
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

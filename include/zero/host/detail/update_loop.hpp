@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "cast_loops.hpp"
@@ -7,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 /// One step of an optimizer over a range.
 template <class Optimizer, StorageType A, class Weights, StorageType S>
@@ -88,4 +89,4 @@ private:
     }
 };
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail

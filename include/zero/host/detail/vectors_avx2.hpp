@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../instruction_set.hpp"
 
 #if ZERO_HOST_HAS_AVX2
 
 #include <cstdint>
 
-namespace zero::host::detail {
+namespace ZERO_NAMESPACE::host::detail {
 
 // The vector types of the loops for AVX2; see lanes_avx2.hpp for what they may be used for.
 using Float8 = float __attribute__((vector_size(32)));
@@ -47,6 +48,6 @@ inline constexpr std::uintptr_t prefetch_bytes = 2048;
 #endif
 }
 
-} // namespace zero::host::detail
+} // namespace ZERO_NAMESPACE::host::detail
 
 #endif

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../bucket_plan.hpp"
 #include "../padding.hpp"
 #include "../parameter_spec.hpp"
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Where the parameters lie in a block of the caller's memory, and what is collected while
 /// it is cut.
@@ -87,4 +88,4 @@ struct AdoptedBlock {
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

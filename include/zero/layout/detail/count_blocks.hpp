@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../flat_layout.hpp"
 #include "../padding.hpp"
 #include "../piece.hpp"
@@ -7,7 +8,7 @@
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 inline constexpr std::size_t block_elements =
     granularity; ///< elements that share a scale, or a word of bits
@@ -30,4 +31,4 @@ inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, st
     return sum;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

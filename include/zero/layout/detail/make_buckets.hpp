@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../bucket_plan.hpp"
@@ -21,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Cuts a run of parameters (indices in gradient-ready order) into buckets: `visit(group)`
 /// for each.
@@ -202,4 +203,4 @@ inline std::vector<BucketPlan> merge_by_readiness(std::vector<BucketPlan> const&
     return ordered;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

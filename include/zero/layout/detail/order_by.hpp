@@ -1,11 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The indices of `keys` in ascending order of key; equal keys stay in their order. O(n log
 /// n).
@@ -36,4 +38,4 @@ inline std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
     return order;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../padding.hpp"
@@ -14,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What a partitioner says of itself.
 struct PartitionerTraits {
@@ -86,4 +87,4 @@ struct PartitionerTraits {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

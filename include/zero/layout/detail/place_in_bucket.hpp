@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../padding.hpp"
 #include "../partitioner.hpp"
 #include "../range.hpp"
@@ -11,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Places the items one after the other and returns where the last ends.
 inline std::size_t place_in_order(std::span<PartitionItem> items) {
@@ -56,4 +57,4 @@ inline void place_by_owner(std::span<PartitionItem> items, std::span<std::uint64
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../parameter_spec.hpp"
@@ -10,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Refuses an order that does not list every unit once. @param units one more than the
 /// highest unit that a parameter lists
@@ -60,4 +61,4 @@ inline std::vector<std::size_t> parameters_in_ready_order(std::span<ParameterSpe
     return order;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

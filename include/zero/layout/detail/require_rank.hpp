@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../flat_layout.hpp"
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @throws InvalidArgument when the layout is not cut for such a rank
 inline void require_rank(FlatLayout const& layout, std::size_t rank) {
@@ -16,4 +17,4 @@ inline void require_rank(FlatLayout const& layout, std::size_t rank) {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

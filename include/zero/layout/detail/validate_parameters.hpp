@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
@@ -16,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Refuses what no layout can be made of. @throws InvalidArgument naming the parameter and
 /// the remedy.
@@ -103,4 +104,4 @@ namespace zero::detail {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

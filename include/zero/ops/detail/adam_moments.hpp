@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
 #include "../host_device.hpp"
 #include "../integer_power.hpp"
@@ -12,7 +13,7 @@
 
 /// What Adam, AdamW and Lamb share: two moments of the gradient and their bias corrections. They
 /// differ in where the weight decay acts.
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// The constants of a step, as `AdamW` documents them.
 struct AdamConstants {
@@ -75,4 +76,4 @@ void validate_adam(char const* policy, Options const& options) {
                  options.weight_decay, "a finite float of at least 0");
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,12 +1,13 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 
 #include <cstdio>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// Throws unless `holds`; the message names the policy, the field, its value and the range.
 inline void check_option(bool holds, char const* policy, char const* field, double value,
@@ -33,4 +34,4 @@ inline bool is_rate(double value) noexcept {
     return value >= 0.0 && static_cast<float>(value) < 1.0F;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

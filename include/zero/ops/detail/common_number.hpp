@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <bit>
 #include <concepts>
 #include <cstdint>
 
-namespace zero::ops::detail {
+namespace ZERO_NAMESPACE::ops::detail {
 
 /// The number type of an expression with these operands: the pack if there is one (a `float` beside
 /// it is repeated in every lane).
@@ -54,4 +56,4 @@ constexpr float fma_by_rounding_to_odd(float a, float b, float c) noexcept {
     return static_cast<float>(std::bit_cast<double>(bits));
 }
 
-} // namespace zero::ops::detail
+} // namespace ZERO_NAMESPACE::ops::detail

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../host_device.hpp"
 
-namespace zero::ops::detail {
+namespace ZERO_NAMESPACE::ops::detail {
 
 /// A product that rounding does not change, so contraction would not either; a device's code is the
 /// same with and without it.
@@ -25,4 +26,4 @@ ZERO_HOST_DEVICE constexpr float exact_difference(float a, float b) noexcept {
     return a - b;
 }
 
-} // namespace zero::ops::detail
+} // namespace ZERO_NAMESPACE::ops::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
 #include "../host_device.hpp"
 #include "../number.hpp"
@@ -8,7 +9,7 @@
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 struct LambConstants {
     AdamConstants moments;
@@ -60,4 +61,4 @@ struct LambStep {
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
 #include "../number.hpp"
 
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// A pack of floats that is read from memory and written to it.
 template <class F>
@@ -175,4 +176,4 @@ private:
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../host_device.hpp"
 #include "update_parts.hpp"
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// Updates the momentum; the weight becomes Nesterov's direction.
 struct MuonDirection {
@@ -35,4 +36,4 @@ struct MuonStep {
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,12 +1,13 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "transpose.hpp"
 
 #include <cstddef>
 #include <utility>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// The quintic iteration that Muon drives singular values to about 1 with (Jordan et al. 2024): X =
 /// a X + (b A + c A A) X, with A = X X^T.
@@ -80,4 +81,4 @@ struct NewtonSchulz {
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

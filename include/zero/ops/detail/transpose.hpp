@@ -1,10 +1,11 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// out[j][i] = in[i][j] of a rows x columns matrix, in blocks whose rows and columns fit into the
 /// first cache.
@@ -21,4 +22,4 @@ inline void transpose(float* out, float const* in, std::size_t rows, std::size_t
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
 #include "../host_device.hpp"
 #include "../number.hpp"
@@ -16,7 +17,7 @@
 #endif
 
 /// Lines that several optimizers have in common.
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// The moving average after `value`: fma(rate, value, fma(-rate, average, average)).
 ///
@@ -38,4 +39,4 @@ ZERO_PART_OF_FUNCTOR F decayed_step(F const& parameter, float step_size, F const
     return ops::sub(parameter, ops::fma(step_size, direction, ops::mul(decay, parameter)));
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/hash.hpp"
 #include "../compared_options.hpp"
 
 #include <cstdint>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief A hash of a policy's options; that of nothing for a policy that does not add them.
 template <class P>
@@ -17,4 +18,4 @@ template <class P>
     return hash.value();
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/communicator.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"
 #include "../../layout/bucketer.hpp"
 #include "../../layout/partitioner.hpp"
@@ -14,7 +15,7 @@
 #include <concepts>
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 template <class P>
 concept HasCategory = requires { typename P::policy_category; };
@@ -134,4 +135,4 @@ consteval bool diagnose_duplicates() {
     return are_distinct<Policies...>;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

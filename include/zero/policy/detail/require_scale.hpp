@@ -1,11 +1,12 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../loss_scaler.hpp"
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// The scale and its inverse, which unscales, have to be numbers.
 inline void require_scale(float value, char const* name) {
@@ -20,4 +21,4 @@ inline void require_scale(float value, char const* name) {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

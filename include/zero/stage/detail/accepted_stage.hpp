@@ -2,6 +2,7 @@
 
 #include "../../core/detail/require_cxx20.hpp"
 
+#include "../../core/detail/namespace.hpp"
 #include "../engine.hpp"
 #include "../parameter.hpp"
 #include "composition_conflict.hpp"
@@ -12,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The engine of a stage whose policies fit together, with the geometry that its partitioner
 /// and bucketer make.
@@ -49,4 +50,4 @@ private:
                                   typename Stage::Bucketer>) {}
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

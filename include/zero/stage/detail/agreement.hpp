@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
@@ -17,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @param types by number
 inline std::string describe(FlatLayout const& layout, std::size_t index,
@@ -107,4 +108,4 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types,
          "; register the same parameters in the same order on every rank."});
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Tensors outside the buckets, and where their parts stand in each bucket: what flatten and
 /// unflatten walk, any number of parts at once.
@@ -59,4 +60,4 @@ private:
     std::vector<std::size_t> _first; ///< part of each bucket, and one past the last
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief A fixed number of equally large leases for buckets in flight.
 ///
@@ -99,4 +100,4 @@ private:
     std::uint64_t _closed = 0;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

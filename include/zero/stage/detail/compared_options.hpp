@@ -2,6 +2,7 @@
 
 #include "../../comm/detail/collective_call.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/hash.hpp"
 #include "../../layout/placement.hpp"
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief A hash of what ranks have to choose alike, and what to call it.
 struct ComparedOption {
@@ -88,4 +89,4 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
         {"communicator", options_hash_of(communicator, stage_row(number, schedule))}};
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

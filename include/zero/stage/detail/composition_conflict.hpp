@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../policy/master_weights_policy.hpp"
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What forbids a composition, or `none`.
 enum class Conflict {
@@ -104,4 +105,4 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     return composition.master;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/host_device.hpp"
@@ -12,7 +13,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in
 /// double, rounded once where it is applied.
@@ -89,4 +90,4 @@ struct DecideStep {
     }
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../core/detail/require_cxx20.hpp"
 
 #include "../../backend/backend.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"
 #include "../../policy/detail/policy_list.hpp"
 #include "../../policy/master_weights_policy.hpp"
@@ -12,7 +13,7 @@
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The conflict between policies that are valid each by itself.
 template <int N, class... Policies>
@@ -32,7 +33,7 @@ consteval Conflict conflict_in() {
     .is_stored_by_block = Config::OptimizerStates::is_block_scaled
                           || Config::MasterPolicy::form == MasterForm::stochastic,
     .master = Config::master_conflict
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail
 );
 }
 
@@ -138,4 +139,4 @@ consteval bool diagnose_stage() {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero::detail {
+#include "../../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then
 /// there is nothing to wait for.
@@ -43,4 +45,4 @@ private:
     typename Backend::Queue _queue;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

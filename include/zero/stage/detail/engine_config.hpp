@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../policy/master_weights.hpp"
@@ -12,7 +13,7 @@
 #include <tuple>
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What the code of an engine depends on: types and functors. The stage is no part of it,
 /// which an engine reads as a row of the placement table, nor who cuts the layout: so compositions
@@ -85,4 +86,4 @@ struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, Buc
                               BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/memory_plan.hpp"
@@ -11,7 +12,7 @@
 #include <cstddef>
 #include <span>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What the parts of an engine are made from. Everything that it points to outlives them.
 template <class Config>
@@ -57,4 +58,4 @@ PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, BufferK
             kind};
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../engine.hpp"
 #include "../parameter.hpp"
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Between two steps: makes the layout of an engine anew in rank 0's order of readiness, and
 /// every part over it. Collective, waits.
@@ -125,4 +126,4 @@ private:
     Engine<Config>* _engine;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../comm/communicator.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "drain.hpp"
 #include "replace_policy.hpp"
@@ -13,7 +14,7 @@
 
 /// Small values of the host that ranks have to know of one another. A communicator takes memory of
 /// its backend only, so they go through a buffer of it.
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Copies `values` to the backend, `begin` elements into memory for `total`, lets
 /// `exchange(own, all)` enqueue a collective on it, and copies all of it back. Waits.
@@ -66,4 +67,4 @@ broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Qu
         });
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -5,6 +5,7 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
@@ -22,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Norms of the reduced gradients, times `factor`. Collective, waits; allocates.
 ///
@@ -132,4 +133,4 @@ private:
     std::size_t _count;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

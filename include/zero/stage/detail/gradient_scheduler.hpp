@@ -2,6 +2,7 @@
 
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief When gradients are leased, complete, and sent: the way of every bucket through a
 /// micro-step. What is done with their data is the business of one `GradientStore` for each
@@ -481,4 +482,4 @@ private:
     bool _is_finished = false;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -5,6 +5,7 @@
 #include "../../core/buffer.hpp"
 #include "../../core/convert.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../host/detail/copy_loop.hpp"
 #include "../../layout/flat_layout.hpp"
@@ -24,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Gradients are converted into a buffer of their own before they are sent, at least at one
 /// place.
@@ -296,4 +297,4 @@ private:
     Drain<Backend> _drain;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../layout/flat_layout.hpp"
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 [[noreturn]] inline void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,
                                              std::size_t bucket, std::size_t rank) {
@@ -44,4 +45,4 @@ namespace zero::detail {
          "your own in Parameter::gradient, or use hand_over()."});
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
@@ -21,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Where each parameter lies in the adopted block. @throws InvalidArgument naming one that
 /// lies outside.
@@ -166,4 +167,4 @@ FlatLayout make_stage_layout(int stage, std::size_t world, std::span<AnyParamete
     return make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/weight_pointers.hpp"
 #include "../../core/convert.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../layout/detail/count_blocks.hpp"
@@ -16,7 +17,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in
 /// one of the forms of `MasterForm`.
@@ -156,4 +157,4 @@ private:
     FlatLayout const* _layout;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/update_decision.hpp"
 #include "../../core/buffer.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../ops/exact_sum.hpp"
@@ -17,7 +18,7 @@
 #include <limits>
 #include <utility>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What this rank updates: one `OptimizerStore` for each parameter type, addressed by
 /// bucket.
@@ -97,4 +98,4 @@ private:
     typename Config::template ForTypes<OptimizerStore> _memories;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/state_pointers.hpp"
 #include "../../core/convert.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/detail/count_blocks.hpp"
 #include "../../layout/piece.hpp"
@@ -16,7 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The states of the optimizer for a shard, in the type that the policy names, and the
 /// scales of their blocks if it has such.
@@ -84,4 +85,4 @@ private:
                            ///< was made before
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../backend/slices.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../ops/arithmetic.hpp"
@@ -25,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What an `OptimizerStore` is made from: the memory that its tables point to.
 template <class Config, class Types>
@@ -181,4 +182,4 @@ private:
     Drain<Backend> _drain;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,6 +2,7 @@
 
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
 #include "../parameter.hpp"
@@ -16,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief When parameters can be read: how a unit is gathered, held and freed (stage 3), when
 /// updated shards are published (stages 1 and 2), and how the values of rank 0 reach all. The data
@@ -352,4 +353,4 @@ private:
     bool _is_tracing = false;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -4,6 +4,7 @@
 #include "../../comm/communicator.hpp"
 #include "../../core/convert.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/memory_plan.hpp"
@@ -23,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The parameters of one type as data, in every storage and placement: where they lie, and
 /// the collectives that move them.
@@ -266,4 +267,4 @@ private:
     Drain<Backend> _drain;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/buffer.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/detail/count_blocks.hpp"
 #include "../../layout/flat_layout.hpp"
@@ -8,7 +9,7 @@
 
 #include <cstddef>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Memory for some numbers per block of 64 elements. Blocks begin with each slice of a
 /// parameter, so in adopted blocks of the caller, where slices start anywhere, two slices never
@@ -47,4 +48,4 @@ private:
     std::size_t _taken = 0;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/buffer.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Memory for one number per element of those of the first `buckets` buckets that hold
 /// parameters of a type: of all elements (replicated) or of this rank's extents.
@@ -47,4 +48,4 @@ private:
     std::vector<std::size_t> _storage_begin;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -14,7 +15,7 @@
 #include <span>
 #include <string>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The call protocol of an engine: in which phase it is, and every check that needs no data.
 /// One class for all engines, so that its texts are compiled once.
@@ -303,4 +304,4 @@ private:
     std::uint64_t _micro_step_serial = 0;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

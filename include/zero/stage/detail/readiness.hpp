@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 
 #include <cstddef>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Which units, parameters and buckets of one micro-step have their gradients. Knows the
 /// layout only, no data and no queue.
@@ -83,4 +84,4 @@ private:
     std::size_t _next = 0;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

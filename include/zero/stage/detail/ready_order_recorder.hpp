@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <utility>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The order in which the units of this rank became ready in a step: each the first time
 /// that it did, in whichever micro-step.
@@ -49,4 +51,4 @@ private:
     std::vector<char> _is_noted; ///< by unit; empty when nothing is wanted
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

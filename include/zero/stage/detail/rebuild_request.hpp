@@ -1,6 +1,8 @@
 #pragma once
 
-namespace zero {
+#include "../../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
 
 template <class Config>
 class Engine;
@@ -16,4 +18,4 @@ class RebuildRequest {
 };
 
 } // namespace detail
-} // namespace zero
+} // namespace ZERO_NAMESPACE

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/require_cxx20.hpp"
 
+#include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"
 #include "../../policy/detail/policy_list.hpp"
 #include "accepted_stage.hpp"
@@ -12,7 +13,7 @@
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with
 /// them.
@@ -63,4 +64,4 @@ public:
     RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

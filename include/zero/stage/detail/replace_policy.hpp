@@ -2,11 +2,12 @@
 
 #include "../../core/detail/require_cxx20.hpp"
 
+#include "../../core/detail/namespace.hpp"
 #include "../../policy/detail/policy_list.hpp"
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 template <class... Policies>
 struct PolicyPack {};
@@ -38,4 +39,4 @@ struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
                                   PolicyPack<Kept..., First>>,
                Rest...> {};
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -2,12 +2,13 @@
 
 #include "../../core/detail/require_cxx20.hpp"
 
+#include "../../core/detail/namespace.hpp"
 #include "accepted_stage.hpp"
 #include "diagnose_stage.hpp"
 #include "rejected_stage.hpp"
 #include "stage_config.hpp"
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 template <bool IsAccepted, int N, class... Policies>
 struct StageBase {
@@ -22,4 +23,4 @@ struct StageBase<true, N, Policies...> {
 template <int N, class... Policies>
 using stage_base_t = typename StageBase<is_accepted<N, Policies...>(), N, Policies...>::type;
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../../policy/optimizer_state.hpp"
 #include "../../policy/parameters.hpp"
@@ -20,7 +21,7 @@
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 template <class MasterPolicy, class ParameterTypes>
 struct MasterConflict;
@@ -86,4 +87,4 @@ struct StageConfig {
             : Conflict::none;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -4,6 +4,7 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/detail/count_blocks.hpp"
 #include "../../layout/detail/order_by.hpp"
@@ -24,7 +25,7 @@
 
 /// How a training state gets from one layout to another: every array of it goes through parameter
 /// space, one parameter after the other.
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief A part of a parameter that this rank holds in one array.
 struct HeldSlice {
@@ -220,4 +221,4 @@ private:
     MemoryResource* _memory;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -6,6 +6,7 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -32,7 +33,7 @@
 #include <optional>
 #include <string>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief How a step is decided, and what it leaves: the scalars of a step in the backend's memory,
 /// and every command that writes them.
@@ -320,4 +321,4 @@ private:
     Drain<Backend> _drain;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

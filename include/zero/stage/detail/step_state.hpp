@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../backend/update_decision.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/host_device.hpp"
 #include "../../policy/master_weights.hpp"
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Everything of a step that host and queues share, in the backend's memory. Only commands
 /// on the communication queue write it.
@@ -66,4 +67,4 @@ struct Assign {
 
 /// @}
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
 #include "../../policy/master_weights.hpp"
 #include "../../policy/master_weights_policy.hpp"
 
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The types that parameters of one kind have on their way: a model has one such set for
 /// each of its parameter types.
@@ -36,4 +37,4 @@ struct ChosenMaster<First, Rest...> {
                            typename ChosenMaster<Rest...>::type, typename First::MasterWeights>;
 };
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
@@ -8,7 +9,7 @@
 #include <cstddef>
 
 /// What an optimizer of whole parameters needs of the geometry.
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief The part of a bucket that a rank updates.
 inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
@@ -37,4 +38,4 @@ std::size_t scratch_floats([[maybe_unused]] FlatLayout const& layout,
     return most;
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,12 +1,14 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief What an update may not write is what is rounded from master weights.
 template <class Types>
 using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const,
                                         typename Types::Parameter>;
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
@@ -15,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 inline std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters) {
     std::vector<ParameterSpec> specs;
@@ -142,4 +143,4 @@ template <class Backend>
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

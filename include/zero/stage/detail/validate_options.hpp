@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../layout/placement.hpp"
@@ -11,7 +12,7 @@
 #include <cstddef>
 #include <optional>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// Not inlined: g++ 12 then takes the value of an empty optional for read, and warns in the
 /// caller's code.
@@ -78,4 +79,4 @@ void validate_options(StageOptions<Config> const& options, int stage) {
     }
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail

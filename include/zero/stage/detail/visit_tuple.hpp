@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../../core/detail/namespace.hpp"
+
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 
-namespace zero::detail {
+namespace ZERO_NAMESPACE::detail {
 
 /// @brief Calls `visit` with the element of a tuple that is chosen at run time.
 template <std::size_t I = 0, class Tuple, class Visitor>
@@ -23,4 +25,4 @@ void visit_all(Tuple& tuple, Visitor&& visit) {
     std::apply([&](auto&... element) { (visit(element), ...); }, tuple);
 }
 
-} // namespace zero::detail
+} // namespace ZERO_NAMESPACE::detail
