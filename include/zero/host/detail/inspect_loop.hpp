@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/convert.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "cast_loops.hpp"
 #include "leaf_bins.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/convert.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/norm.hpp"
 #include "inspect_loop.hpp"
