@@ -11,7 +11,7 @@ function text_for(line) {
     if (FILENAME ~ /\/layout\//) {
         if (line ~ /struct State \{\};/) return "What the rule carries from bucket to bucket: nothing."
         if (line ~ /struct State \{/) return "What the rule carries from bucket to bucket."
-        if (line ~ /constexpr bool cuts_parameters/) return "Whether a parameter may have several owners, so that an optimizer of whole parameters can not be used."
+        if (line ~ /constexpr bool cuts_parameters/) return "Whether a parameter may have several owners, so that an optimizer of whole parameters cannot be used."
         if (line ~ /constexpr bool cuts_group/) return "Whether shards are cut from the whole group of parameters instead of bucket by bucket; then collectives are uneven, and stage 3 is refused."
         if (line ~ /constexpr bool is_even/) return "Whether all extents of a bucket are equally long, as native collectives need it."
         if (line ~ /constexpr bool may_span_units/) return "Whether a bucket may hold parameters of several units even in stage 3; a rule that needs that is refused there."
@@ -26,8 +26,8 @@ function text_for(line) {
         if (line ~ /constexpr bool skips_overflow/) return "Whether a step with infinite or NaN gradients changes nothing."
         if (line ~ /static State initial\(/) return "The state before the first step."
         if (line ~ /static State next\(/) return "The state after a step. `overflow` was reduced over all ranks. Pure; callable on host and device."
-        if (line ~ /static bool is_exhausted\(/) return "Whether an overflow in this state can not be answered by a smaller scale."
-        if (line ~ /static void validate_state\(/) return "Refuses a state from elsewhere that the rule can not go on from. @throws InvalidArgument"
+        if (line ~ /static bool is_exhausted\(/) return "Whether an overflow in this state cannot be answered by a smaller scale."
+        if (line ~ /static void validate_state\(/) return "Refuses a state from elsewhere that the rule cannot go on from. @throws InvalidArgument"
     }
     if (FILENAME ~ /\/policy\//) {
         if (line ~ /using Type =/) return "The storage type that the policy chooses; void for none."

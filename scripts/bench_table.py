@@ -46,7 +46,7 @@ class Row:
         threads = [part for part in parts if part.startswith("threads:")]
         parts = [part for part in parts if part not in ("real_time", "manual_time", "process_time") and part not in threads]
         if len(parts) != 4 or not parts[3].isdigit():
-            raise ValueError(f"'{name}': a benchmark has to be called operation/case/who/elements")
+            raise ValueError(f"'{name}': a benchmark must be called operation/case/who/elements")
         self.operation, self.case, self.who = parts[:3]
         self.elements = int(parts[3])
         self.threads = int(threads[0].split(":")[1]) if threads else 1
@@ -225,7 +225,7 @@ def write(file, text):
 
 
 def arguments_of(arguments):
-    """Files, and options with their values; a value is None where there has to be one, or for an option that does not exist."""
+    """Files, and options with their values; a value is None where there must be one, or for an option that does not exist."""
     files, options = [], {}
     rest = iter(arguments)
     for argument in rest:

@@ -78,7 +78,7 @@ install_missing() {
     check_versions
 }
 
-# install_optional PACKAGE...: the same for tools without which some tests are skipped; where they can not be installed everything else goes on.
+# install_optional PACKAGE...: the same for tools without which some tests are skipped; where they cannot be installed everything else goes on.
 install_optional() {
     local package
     for package in "$@"; do

@@ -17,7 +17,7 @@
 // A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank,
 // bfloat16 parameters and float gradients, beside its parts: a copy of the gradients, which is what
 // a reduction over one rank is, the norm and the update, each in one launch. The counter `host_us`
-// is how long the host is in `step`, which has to be short beside the device's time.
+// is how long the host is in `step`, which must be short beside the device's time.
 namespace zero {
 
 namespace {

@@ -90,7 +90,7 @@ def benchmarks_on(device, options):
         clip()
         optimizer.step()
 
-    # What has to be moved: the norm reads the gradients, the update reads gradient, parameter and two states and writes the last three.
+    # What must be moved: the norm reads the gradients, the update reads gradient, parameter and two states and writes the last three.
     what = f"{options.model}/{options.dtype}/{device}"
     rows = run(f"torch_clip_grad_norm/{what}", clip, elements * size, device, options.repetitions, options.min_time)
     rows += run(f"torch_adamw_fused/{what}", optimizer.step, 7 * elements * size, device, options.repetitions, options.min_time)

@@ -30,7 +30,7 @@ public:
     [[nodiscard]] int rank() const noexcept { return 0; }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(_world); }
 
-    /// Extents have to be of one size, as the contiguous partitioner makes them.
+    /// Extents must be of one size, as the contiguous partitioner makes them.
     template <class T>
     void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue,
                         zero::CollectiveTag = {}) {

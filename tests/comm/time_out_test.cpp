@@ -74,7 +74,7 @@ TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
                     TimedOut);
 }
 
-TEST_CASE("a time-out has to be positive, and may be longer than any clock") {
+TEST_CASE("a time-out must be positive, and may be longer than any clock") {
     CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}),
                     InvalidArgument);
     CHECK_THROWS_AS(

@@ -121,7 +121,7 @@ TEST_CASE("the fake counts calls of NCCL whose job is not joined in time") {
 }
 
 TEST_CASE("ranks that call different collectives do not corrupt memory in the fake, so that the "
-          "suite can not pass by accident") {
+          "suite cannot pass by accident") {
     using Communicator = NonBlocking::Communicator;
     auto ranks = Communicator::make_group(2, {.time_out = std::chrono::seconds(60)});
     host::ThreadedQueue first;

@@ -112,12 +112,12 @@ TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
     }
 }
 
-TEST_CASE("every missing variable is named, with what it has to be") {
+TEST_CASE("every missing variable is named, with what it must be") {
     for (char const* const name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
         std::string const text = failure(name, nullptr);
         CHECK_THAT(text, contains_text(std::string("the environment variable ") + name
-                                       + " is missing; it has to be "));
+                                       + " is missing; it must be "));
         CHECK_THAT(text, contains_text("torchrun sets"));
     }
     CHECK_THAT(failure("MASTER_PORT", nullptr),
@@ -137,7 +137,7 @@ TEST_CASE("every ill-formed variable is named, with its value") {
         for (char const* const value : values) {
             CHECK_THAT(failure(name, value),
                        contains_text(std::string("the environment variable ") + name + " is '"
-                                     + value + "'; it has to be "));
+                                     + value + "'; it must be "));
         }
     }
 }

@@ -278,7 +278,7 @@ TEST_CASE("more collectives under way than events: the newest event moves, and w
     CHECK(script.system.live_events == 64);
 }
 
-TEST_CASE("a captured collective records no event, so a replay can not be mistaken for it") {
+TEST_CASE("a captured collective records no event, so a replay cannot be mistaken for it") {
     Script script;
     auto communicator = script.communicator();
     script.system.is_captured = true;

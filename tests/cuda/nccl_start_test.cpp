@@ -137,7 +137,7 @@ TEST_CASE("ranks and options out of range are refused before NCCL is called") {
     CHECK_THROWS_AS(Communicator::refer_to(script.interfaces(), nullptr), InvalidArgument);
     CHECK_THROWS_AS(Communicator::take_over(script.interfaces(), nullptr), InvalidArgument);
     script.options.time_out = std::chrono::milliseconds(0);
-    CHECK_THROWS_WITH(start(0, 1), contains_text("NcclOptions::time_out has to be positive"));
+    CHECK_THROWS_WITH(start(0, 1), contains_text("NcclOptions::time_out must be positive"));
     script.options.time_out = std::chrono::milliseconds(1);
     script.options.watch_interval = std::chrono::milliseconds(-1);
     CHECK_THROWS_AS(start(0, 1), InvalidArgument);

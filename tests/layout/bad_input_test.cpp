@@ -115,7 +115,7 @@ TEST_CASE("parameters that overlap in an adopted block are refused by both names
           == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
 }
 
-TEST_CASE("offsets of an adopted block have to be one for each parameter") {
+TEST_CASE("offsets of an adopted block must be one for each parameter") {
     CHECK(adopted_message(test::model_of_sizes({1, 2}), {0})
           == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
     CHECK(adopted_message({}, {0})

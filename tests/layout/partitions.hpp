@@ -26,7 +26,7 @@ Partition partition(List const& sizes, std::size_t world, typename P::State& sta
         items.push_back({index, sizes[index], 0});
     }
     Partition result;
-    result.cuts.assign(world + 1, 12345); // every cut has to be written
+    result.cuts.assign(world + 1, 12345); // every cut must be written
     P::partition(items, state, result.cuts);
     for (PartitionItem const& item : items) {
         result.order.push_back(item.index);

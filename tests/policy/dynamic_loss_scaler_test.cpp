@@ -32,7 +32,7 @@ TEST_CASE("an interval of one grows the scale on every clean step") {
     CHECK(test::play(options, "..x.") == Rows{{16, 0, 1}, {32, 0, 1}, {16, 0, 1}, {32, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps have to be in a "
+TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps must be in a "
           "row to grow it") {
     DynamicLossScalerOptions const options{
         .initial_scale = 64, .growth_interval = 3, .hysteresis = 1};

@@ -63,7 +63,7 @@ TEMPLATE_LIST_TEST_CASE(
 }
 
 TEMPLATE_LIST_TEST_CASE("The scale and its inverse are numbers, no overflow grows it, exhausted is "
-                        "what can not shrink, and a run resumes from its state",
+                        "what cannot shrink, and a run resumes from its state",
                         "[policy][scaler]", ShippedLossScalers) {
     check_scaler_rule<TestType>();
 }

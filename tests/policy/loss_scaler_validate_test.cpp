@@ -37,18 +37,18 @@ using Options = DynamicLossScalerOptions;
 
 TEST_CASE("a static scale that is not positive and finite is refused") {
     CHECK(message<StaticLossScaler>({0.0F})
-          == "zero: the loss scaler's scale is 0.000000; it has to be positive and finite.");
+          == "zero: the loss scaler's scale is 0.000000; it must be positive and finite.");
     CHECK(message<StaticLossScaler>({-2.0F})
-          == "zero: the loss scaler's scale is -2.000000; it has to be positive and finite.");
+          == "zero: the loss scaler's scale is -2.000000; it must be positive and finite.");
     CHECK(message<StaticLossScaler>({infinity})
-          == "zero: the loss scaler's scale is inf; it has to be positive and finite.");
+          == "zero: the loss scaler's scale is inf; it must be positive and finite.");
     CHECK(message<StaticLossScaler>({not_a_number})
-          == "zero: the loss scaler's scale is nan; it has to be positive and finite.");
+          == "zero: the loss scaler's scale is nan; it must be positive and finite.");
     CHECK(message<StaticLossScaler>({0.5F}) == "nothing was thrown");
 }
 
-TEST_CASE("initial scale, minimum and maximum of a dynamic scaler have to be positive and finite") {
-    std::string const end = "; it has to be positive and finite.";
+TEST_CASE("initial scale, minimum and maximum of a dynamic scaler must be positive and finite") {
+    std::string const end = "; it must be positive and finite.";
     CHECK(with(&Options::initial_scale, 0.0F)
           == "zero: the loss scaler's initial_scale is 0.000000" + end);
     CHECK(with(&Options::initial_scale, not_a_number)
@@ -79,8 +79,8 @@ TEST_CASE("the initial scale has to lie between minimum and maximum") {
     CHECK(with(&Options::initial_scale, 1.0F) == "nothing was thrown");
 }
 
-TEST_CASE("the growth factor has to be above 1 and finite") {
-    std::string const expected = "zero: the dynamic loss scaler's growth_factor has to be above 1.";
+TEST_CASE("the growth factor must be above 1 and finite") {
+    std::string const expected = "zero: the dynamic loss scaler's growth_factor must be above 1.";
     for (float const factor : {1.0F, 0.5F, 0.0F, -2.0F, not_a_number, infinity}) {
         CHECK(with(&Options::growth_factor, factor) == expected);
     }
@@ -96,11 +96,11 @@ TEST_CASE("the backoff factor has to lie between 0 and 1") {
     CHECK(with(&Options::backoff_factor, 0.75F) == "nothing was thrown");
 }
 
-TEST_CASE("growth interval and hysteresis have to be at least 1") {
+TEST_CASE("growth interval and hysteresis must be at least 1") {
     CHECK(with(&Options::growth_interval, 0U)
-          == "zero: the dynamic loss scaler's growth_interval has to be at least 1.");
+          == "zero: the dynamic loss scaler's growth_interval must be at least 1.");
     CHECK(with(&Options::hysteresis, 0U)
-          == "zero: the dynamic loss scaler's hysteresis has to be at least 1.");
+          == "zero: the dynamic loss scaler's hysteresis must be at least 1.");
     CHECK(with(&Options::growth_interval, 1U) == "nothing was thrown");
     CHECK(with(&Options::hysteresis, 1U) == "nothing was thrown");
 }

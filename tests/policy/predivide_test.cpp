@@ -74,7 +74,7 @@ TEST_CASE(
         }
         return std::string("nothing was thrown");
     };
-    std::string const end = "; it and its inverse have to be positive normal numbers. A power of "
+    std::string const end = "; it and its inverse must be positive normal numbers. A power of "
                             "two divides without rounding.";
     CHECK(message(0.0F) == "zero: predivide is 0.000000" + end);
     CHECK(message(-2.0F) == "zero: predivide is -2.000000" + end);

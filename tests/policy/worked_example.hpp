@@ -33,7 +33,7 @@ struct CautiousLossScaler {
                 "CautiousLossScaler: initial_scale has to lie between 1 and 2^24.");
         }
         if (options.patience < 1 || options.most_patience < options.patience) {
-            throw zero::InvalidArgument("CautiousLossScaler: patience has to be at least 1, and "
+            throw zero::InvalidArgument("CautiousLossScaler: patience must be at least 1, and "
                                         "most_patience at least patience.");
         }
     }

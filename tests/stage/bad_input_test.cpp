@@ -282,7 +282,7 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
                                 [](Engine& engine) { engine.set_learning_rate(7, 1.0); });
     refuses<InvalidArgument, 2>("learning rate factor is -", idle,
                                 [](Engine& engine) { engine.set_learning_rate(0, -1.0); });
-    refuses<InvalidArgument, 2>("; it has to be finite as a float and not negative", idle,
+    refuses<InvalidArgument, 2>("; it must be finite as a float and not negative", idle,
                                 [](Engine& engine) { engine.set_learning_rate(0, 1e39); });
     auto const accumulated = [](Engine& engine) {
         engine.begin_step();

@@ -87,7 +87,7 @@ void check_values(bool is_constant) {
 
 } // namespace
 
-TEST_CASE("An update can not write values that are rounded from master weights") {
+TEST_CASE("An update cannot write values that are rounded from master weights") {
     check_values<Parameters<bfloat16>>(true);
     check_values<Parameters<bfloat16>, NoMasterWeights>(false);
     check_values<>(false);

@@ -168,7 +168,7 @@ TEST_CASE("Scales and states that make no sense are refused, and the state stays
              {0.0F, -1.0F, infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
             CHECK_THROWS_AS(engine.set_loss_scale(scale), InvalidArgument);
             CHECK_THROWS_WITH(engine.set_loss_scaler_state({scale, 0, 1, 0}),
-                              contains_text("it has to be positive and finite"));
+                              contains_text("it must be positive and finite"));
         }
         CHECK_THROWS_WITH(engine.set_loss_scale(0x1p-127F), contains_text("below 2^-126"));
         CHECK_THROWS_WITH(engine.set_loss_scale(0.5F),

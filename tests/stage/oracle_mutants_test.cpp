@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-// An oracle that finds nothing proves nothing: each error below has to be found by the same
+// An oracle that finds nothing proves nothing: each error below must be found by the same
 // comparison that passes without it.
 
 using namespace zero;
@@ -207,7 +207,7 @@ TEST_CASE("A capture of the loss scale that does not wait for the readers of the
         compute_slowly(c);
         c.micro_steps = 1;
         c.longest_delay =
-            12000; // a backward pass has to be behind the whole step that decides on the next scale
+            12000; // a backward pass must be behind the whole step that decides on the next scale
     });
 }
 

@@ -167,7 +167,7 @@ TEST_CASE(
               "weighted_mean.",
               "zero: step() needs the weight of this rank's gradients: reduction.kind is "
               "weighted_mean.",
-              "zero: the weight of a step is -5; it has to be at least 0 (rank 0).", "2"});
+              "zero: the weight of a step is -5; it must be at least 0 (rank 0).", "2"});
 }
 
 TEST_CASE(

@@ -21,10 +21,10 @@ namespace ZERO_NAMESPACE {
 /// them, and the element-wise operations for every storage type, not only for float. What `run`
 /// takes is a functor of the library's, marked to run on a device, too.
 ///
-/// Optional: `is_device` (the host can not read or write the memory), `copies_arguments` (tables of
+/// Optional: `is_device` (the host cannot read or write the memory), `copies_arguments` (tables of
 /// pointers are free when an operation returns) `rethrow_failure(Event)`, for queues that fail
 /// alone, `drain(Queue)`, where waiting for a recorded event may not do, `require_queue(Queue)`,
-/// which refuses one that can not be used, and `require_arithmetic(Queue)`, which refuses a device
+/// which refuses one that cannot be used, and `require_arithmetic(Queue)`, which refuses a device
 /// whose code was compiled with other rules of rounding.
 template <class B>
 concept Backend =
@@ -63,7 +63,7 @@ consteval bool diagnose_backend() {
         using Event = typename B::Event;
         static_assert(std::copyable<Queue> && std::copyable<Event>
                           && std::default_initializable<Event>,
-                      "zero: a Backend's Queue and Event have to be copyable, and an Event "
+                      "zero: a Backend's Queue and Event must be copyable, and an Event "
                       "complete when default-constructed.");
         static_assert(
             requires(typename B::OwnedQueue& owned) {

@@ -65,11 +65,11 @@ public:
     static std::vector<Loopback> make_group(int world, LoopbackOptions const& options = {}) {
         if (world <= 0) {
             detail::throw_error<InvalidArgument>(
-                {"zero: a group of ", world, " ranks; world has to be at least 1."});
+                {"zero: a group of ", world, " ranks; world must be at least 1."});
         }
         if (options.time_out.count() <= 0) {
             detail::throw_error<InvalidArgument>(
-                {"zero: a time-out of ", options.time_out.count(), " ms; it has to be positive."});
+                {"zero: a time-out of ", options.time_out.count(), " ms; it must be positive."});
         }
         auto const group = std::make_shared<Group>(static_cast<std::size_t>(world), options);
         std::vector<Loopback> ranks;

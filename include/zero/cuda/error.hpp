@@ -31,7 +31,7 @@ namespace detail {
                             cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
     if (code == cudaErrorStreamCaptureIsolation) {
         throw OutOfOrder(text
-                             + "; what is captured can not wait for what was enqueued before the "
+                             + "; what is captured cannot wait for what was enqueued before the "
                                "capture: call join() of an engine right before it begins.",
                          where, static_cast<int>(code));
     }

@@ -51,7 +51,7 @@ public:
     using Backend = B;
     using Queue = typename B::Queue;
 
-    /// @brief Uses a communicator of the caller, whose it stays. Its device has to be the current
+    /// @brief Uses a communicator of the caller, whose it stays. Its device must be the current
     /// one. One that NCCL still sets up is waited for.
     ///
     /// The destructor of a reference neither waits nor aborts, also while an exception unwinds: the

@@ -17,9 +17,8 @@ enum class NcclResult : int {
     system_error = 2,         ///< a call of the operating system failed inside NCCL
     internal_error = 3,       ///< NCCL itself, or memory that was written over
     invalid_argument = 4,     ///< one argument is wrong
-    invalid_usage =
-        5,            ///< calls that do not go together, or memory or devices that NCCL can not use
-    remote_error = 6, ///< a peer left or the network failed
+    invalid_usage = 5, ///< calls that do not go together, or memory or devices that NCCL cannot use
+    remote_error = 6,  ///< a peer left or the network failed
     in_progress =
         7 ///< a non-blocking call goes on; `NcclLibrary::get_async_error` says when it is done
 };
@@ -39,7 +38,7 @@ enum class NcclReduction : std::uint8_t {
 /// @brief Element types by size and meaning; the numbers are this library's, not NCCL's.
 enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 
-/// @brief How calls behave that NCCL can not finish at once.
+/// @brief How calls behave that NCCL cannot finish at once.
 ///
 /// Non-blocking ones return, are asked about and can be given up: an absent peer is an exception
 /// after the time-out. Each costs the start of a thread inside NCCL. Blocking ones save it (it
@@ -80,10 +79,10 @@ public:
     /// set, the id is that address.
     virtual NcclResult get_unique_id(NcclUniqueId& id) noexcept = 0;
     /// @brief Joins a group with the current device; collective. When this fails, `handle` is null
-    /// or has to be aborted.
+    /// or must be aborted.
     virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
                                  NcclMode mode) noexcept = 0;
-    /// @brief How many ranks the group has. Joins the last call, which has to be done.
+    /// @brief How many ranks the group has. Joins the last call, which must be done.
     virtual NcclResult count(NcclHandle handle, int& world) noexcept = 0;
     /// @brief The number of this rank, from 0.
     virtual NcclResult user_rank(NcclHandle handle, int& rank) noexcept = 0;
@@ -170,7 +169,7 @@ public:
     virtual int is_event_complete(EventHandle event, bool& is_complete) noexcept = 0;
     /// @brief Frees an event. Errors are ignored: the runtime may be shutting down.
     virtual void destroy_event(EventHandle event) noexcept = 0;
-    /// @brief Is the stream captured into a graph, so that events recorded on it can not be asked?
+    /// @brief Is the stream captured into a graph, so that events recorded on it cannot be asked?
     virtual int is_capturing(StreamHandle stream, bool& is_capturing) noexcept = 0;
 
     /// @brief Time since any fixed point; never goes back.

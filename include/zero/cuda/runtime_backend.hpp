@@ -31,7 +31,7 @@ struct RuntimeBackend {
     template <class Slice>
     using SliceTable = cuda::SliceTable<Slice>;
 
-    static constexpr bool is_device = true; ///< the host can not read or write the memory
+    static constexpr bool is_device = true; ///< the host cannot read or write the memory
     static constexpr bool copies_arguments =
         true; ///< a table of pointers may change as soon as an operation was enqueued
 
@@ -48,7 +48,7 @@ struct RuntimeBackend {
     /// @brief Waits for a stream of any device: recording an event takes the stream's own, and an
     /// engine may be destroyed where another is current.
     static void drain(Queue queue) noexcept { drain(queue, {}); }
-    /// @brief The same, but a stream that is captured can not be waited for: then for
+    /// @brief The same, but a stream that is captured cannot be waited for: then for
     /// `before_capture`, and the graph is not to be launched any more.
     static void drain(Queue queue, Event const& before_capture) noexcept {
         bool const is_capturing = detail::is_capturing(queue);

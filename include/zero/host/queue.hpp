@@ -29,7 +29,7 @@ public:
         _call = [](void* storage) { (*std::launder(static_cast<F*>(storage)))(); };
     }
 
-    /// @brief Calls it; there has to be one.
+    /// @brief Calls it; there must be one.
     void operator()() { _call(_storage); }
 
 private:

@@ -76,11 +76,11 @@ struct DynamicLossScaler {
                  "; give another one, or wider bounds."});
         }
         require(options.growth_factor > 1.0F && detail::is_finite(options.growth_factor),
-                "growth_factor has to be above 1");
+                "growth_factor must be above 1");
         require(options.backoff_factor > 0.0F && options.backoff_factor < 1.0F,
                 "backoff_factor has to lie between 0 and 1");
-        require(options.growth_interval >= 1, "growth_interval has to be at least 1");
-        require(options.hysteresis >= 1, "hysteresis has to be at least 1");
+        require(options.growth_interval >= 1, "growth_interval must be at least 1");
+        require(options.hysteresis >= 1, "hysteresis must be at least 1");
         require(options.at_minimum != AtMinimumScale::call_back || options.on_minimum != nullptr,
                 "at_minimum asks for a call, but on_minimum is null");
         require(options.at_minimum == AtMinimumScale::call_back
@@ -89,7 +89,7 @@ struct DynamicLossScaler {
                 "them out");
     }
 
-    /// @brief Refuses a state from elsewhere that the rule can not go on from. @throws
+    /// @brief Refuses a state from elsewhere that the rule cannot go on from. @throws
     /// InvalidArgument
     static void validate_state(State state, Options const& options) {
         if (state.scale < options.minimum || state.scale > options.maximum) {

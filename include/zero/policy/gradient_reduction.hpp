@@ -94,7 +94,7 @@ inline float predivide_factor(GradientReductionOptions const& options, std::size
         if (!(divisor >= smallest_normal && divisor <= 1.0F / smallest_normal)) {
             detail::throw_error<InvalidArgument>(
                 {"zero: predivide is ", divisor,
-                 "; it and its inverse have to be positive normal numbers. A power of two divides "
+                 "; it and its inverse must be positive normal numbers. A power of two divides "
                  "without rounding."});
         }
         return divisor;

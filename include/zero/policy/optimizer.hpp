@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// Beyond the syntax a model guarantees: `hyper` is pure and derives in double what is constant
 /// during a step (learning rate, beta^t). `whole_tensor` says which kind it is: of one element, or
-/// of a whole parameter, which a partitioner that cuts parameters can not give.
+/// of a whole parameter, which a partitioner that cuts parameters cannot give.
 template <class O>
 concept OptimizerOptions =
     std::same_as<typename O::policy_category, OptimizerCategory>

@@ -39,7 +39,7 @@ public:
     /// @brief Whether there is a function.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
-    /// @brief Calls the function; there has to be one.
+    /// @brief Calls the function; there must be one.
     void operator()(std::size_t begin, std::span<T> values) const {
         _call(_function.get(), begin, values);
     }

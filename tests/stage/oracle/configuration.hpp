@@ -331,7 +331,7 @@ inline GradientStore gradient_memory_of(Configuration const& c, std::size_t para
     return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
 }
 
-/// The order in which units finish their backward pass. `rank` 0 for all where the order has to be
+/// The order in which units finish their backward pass. `rank` 0 for all where the order must be
 /// the same.
 inline std::vector<std::size_t> backward_order(Configuration const& c, std::size_t step,
                                                std::size_t micro_step, std::size_t rank) {

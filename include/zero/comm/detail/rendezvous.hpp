@@ -24,7 +24,7 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Where the threads of W ranks meet. No data passes here.
 ///
 /// `enter` succeeds for all ranks or for none: an abort, a time-out or a rank that left fails it
-/// for everybody, but once the last rank has arrived it has succeeded for all. `pass` can not fail
+/// for everybody, but once the last rank has arrived it has succeeded for all. `pass` cannot fail
 /// and is not interrupted: who has entered gets to the next `pass` without waiting for anything
 /// else. So whatever goes wrong, nobody leaves a collective while another rank is still inside it.
 class Rendezvous {
@@ -106,7 +106,7 @@ public:
 private:
     static constexpr Duration grace{1000};
     static constexpr Duration longest =
-        std::chrono::hours(24 * 365); // a deadline has to be representable
+        std::chrono::hours(24 * 365); // a deadline must be representable
 
     static bool has_moved(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept {
         return counter.load(std::memory_order_acquire) != from;

@@ -65,7 +65,7 @@
 static_assert(zero::version_major == 0 && zero::version_minor == 1 && zero::version_patch == 0,
               "zero: ZERO_CUDA_NAMESPACE has to name the version of core/version.hpp.");
 
-// What is instantiated with a type without linkage (an optimizer of an unnamed namespace) can not
+// What is instantiated with a type without linkage (an optimizer of an unnamed namespace) cannot
 // be hidden and need not be: warning 1407 says so.
 /// Marks a kernel, and a function from which one is launched.
 #define ZERO_CUDA_HIDDEN __attribute__((visibility("hidden")))

@@ -15,7 +15,7 @@ inline void check_options(NcclOptions const& options) {
     if (options.time_out.count() <= 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: a time-out of ", options.time_out.count(),
-             " ms; NcclOptions::time_out has to be positive."});
+             " ms; NcclOptions::time_out must be positive."});
     }
     if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
         zero::detail::throw_error<InvalidArgument>(
@@ -24,7 +24,7 @@ inline void check_options(NcclOptions const& options) {
     }
 }
 
-/// @brief Without limit is a year: the time from now on has to be a number of the clock's.
+/// @brief Without limit is a year: the time from now on must be a number of the clock's.
 inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
     constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
     options.finish_time_out = std::min(options.finish_time_out, year);

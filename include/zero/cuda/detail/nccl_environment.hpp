@@ -43,7 +43,7 @@ private:
 [[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found,
                                             std::string_view needed) {
     zero::detail::throw_error<LauncherError>(
-        {"zero: the environment variable ", name, ' ', found, "; it has to be ", needed,
+        {"zero: the environment variable ", name, ' ', found, "; it must be ", needed,
          ". torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; under another "
          "launcher set them for each process, or start "
          "from a unique id (NcclCommunicator::from_unique_id)."});
@@ -89,7 +89,7 @@ inline int nccl_port(NcclSystem& system) {
 }
 
 /// @brief Reads and checks all variables. @throws LauncherError naming the variable, its value and
-/// what it has to be
+/// what it must be
 inline Launch read_launch(NcclSystem& system) {
     constexpr int most = 1 << 24;
     Launch launch;

@@ -30,7 +30,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 ///
 /// NCCL is called under one mutex, which a wait gives back between two questions; so the owner's
 /// thread, the watchdog and whoever aborts never use a handle that another has freed. Only a
-/// blocking call keeps it: an abort that can not have it in time goes ahead without, since nothing
+/// blocking call keeps it: an abort that cannot have it in time goes ahead without, since nothing
 /// else ends that call.
 class NcclLifetime {
 public:

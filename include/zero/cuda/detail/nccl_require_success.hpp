@@ -66,7 +66,7 @@ inline void require_matching_version(NcclLibrary& nccl) {
         zero::detail::throw_error<NcclVersionMismatch>(
             {"zero: the program was compiled with the header of NCCL ", nccl_version_text(header),
              " and runs with the library of NCCL ", nccl_version_text(library),
-             "; the library has to be of the same major version and not older. Compile with the "
+             "; the library must be of the same major version and not older. Compile with the "
              "header that lies beside the library "
              "(CMake: -DNCCL_ROOT=...), or let the loader find the newer library "
              "(LD_LIBRARY_PATH)."});

@@ -194,7 +194,7 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
     }
 }
 
-/// @brief As ncclCommInitAll does, but non-blocking ones, which that function can not make.
+/// @brief As ncclCommInitAll does, but non-blocking ones, which that function cannot make.
 inline std::vector<std::unique_ptr<NcclSession>>
 start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;

@@ -152,7 +152,7 @@ __device__ inline void store_floats(T* to, std::size_t count,
 }
 
 /// The main loop of a kernel stands between these two, so that a test finds it in the PTX: there
-/// every access has to be global and of 16 bytes.
+/// every access must be global and of 16 bytes.
 __device__ inline void begin_main_loop() {
     asm volatile("// zero: main loop begins" ::: "memory");
 }

@@ -8,11 +8,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// The scale and its inverse, which unscales, have to be numbers.
+/// The scale and its inverse, which unscales, must be numbers.
 inline void require_scale(float value, char const* name) {
     if (!(value > 0.0F) || !detail::is_finite(value)) {
-        detail::throw_error<InvalidArgument>({"zero: the loss scaler's ", name, " is ", value,
-                                              "; it has to be positive and finite."});
+        detail::throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name, " is ", value, "; it must be positive and finite."});
     }
     if (value < smallest_loss_scale) {
         detail::throw_error<InvalidArgument>(

@@ -19,7 +19,7 @@ void drain(typename Backend::Queue queue) noexcept {
     }
 }
 
-/// @brief The same where a queue that is recorded into a graph can not be waited for: then for a
+/// @brief The same where a queue that is recorded into a graph cannot be waited for: then for a
 /// point before that.
 template <class Backend>
 void drain(typename Backend::Queue queue, typename Backend::Event const& before_capture) noexcept {

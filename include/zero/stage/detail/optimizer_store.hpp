@@ -109,7 +109,7 @@ public:
     template <class Update>
     void update_by(Update& update, float factor, double learning_rate) const {
         static_assert(Types::master_form != MasterForm::split,
-                      "zero: a caller's own update can not write master weights that are stored in "
+                      "zero: a caller's own update cannot write master weights that are stored in "
                       "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
         static_assert(
             Types::master_form != MasterForm::stochastic,

@@ -230,7 +230,7 @@ private:
         }
     }
 
-    /// The caller's initialiser writes host memory; what the host can not reach gets its values in
+    /// The caller's initialiser writes host memory; what the host cannot reach gets its values in
     /// parts.
     void initialise(AnyParameter const& parameter, T* out) {
         if constexpr (requires { requires Backend::is_device; }) {
@@ -261,7 +261,7 @@ private:
     BucketPool<T, Backend> _pool;
     PlacedBuffer<T> _placed;
     List<T*> _full;                   ///< per parameter: replicated values
-    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that can not be communicated
+    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that cannot be communicated
                                       ///< where it is to the caller's memory: all of it
     BucketCopies<T, Backend> _owned;  ///< what is copied to such a bucket: the rank's extent
     Drain<Backend> _drain;

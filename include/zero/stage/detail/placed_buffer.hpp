@@ -34,7 +34,7 @@ public:
         _buffer = Buffer<T>(memory, begins[buckets], kind);
     }
 
-    /// @brief Element `index` of a bucket, which has to be held.
+    /// @brief Element `index` of a bucket, which must be held.
     [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const noexcept {
         return _buffer.data() + _storage_begin[bucket] + (index - _first[bucket]);
     }

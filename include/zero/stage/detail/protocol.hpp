@@ -71,7 +71,7 @@ public:
     void require_alive() const {
         if (_phase == Phase::broken) {
             throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
-                                       ") and can not go on; its state can be read. Make a new "
+                                       ") and cannot go on; its state can be read. Make a new "
                                        "engine and communicator."});
         }
     }
@@ -122,7 +122,7 @@ public:
         }
         if (weight.value_or(0) < 0) {
             throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight,
-                                          "; it has to be at least 0 (", rank_text(), ")."});
+                                          "; it must be at least 0 (", rank_text(), ")."});
         }
     }
 
@@ -140,7 +140,7 @@ public:
     void require_rate(double rate, char const* what) const {
         if (!is_non_negative_float(rate)) {
             throw_error<InvalidArgument>({"zero: the ", what, " is ", rate,
-                                          "; it has to be finite as a float and not negative (",
+                                          "; it must be finite as a float and not negative (",
                                           rank_text(), ")."});
         }
     }

@@ -32,7 +32,7 @@ inline constexpr bool is_usable =
     && !(DropsStorage
          && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
 
-/// @brief What a rejected stage would be without the policies that can not be compiled.
+/// @brief What a rejected stage would be without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>
 struct UsableStage;
 

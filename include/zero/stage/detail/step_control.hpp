@@ -147,7 +147,7 @@ public:
                      Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
-    /// @throws InvalidArgument when the scaler can not go on from this state
+    /// @throws InvalidArgument when the scaler cannot go on from this state
     void require_valid(ScalerState const& scaler) const {
         require_scale(scaler.scale, "scale");
         if constexpr (requires {

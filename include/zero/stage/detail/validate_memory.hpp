@@ -119,7 +119,7 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
     }
 }
 
-/// @brief Refuses memory of the caller's that the backend's kernels can not use. @throws
+/// @brief Refuses memory of the caller's that the backend's kernels cannot use. @throws
 /// InvalidArgument naming the parameter
 template <class Backend>
 [[gnu::cold]] void require_accessible([[maybe_unused]] std::span<AnyParameter const> parameters,
@@ -131,7 +131,7 @@ template <class Backend>
                 && !Backend::is_accessible(memory)) {
                 throw_error<InvalidArgument>(
                     {"zero: the memory for the ", what, " of parameter '", parameter.spec.name,
-                     "' is the host's, which kernels can not use; give memory of the device, or ",
+                     "' is the host's, which kernels cannot use; give memory of the device, or ",
                      remedy});
             }
         };

@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::detail {
     if (largest_norm && (!(*largest_norm > 0.0F) || !detail::is_finite(*largest_norm))) {
         detail::throw_error<InvalidArgument>(
             {"zero: gradient_clipping is ", *largest_norm,
-             "; it has to be positive and finite. Leave it out to switch clipping off."});
+             "; it must be positive and finite. Leave it out to switch clipping off."});
     }
 }
 
@@ -53,13 +53,13 @@ void validate_options(StageOptions<Config> const& options, int stage) {
         if (!detail::is_non_negative_float(factor)) {
             detail::throw_error<InvalidArgument>(
                 {"zero: learning_rate_factor of group ", group, " is ", factor,
-                 "; it has to be finite as a float and not negative."});
+                 "; it must be finite as a float and not negative."});
         }
     }
     if (options.storage != Storage::owned
         && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         detail::throw_error<InvalidArgument>(
-            {"zero: stage 3 frees parameters between uses, which it can not do with the caller's "
+            {"zero: stage 3 frees parameters between uses, which it cannot do with the caller's "
              "memory; use Storage::owned (give initial values by 'data' or 'initialise') or a "
              "stage below 3."});
     }
