@@ -12,12 +12,12 @@ public:
     explicit LossScale(Engine const& engine) noexcept : _engine(&engine) {}
 
     /// @brief For commands on the compute queue, which were ordered behind the capture.
-    [[nodiscard]] float const* data() const noexcept { return _engine->_decision.captured_scale(); }
+    [[nodiscard]] float const* data() const noexcept { return _engine->_control.captured_scale(); }
 
     /// @brief Waits on the host until the scale is known, which it is once the previous step is
     /// done.
     operator float() const {
-        return _engine->_decision.load_captured_scale();
+        return _engine->_control.load_captured_scale();
     } // NOLINT(google-explicit-constructor): it is a number
 
 private:

@@ -22,14 +22,17 @@ namespace ZERO_NAMESPACE {
 /// | 2 | replicated | sharded | sharded |
 /// | 3 | sharded | sharded | sharded |
 ///
-/// The call protocol is the same in every stage, and so are the bits of the results, for the same
-/// world size, reduction schedule and types.
+/// The call protocol is the same in every stage. So are the bits of the results, for the same world
+/// size, reduction schedule and types.
 ///
-/// Constructed from a communicator, the list of parameters and the options. That is collective:
-/// every rank of the group does it, with the same model and options; it builds the geometry,
-/// allocates everything, takes over the values of rank 0, and waits for that. It throws
-/// InvalidArgument (nothing was sent), LayoutMismatch or CommunicatorError. The communicator
-/// outlives the stage. See Engine for the members.
+/// It is constructed from a communicator, the list of parameters and the options. The constructor
+/// is collective: every rank of the group passes the same model and options. It makes the layout,
+/// allocates everything, takes over the values of rank 0, and waits. It throws InvalidArgument
+/// (nothing was sent), LayoutMismatch or CommunicatorError. The communicator must outlive the
+/// stage.
+///
+/// The members are those of Engine. `ZERO_DECLARE_STAGE` (declare_stage.hpp) compiles a composition
+/// once for a whole program.
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;
@@ -40,8 +43,8 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 public:
     using Base::Base;
 
-    /// @brief Refuses a communicator of another type than the stage's, with a sentence instead of a
-    /// list of constructors.
+    /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
+    /// a list of constructors.
     template <class Other, class Registrations = std::vector<typename Base::Registration>>
         requires(detail::is_accepted<N, Policies...>()
                  && !std::is_convertible_v<Other&, typename Base::Communicator&>)
@@ -54,7 +57,7 @@ public:
                       "a zero::LoopbackCommunicator).");
     }
 
-    /// @brief The same composition with one policy exchanged, or added.
+    /// @brief The same composition with one policy replaced or added.
     template <class Policy>
     using with = typename detail::Exchange<Policy, detail::PolicyPack<>,
                                            Policies...>::template in<zero::ZeroStage, N>;

@@ -15,8 +15,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The engine of a stage whose policies fit together, with the geometry that its partitioner
-/// and bucketer make.
+/// @brief The engine of a stage whose policies fit together. It adds the constructor from
+/// registered parameters, and the layout that the stage's partitioner and bucketer make.
 template <class Stage>
 class AcceptedStage : public Engine<typename Stage::EngineConfig> {
     using Base = Engine<typename Stage::EngineConfig>;
@@ -28,26 +28,44 @@ public:
     using Composition = Stage; ///< every policy, defaults included
     static constexpr int stage = Stage::stage;
 
-    /// @brief Checks the arguments, builds the geometry, allocates everything, and takes over the
+    /// @brief Checks the arguments, makes the layout, allocates everything, and takes over the
     /// values of rank 0. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, std::span<Registration const> parameters,
-                  Options const& options = {})
-        : AcceptedStage(communicator, register_parameters<typename Stage::EngineConfig>(parameters),
-                        options, Registered()) {}
+                  Options const& options = {});
 
     AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters,
-                  Options const& options = {})
-        : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+                  Options const& options = {});
 
 private:
     struct Registered {};
 
     AcceptedStage(Communicator& communicator, std::vector<AnyParameter> const& parameters,
-                  Options const& options, Registered)
-        : Base(stage, communicator, parameters, options,
-               &make_stage_layout<typename Stage::EngineConfig, typename Stage::Partitioner,
-                                  typename Stage::Bucketer>) {}
+                  Options const& options, Registered);
 };
+
+// Defined outside the class, as the members of Engine are, so that `extern template` keeps them out
+// of a unit.
+
+template <class Stage>
+[[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,
+                                                  std::span<Registration const> parameters,
+                                                  Options const& options)
+    : AcceptedStage(communicator, register_parameters<typename Stage::EngineConfig>(parameters),
+                    options, Registered()) {}
+
+template <class Stage>
+[[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,
+                                                  std::vector<Registration> const& parameters,
+                                                  Options const& options)
+    : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
+
+template <class Stage>
+[[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,
+                                                  std::vector<AnyParameter> const& parameters,
+                                                  Options const& options, Registered)
+    : Base(stage, communicator, parameters, options,
+           &make_stage_layout<typename Stage::EngineConfig, typename Stage::Partitioner,
+                              typename Stage::Bucketer>) {}
 
 } // namespace ZERO_NAMESPACE::detail

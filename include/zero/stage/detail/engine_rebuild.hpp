@@ -21,15 +21,15 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Between two steps: makes the layout of an engine anew in rank 0's order of readiness, and
-/// every part over it. Collective, waits.
+/// @brief Rebuilds the layout of an engine between two steps, in rank 0's order of readiness, and
+/// everything that depends on it. Behind the option `rebuild_buckets`. Collective; waits.
 template <class Config>
 class EngineRebuild {
 public:
     explicit EngineRebuild(Engine<Config>& engine) noexcept : _engine(&engine) {}
 
     [[gnu::cold]] void run() {
-        auto const& own_order = _engine->_order.complete();
+        auto const& own_order = _engine->_ready_order.complete();
         auto const shared =
             broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory,
                               {own_order.begin(), own_order.end()}, "ready order");
@@ -43,26 +43,23 @@ public:
                              _engine->_options, communicator);
         require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue,
                           *_engine->_memory);
-        _engine->_store.wait_for_readers();
-        _engine->_store.wait_for_leases();
-        Backend::synchronise(
-            Backend::record(_engine->_compute)); // it reads what is about to be freed
+        _engine->_parameters.wait_for_readers();
+        _engine->_parameters.wait_for_leases();
+        Backend::synchronise(Backend::record(_engine->_compute)); // reads what is freed below
         wait_for_collectives(*_engine->_communicator, _engine->_queue);
-        _engine->_order.stop();
-        {
-            GradientScheduler<Config> const freed = std::move(_engine->_reducer);
-        } // between two steps gradients are no state, and their memory is needed
-        FlatLayout const old = std::exchange(
-            _engine->_layout,
-            std::move(
-                next)); // from here on the old parts are asked for memory, and no more for geometry
+        _engine->_ready_order.stop();
+        { // between two steps gradients are not state, and their memory is needed
+            GradientScheduler<Config> const freed = std::move(_engine->_gradients);
+        }
+        // From here on the old stores are asked for memory only, not for geometry.
+        FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
         EngineContext<Config> const all = _engine->context(parameters);
         ParameterScheduler<Config> store(all);
         move_parameters(old, store, all);
-        store.go_on_from(_engine->_store);
-        _engine->_store = std::move(store);
-        _engine->_reducer = GradientScheduler<Config>(all);
-        OptimizerShard<Config> shard(all, _engine->_store, _engine->_reducer);
+        store.continue_from(_engine->_parameters);
+        _engine->_parameters = std::move(store);
+        _engine->_gradients = GradientScheduler<Config>(all);
+        OptimizerShard<Config> shard(all, _engine->_parameters, _engine->_gradients);
         move_states(old, shard, all);
         _engine->_shard = std::move(shard);
     }
@@ -71,7 +68,7 @@ private:
     using Communicator = typename Config::Communicator;
     using Backend = typename Config::Backend;
 
-    /// The parameters as they were registered, without the initial values of owned ones.
+    /// Returns the registered parameters, without the initial values of owned ones.
     [[nodiscard]] std::vector<AnyParameter> registered() const {
         std::vector<AnyParameter> parameters;
         for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
@@ -80,9 +77,9 @@ private:
                     zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
                     if (_engine->_options.storage != Storage::owned) {
                         parameter.data = const_cast<typename Types::Parameter*>(
-                            _engine->_store.template memory<Types>().whole(index));
+                            _engine->_parameters.template store<Types>().whole(index));
                     }
-                    parameter.gradient = _engine->_reducer.template memory<Types>().callers(index);
+                    parameter.gradient = _engine->_gradients.template store<Types>().callers(index);
                     parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
                 });
         }
@@ -98,8 +95,8 @@ private:
              type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
             Engine<Config>::with_types(type, [&]<class Types>(Types) {
                 mover.move(
-                    held_parameters(_engine->_store.template memory<Types>(), old, all, type),
-                    held_parameters(to.template memory<Types>(), _engine->_layout, all, type));
+                    held_parameters(_engine->_parameters.template store<Types>(), old, all, type),
+                    held_parameters(to.template store<Types>(), _engine->_layout, all, type));
             });
         }
     }
@@ -107,7 +104,7 @@ private:
     static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
         List<HeldArray> all;
         std::size_t type = 0;
-        shard.for_each_type([&](auto const& memory) { add_held_states(all, memory, type++); });
+        shard.for_each_store([&](auto const& store) { add_held_states(all, store, type++); });
         return all;
     }
 

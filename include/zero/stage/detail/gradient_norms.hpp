@@ -55,7 +55,7 @@ public:
         Drain<Backend> const drain(queue); // after everything that commands use, whatever is thrown
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
-            own.collect(*this, reducer.template memory<Types>(),
+            own.collect(*this, reducer.template store<Types>(),
                         static_cast<std::size_t>(communicator.rank()));
             own.table = {queue, memory, std::move(own.list)};
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());

@@ -27,8 +27,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Gradients are converted into a buffer of their own before they are sent, at least at one
-/// place.
+/// @brief Whether gradients are converted into a buffer of their own before they are sent.
 template <class Types>
 constexpr bool has_wire(ReductionSchedule schedule) noexcept {
     using C = typename Types::Communication;
@@ -37,12 +36,12 @@ constexpr bool has_wire(ReductionSchedule schedule) noexcept {
                && !std::is_same_v<typename Types::Accumulation, C>);
 }
 
-/// @brief The gradients of one parameter type as data: leases of the micro-step, the wire, the
-/// accumulation buffer.
+/// @brief Owns the gradients of one parameter type: the leases of a micro-step, the wire buffer and
+/// the accumulation buffer. The GradientScheduler decides when they are used.
 ///
-/// Every number is rounded at the same places in every stage: written in the gradient type; summed
-/// over ranks in float and rounded once to the communication type; added over micro-steps in the
-/// accumulation type. Under the boundary schedule the addition comes before the sum.
+/// Every number is rounded at the same places in every stage. It is written in the gradient type,
+/// summed over ranks in float and rounded once to the communication type, and added over
+/// micro-steps in the accumulation type. Under the boundary schedule the addition precedes the sum.
 template <class Config, class Types>
 class GradientStore {
 public:
@@ -65,29 +64,29 @@ public:
     void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
-    /// @brief The caller's memory for a parameter's gradient, or null.
+    /// @brief The caller-owned memory of a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
 
-    /// @brief Where a piece of an open bucket is written.
+    /// @brief The memory of a piece of an open bucket.
     [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept {
         return _pool.at(bucket) + piece.bucket_begin;
     }
 
-    /// @brief Element `index` of a bucket of reduced gradients: own extents, or all where they are
-    /// replicated.
+    /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
+    /// are replicated.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
         return _sum.at(bucket, index);
     }
 
-    /// @brief Leases a bucket. Who writes to a parameter clears that; the next `clear` clears the
-    /// padding.
+    /// @brief Leases a bucket. Its parameters are cleared when they are first written; the next
+    /// `clear` clears the padding.
     void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         _has_old_padding[bucket] = !_poison;
-        if (_poison) { // and the padding stays so
+        if (_poison) { // the padding stays poisoned
             Backend::fill(writer, lease, _layout->elements(bucket),
                           from_float<G>(std::numeric_limits<float>::quiet_NaN()));
         }
@@ -95,25 +94,23 @@ public:
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Clears the gradients of chosen parameters in an open bucket, and its padding after it
-    /// was opened. What lies side by side is cleared by one command.
+    /// @brief Clears the gradients of chosen parameters in an open bucket and, once after it was
+    /// opened, its padding. Adjacent ranges are cleared by one command.
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
         bool const clears_padding = std::exchange(_has_old_padding[bucket], false);
-        Range run{};
+        Range pending{}; // adjacent ranges found so far
         auto const add = [&](std::size_t begin, std::size_t end) {
-            if (begin != run.end) {
-                clear_range(bucket, run, writer);
-                run.begin = begin;
+            if (begin != pending.end) {
+                clear_range(bucket, pending, writer);
+                pending.begin = begin;
             }
-            run.end = end;
+            pending.end = end;
         };
-        std::size_t end = 0; // of the piece before
+        std::size_t end = 0; // of the previous piece
         for (Piece const& piece : _layout->pieces(bucket)) {
             bool const is_cleared = is_chosen(piece.parameter);
-            if (clears_padding
-                || (is_cleared
-                    && !_poison)) { // what is before a cleared piece joins it to the one before
+            if (clears_padding || (is_cleared && !_poison)) { // the padding joins two pieces
                 add(end, piece.bucket_begin);
             }
             end = piece.bucket_begin + piece.elements;
@@ -124,25 +121,26 @@ public:
         if (clears_padding) {
             add(end, _layout->elements(bucket));
         }
-        clear_range(bucket, run, writer);
+        clear_range(bucket, pending, writer);
     }
 
     void clear_callers(std::size_t parameter, Queue writer) {
         Backend::fill(writer, _callers[parameter], _layout->parameter(parameter).elements, G{});
     }
 
-    /// @brief Adds a part of a gradient that was handed over.
-    void add(std::size_t bucket, Piece const& piece, G const* gradient, Queue writer) {
-        Backend::accumulate(writer, at(bucket, piece), gradient + piece.parameter_begin,
+    /// @brief Adds one piece of a transient gradient. @param gradient the whole parameter's
+    void add(std::size_t bucket, Piece const& piece, void const* gradient, Queue writer) {
+        Backend::accumulate(writer, at(bucket, piece),
+                            static_cast<G const*>(gradient) + piece.parameter_begin,
                             piece.elements);
     }
 
-    /// @brief Copies the caller's gradients of chosen parameters into a lease, those that follow
-    /// one another by one command. Their memory is free for later commands on `writer`.
+    /// @brief Copies caller-owned gradients of chosen parameters into a lease, adjacent ones by one
+    /// command. Their memory is free for later commands on `writer`.
     template <class Chosen>
     void copy_callers(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
-        std::size_t next = 0;  // number of a part in the bucket's table
-        std::size_t count = 0; // of chosen parts directly before it
+        std::size_t next = 0;  // row of the bucket's table
+        std::size_t count = 0; // chosen rows directly before it
         auto const copy = [&] {
             if (count != 0) {
                 Backend::copy_to_bucket(writer, _copies.of(bucket, next - count, count),
@@ -164,8 +162,8 @@ public:
         copy();
     }
 
-    /// @brief Takes what a bucket's lease holds: reduces it, or adds it to the accumulation buffer
-    /// and reduces that when it is the last.
+    /// @brief Takes over what a bucket's lease holds: reduces it, or adds it to the accumulation
+    /// buffer and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         G* const lease = _pool.at(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {
@@ -181,10 +179,10 @@ public:
         }
     }
 
-    /// @brief Reduces what the accumulation buffer holds.
+    /// @brief Reduces the accumulation buffer's bucket.
     void reduce_sum(std::size_t bucket) { reduce(bucket, _sum.at(bucket, 0), true, true); }
 
-    /// @brief Gathers the sums of all extents, where every rank holds all of the gradients.
+    /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
     void gather_sums(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
@@ -225,7 +223,7 @@ private:
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
-    /// Adds to the accumulation buffer, or overwrites it the first time in a step.
+    /// Adds to the accumulation buffer; the first addition of a step overwrites it.
     template <class From>
     void add_to_sum(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements,
                     bool is_first) {
@@ -236,8 +234,8 @@ private:
         }
     }
 
-    /// Sums `source` over the ranks into the accumulation buffer: the own extent, or all of it when
-    /// `is_whole` and it is replicated.
+    /// Sums `source` over the ranks into the accumulation buffer: the whole bucket if `is_whole`
+    /// and gradients are replicated, otherwise the own extent. Collective.
     template <class From>
     void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
         auto const cuts = _layout->cuts(bucket);
@@ -264,7 +262,8 @@ private:
         }
     }
 
-    /// The payload in the communication type, pre-divided; in place where the types agree.
+    /// Converts the payload to the communication type and pre-divides it; in place if the types
+    /// agree.
     template <class From>
     C* to_wire(From* source, std::size_t elements) {
         if constexpr (std::is_same_v<From, C>) {
@@ -290,10 +289,9 @@ private:
     BucketPool<G, Backend> _pool;
     PlacedBuffer<A> _sum;
     Buffer<C> _wire;
-    std::vector<char> _has_old_padding; ///< by bucket: it was opened, and what the lease held
-                                        ///< before is still between the parameters
-    List<G*> _callers; ///< per parameter: the caller's memory for its gradient, or null
-    BucketCopies<G, Backend> _copies; ///< of the callers' gradients
+    std::vector<char> _has_old_padding; ///< per bucket: opened, and its padding not yet cleared
+    List<G*> _callers;                  ///< per parameter: its caller-owned gradient, or null
+    BucketCopies<G, Backend> _copies;   ///< rows of the caller-owned gradients
     Drain<Backend> _drain;
 };
 

@@ -5,6 +5,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/exact_sum.hpp"
@@ -28,7 +29,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What an `OptimizerStore` is made from: the memory that its tables point to.
+/// @brief The arguments of an OptimizerStore: the memory that its tables point to.
 template <class Config, class Types>
 struct OptimizerContext : TypeContext<Config> {
     ParameterStore<Config, Types> const* parameters;
@@ -36,10 +37,10 @@ struct OptimizerContext : TypeContext<Config> {
     float* scratch; ///< of `scratch_floats` elements
 };
 
-/// @brief Master weights and moments of what this rank updates of one parameter type, and the
-/// tables that inspection and update walk.
+/// @brief Owns the master weights and optimizer states that this rank updates, for one parameter
+/// type, and the tables of slices that inspection and update walk. The OptimizerShard calls it.
 ///
-/// The norm always walks the own extents, in stage 0 too: every element counts once over all ranks.
+/// The norm walks the own extents in every stage, so every element counts once over all ranks.
 template <class Config, class Types>
 class OptimizerStore {
 public:
@@ -65,8 +66,8 @@ public:
                     slices.push_back(make_slice(context, bucket, piece));
                 };
                 if (States::is_scaled && !context.row.shards_optimizer()) {
-                    layout.for_slices_of_all_ranks(
-                        bucket, add); // blocks begin where they do in the other stages
+                    // Blocks of states begin where they do in the other stages.
+                    layout.for_slices_of_all_ranks(bucket, add);
                 } else {
                     layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row),
                                       add);
@@ -84,19 +85,19 @@ public:
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
     }
 
-    /// @brief Master weights become the parameters as they are now.
+    /// @brief Sets the master weights to the current parameters.
     void copy_parameters_to_master() {
         for (Slice const& slice : _slices.slices()) {
             Masters::take_over(_queue, slice.weights(), slice.elements);
         }
     }
 
-    /// @brief Adds the own extents of all buckets.
+    /// @brief Adds the own extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
         Backend::inspect(_queue, _inspected.all(), result);
     }
 
-    /// @brief Updates the own part of the buckets [begin, end).
+    /// @brief Updates the own slices of the buckets [begin, end).
     void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups,
                 UpdateDecision const* decision) const {
         Backend::template update<Optimizer>(
@@ -104,8 +105,8 @@ public:
             groups, decision);
     }
 
-    /// @brief Calls `update(SliceWithGradient)` for every slice and rounds the master weights that
-    /// it wrote to the parameters.
+    /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
+    /// the parameters.
     template <class Update>
     void update_by(Update& update, float factor, double learning_rate) const {
         static_assert(Types::master_form != MasterForm::split,
@@ -135,7 +136,7 @@ public:
         return _slices.size_bytes() + _inspected.size_bytes();
     }
 
-    /// @brief A slice of the table as its owner may read and change it.
+    /// @brief A slice of the table in the form that a caller may read and change.
     template <class Value = typename Types::Parameter>
     [[nodiscard]] OwnedSlice<Config, Types, Value> owned_slice(std::size_t index) const {
         Slice const& slice = _slices.slices()[index];
@@ -148,7 +149,7 @@ public:
     }
 
 private:
-    /// Where a slice of the table stands in the model.
+    /// The position of a slice in the model.
     struct Origin {
         std::size_t parameter;
         std::size_t parameter_begin;
@@ -178,8 +179,21 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
-    std::vector<std::size_t> _first_slice; ///< by bucket
+    std::vector<std::size_t> _first_slice; ///< per bucket
     Drain<Backend> _drain;
 };
+
+/// @brief Bytes per element of each state of one parameter type, for the memory plan.
+template <class Config, class Types>
+[[nodiscard]] constexpr ElementSizes element_sizes_of() noexcept {
+    return {sizeof(typename Types::Parameter),
+            sizeof(typename Types::Gradient),
+            sizeof(typename Types::Communication),
+            sizeof(typename Types::Accumulation),
+            MasterWeightStore<Config, Types>::bytes,
+            OptimizerStateStore<Config>::bytes,
+            MasterWeightStore<Config, Types>::bytes_per_block,
+            OptimizerStateStore<Config>::bytes_per_block};
+}
 
 } // namespace ZERO_NAMESPACE::detail

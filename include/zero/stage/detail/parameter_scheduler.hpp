@@ -5,11 +5,13 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
+#include "../../layout/storage.hpp"
 #include "../parameter.hpp"
+#include "acquisition_trace.hpp"
 #include "engine_context.hpp"
 #include "lease_errors.hpp"
 #include "parameter_store.hpp"
-#include "visit_tuple.hpp"
+#include "stores_by_type.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -19,9 +21,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief When parameters can be read: how a unit is gathered, held and freed (stage 3), when
-/// updated shards are published (stages 1 and 2), and how the values of rank 0 reach all. The data
-/// is the business of one `ParameterStore` for each parameter type.
+/// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
+/// when updated shards are published by an all-gather (stages 1 and 2), and how the values of rank
+/// 0 reach all ranks. One ParameterStore per parameter type holds and moves the data.
+///
+/// The engine calls it: `acquire` and `release` for a unit in use, `publish` after an update.
 template <class Config>
 class ParameterScheduler {
 public:
@@ -29,35 +33,43 @@ public:
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
 
-    explicit ParameterScheduler(EngineContext<Config> const& context)
-        : ParameterScheduler(context, std::make_index_sequence<Config::types>()) {}
+    [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
+        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
+          _storage(context.options->storage), _prefetch(context.options->prefetch),
+          _stores(*context.layout,
+                  [&]<class Types>(std::size_t type) {
+                      return TypeContext<Config>{context, type};
+                  }),
+          _published(_layout->buckets()), _users(_layout->buckets(), 0) {
+        _prefetched.reserve(_layout->buckets()); // a step allocates nothing
+    }
 
     /// @brief The parameters of one type.
     template <class Types>
-    [[nodiscard]] ParameterStore<Config, Types> const& memory() const noexcept {
-        return std::get<ParameterStore<Config, Types>>(_memories);
+    [[nodiscard]] ParameterStore<Config, Types> const& store() const noexcept {
+        return _stores.template get<Types>();
     }
 
-    /// @brief Sends the registered values of rank 0 to all. Collective; the caller waits for the
-    /// queue before it lets go of the values.
-    void broadcast_initial(std::span<AnyParameter const> parameters) {
+    /// @brief Sends the registered values of rank 0 to all ranks. Collective; the values must stay
+    /// until the caller has waited for the queue.
+    [[gnu::cold]] void broadcast_initial(std::span<AnyParameter const> parameters) {
         if (_row.shards_parameters()) {
             for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-                with_memory(_layout->bucket(bucket).type,
-                            [&](auto& memory) { memory.broadcast_initial(bucket, parameters); });
+                _stores.of_bucket(
+                    bucket, [&](auto& store) { store.broadcast_initial(bucket, parameters); });
             }
             return;
         }
         for (std::size_t index = 0; index < parameters.size(); ++index) {
-            with_memory(parameters[index].spec.type,
-                        [&](auto& memory) { memory.take_initial(index, parameters); });
+            _stores.of_type(parameters[index].spec.type,
+                            [&](auto& store) { store.take_initial(index, parameters); });
         }
         broadcast_full();
     }
 
-    /// @brief Makes the replicas equal again after the caller changed values: those of rank 0, or
-    /// of the owners where each rank could change its shard only. Collective.
-    void synchronise_changes() {
+    /// @brief Makes the replicas equal again after the caller changed values: to those of rank 0,
+    /// or of the owners if each rank could only change its own shard. Collective.
+    [[gnu::cold]] void synchronise_changes() {
         if (_row.shards_parameters()) {
             return;
         }
@@ -70,43 +82,44 @@ public:
         }
     }
 
-    /// @brief Makes a unit's parameters readable for commands on `reader`. Stage 3: collective,
-    /// gathers what is not there yet.
-    /// @throws OutOfOrder when more units are held than there are leases for; nothing was changed
-    /// then.
+    /// @brief Makes a unit's parameters readable for commands on `reader`. In stage 3 it is
+    /// collective and gathers the buckets that are not there yet.
+    /// @throws OutOfOrder if more units are held than there are leases for; nothing was changed
     void acquire(std::size_t unit, Queue reader) {
+        auto const buckets = _layout->unit_buckets(unit);
         if (_row.shards_parameters()) {
             require_leases(unit);
-            for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            for (std::size_t const bucket : buckets) {
                 if (!is_open(bucket)) {
                     gather(bucket);
                 }
             }
         }
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+        for (std::size_t const bucket : buckets) {
             ++_users[bucket];
         }
         if (_row.shards_parameters()) {
             std::erase_if(_prefetched, [&](std::size_t bucket) { return _users[bucket] != 0; });
-            if (_is_tracing) {
-                follow_trace(unit);
+            if (auto const next = _trace.record(unit)) {
+                prefetch(*next);
             }
         }
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            Backend::wait(reader, _published[bucket],
-                          _row.shards_parameters() ? Fence::weights_gathered
-                                                   : Fence::weights_published);
+        Fence const fence =
+            _row.shards_parameters() ? Fence::weights_gathered : Fence::weights_published;
+        for (std::size_t const bucket : buckets) {
+            Backend::wait(reader, _published[bucket], fence);
         }
     }
 
-    /// @brief The commands on `reader` so far were the last ones of one acquisition.
+    /// @brief Ends one acquisition: the commands on `reader` so far were its last readers.
     void release(std::size_t unit, Queue reader) {
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+        auto const buckets = _layout->unit_buckets(unit);
+        for (std::size_t const bucket : buckets) {
             --_users[bucket];
         }
         Event const event = Backend::record(reader);
         if (_row.shards_parameters()) {
-            for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            for (std::size_t const bucket : buckets) {
                 if (_users[bucket] != 0) {
                     Backend::wait(_queue, event, Fence::weights_read);
                 } else {
@@ -124,47 +137,38 @@ public:
         _readers.push_back({reader, event});
     }
 
-    /// @brief The communication queue waits until nobody reads the old weights any more (stages 0
-    /// to 2; stage 3 reads copies).
+    /// @brief Makes the communication queue wait until nothing reads the old weights (stages 0 to
+    /// 2; stage 3 reads copies).
     void wait_for_readers() {
         for (auto const& last : _readers) {
             Backend::wait(_queue, last.event, Fence::weights_read);
         }
     }
 
-    /// @brief The same for the copies: nothing that was released is read any more.
+    /// @brief Makes the communication queue wait until nothing reads a released lease.
     void wait_for_leases() {
-        visit_all(_memories, [](auto const& memory) { memory.wait_for_leases(); });
+        _stores.each([](auto const& store) { store.wait_for_leases(); });
     }
 
-    /// @brief Makes what the owners updated readable for all: an all-gather in stages 1 and 2,
-    /// where it is collective; nothing to send in stage 0, where every rank updated all, and in
-    /// stage 3, where `acquire` gathers.
+    /// @brief Makes an updated bucket readable on all ranks: the all-gather after the update in
+    /// stages 1 and 2, where it is collective. In stage 0 every rank updated everything, and in
+    /// stage 3 `acquire` gathers.
     void publish(std::size_t bucket) {
         if (_layout->elements(bucket) == 0 || _row.shards_parameters()) {
             return;
         }
         if (_row.shards_optimizer()) {
-            with_memory(_layout->bucket(bucket).type,
-                        [&](auto& memory) { memory.gather_replicas(bucket); });
+            _stores.of_bucket(bucket, [&](auto& store) { store.gather_replicas(bucket); });
         }
         _published[bucket] = Backend::record(_queue);
     }
 
-    /// @brief Takes over what knows no layout: who reads, and the order of acquisitions. So a later
-    /// step allocates no more than it did there.
-    void go_on_from(ParameterScheduler& other) noexcept {
-        _readers = std::move(other._readers);
-        _trace = std::move(other._trace);
-    }
-
-    /// @brief Each bucket is sent when it was updated.
+    /// @brief Whether each bucket is sent after its update.
     [[nodiscard]] bool sends_updates() const noexcept {
         return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
     }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and one rank
-    /// alone).
+    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and a single rank).
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
@@ -174,17 +178,20 @@ public:
         }
     }
 
-    /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const {
-        std::size_t bytes = 0;
-        visit_all(_memories, [&](auto const& memory) { bytes += memory.table_bytes(); });
-        return bytes;
+    /// @brief Takes over what does not depend on the layout: readers, and the order of
+    /// acquisitions. The next step then allocates no more than it would have there.
+    void continue_from(ParameterScheduler& other) noexcept {
+        _readers = std::move(other._readers);
+        _trace = std::move(other._trace);
     }
 
-    /// @brief Between steps, with nothing held: all that was enqueued is ordered before all that
-    /// comes.
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const { return _stores.table_bytes(); }
+
+    /// @brief Between steps, with nothing held: everything enqueued so far is ordered before
+    /// everything that follows.
     void forget_events() noexcept {
-        visit_all(_memories, [](auto& memory) { memory.forget_events(); });
+        _stores.each([](auto& store) { store.forget_events(); });
         for (Event& event : _published) {
             event = {};
         }
@@ -193,18 +200,14 @@ public:
         }
     }
 
-    /// @brief Start of a micro-step: its acquisitions are compared with those of the last one.
-    void begin_trace() noexcept {
-        _position = 0;
-        _is_tracing = true;
-    }
+    /// @brief Starts the recording of a micro-step's acquisitions.
+    void begin_trace() noexcept { _trace.begin(); }
 
-    /// @brief What is acquired from now on, for instance by an evaluation, is none of a
-    /// micro-step's and does not come next time.
-    void end_trace() noexcept { _is_tracing = false; }
+    /// @brief Ends it.
+    void end_trace() noexcept { _trace.end(); }
 
-    /// @brief Frees what was gathered in advance and not asked for; the parameters are about to
-    /// change, or a step is given up.
+    /// @brief Frees prefetched buckets that were not acquired: the parameters are about to change,
+    /// or a step is given up.
     void drop_prefetched() {
         for (std::size_t const bucket : _prefetched) {
             close_unused(bucket);
@@ -212,7 +215,7 @@ public:
         _prefetched.clear();
     }
 
-    /// @brief A bucket of a unit that is held now, or none.
+    /// @brief A bucket of a unit that is held now, if there is one.
     [[nodiscard]] std::optional<std::size_t> held_bucket() const noexcept {
         for (std::size_t bucket = 0; bucket < _users.size(); ++bucket) {
             if (_users[bucket] != 0) {
@@ -228,44 +231,32 @@ private:
         Event event;
     };
 
-    template <std::size_t... Type>
-    ParameterScheduler(EngineContext<Config> const& context, std::index_sequence<Type...>)
-        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
-          _storage(context.options->storage), _prefetch(context.options->prefetch),
-          _memories(TypeContext<Config>{context, Type}...), _published(_layout->buckets()),
-          _users(_layout->buckets(), 0) {
-        _prefetched.reserve(_layout->buckets()); // nothing is allocated inside a step
-    }
-
-    /// Calls `visit` with the memory of a parameter type.
-    template <class Visitor>
-    decltype(auto) with_memory(std::size_t type, Visitor&& visit) {
-        return visit_at(_memories, type, visit);
-    }
-
     [[nodiscard]] bool is_open(std::size_t bucket) const {
-        return visit_at(_memories, _layout->bucket(bucket).type,
-                        [&](auto const& memory) { return memory.is_open(bucket); });
+        return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
     }
 
     void close(std::size_t bucket, Event const& last_use) {
-        with_memory(_layout->bucket(bucket).type,
-                    [&](auto& memory) { memory.close(bucket, last_use); });
+        _stores.of_bucket(bucket, [&](auto& store) { store.close(bucket, last_use); });
+    }
+
+    void close_unused(std::size_t bucket) {
+        if (is_open(bucket) && _users[bucket] == 0) {
+            close(bucket, Backend::record(_queue));
+        }
     }
 
     void gather(std::size_t bucket) {
-        with_memory(_layout->bucket(bucket).type, [&](auto& memory) { memory.gather(bucket); });
+        _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket); });
         _published[bucket] = Backend::record(_queue);
     }
 
     void broadcast_full() {
         for (std::size_t index = 0; index < _layout->parameters().size(); ++index) {
-            with_memory(_layout->parameter(index).type,
-                        [&](auto& memory) { memory.broadcast_full(index); });
+            _stores.of_parameter(index, [&](auto& store) { store.broadcast_full(index); });
         }
     }
 
-    /// What a unit lacks of one type, and what is free of it.
+    /// Closed buckets of a unit, of one type, and free leases of that type.
     struct Need {
         std::size_t missing = 0;
         std::size_t free = 0;
@@ -276,19 +267,13 @@ private:
     [[nodiscard]] Need need_of(std::size_t unit) const {
         Need need;
         for (std::size_t type = 0; type < Config::types && need.is_met(); ++type) {
-            need = {0, visit_at(_memories, type,
-                                [](auto const& memory) { return memory.free_leases(); })};
+            auto const free_leases = [](auto const& store) { return store.free_leases(); };
+            need = {0, _stores.of_type(type, free_leases)};
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
                 need.missing += _layout->bucket(bucket).type == type && !is_open(bucket) ? 1 : 0;
             }
         }
         return need;
-    }
-
-    void close_unused(std::size_t bucket) {
-        if (is_open(bucket) && _users[bucket] == 0) {
-            close(bucket, Backend::record(_queue));
-        }
     }
 
     [[nodiscard]] bool is_of(std::size_t unit, std::size_t bucket) const noexcept {
@@ -300,7 +285,7 @@ private:
         return false;
     }
 
-    /// Room for a unit, at the cost of what was gathered in advance for others.
+    /// Frees leases for a unit by dropping what was prefetched for others, if it must.
     void require_leases(std::size_t unit) {
         if (!need_of(unit).is_met()) {
             std::erase_if(_prefetched, [&](std::size_t bucket) {
@@ -316,20 +301,12 @@ private:
         }
     }
 
-    /// Remembers the order of acquisitions in a micro-step and gathers the unit that came next last
-    /// time, if there is room.
-    void follow_trace(std::size_t unit) {
-        bool const is_expected = _position < _trace.size() && _trace[_position] == unit;
-        if (!is_expected) {
-            _trace.resize(_position);
-            _trace.push_back(unit);
-        }
-        ++_position;
-        if (!_prefetch || !is_expected || _position == _trace.size()
-            || !need_of(_trace[_position]).is_met()) {
+    /// Gathers a unit before it is acquired, if there are leases for it.
+    void prefetch(std::size_t unit) {
+        if (!_prefetch || !need_of(unit).is_met()) {
             return;
         }
-        for (std::size_t const bucket : _layout->unit_buckets(_trace[_position])) {
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
             if (!is_open(bucket)) {
                 gather(bucket);
                 _prefetched.push_back(bucket);
@@ -343,14 +320,12 @@ private:
     StageRow _row;
     Storage _storage;
     bool _prefetch;
-    typename Config::template ForTypes<ParameterStore> _memories;
+    StoresByType<Config, ParameterStore> _stores;
     List<Event> _published;          ///< per bucket: its last all-gather
     List<LastReader> _readers;       ///< per queue: its last reader of replicated parameters
-    std::vector<std::size_t> _users; ///< per bucket: acquisitions that are held
-    std::vector<std::size_t> _trace;
+    std::vector<std::size_t> _users; ///< per bucket: acquisitions held
     std::vector<std::size_t> _prefetched;
-    std::size_t _position = 0; ///< in the trace
-    bool _is_tracing = false;
+    AcquisitionTrace _trace;
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -26,8 +26,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The parameters of one type as data, in every storage and placement: where they lie, and
-/// the collectives that move them.
+/// @brief Owns the parameters of one type in every storage and placement, and calls the collectives
+/// that move them. The ParameterScheduler decides when.
 template <class Config, class Types>
 class ParameterStore {
 public:
@@ -49,15 +49,15 @@ public:
         return _pieces.size_bytes() + _owned.size_bytes();
     }
 
-    /// @brief A slice that this rank holds: inside its extent where parameters are sharded, any
-    /// otherwise.
+    /// @brief The memory of a slice that this rank holds: inside its extent if parameters are
+    /// sharded, any slice otherwise.
     [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
         return _is_sharded ? _placed.at(bucket, slice.bucket_begin)
                            : _full[slice.parameter] + slice.parameter_begin;
     }
 
-    /// @brief A whole parameter: of a gathered unit where parameters are sharded, of any unit
-    /// otherwise.
+    /// @brief The memory of a whole parameter: of a gathered unit if parameters are sharded, of any
+    /// unit otherwise.
     [[nodiscard]] T const* whole(std::size_t parameter) const noexcept {
         if (!_is_sharded) {
             return _full[parameter];
@@ -71,8 +71,8 @@ public:
         return nullptr;
     }
 
-    /// @brief Sends the registered values of a bucket from rank 0 to the owners, through a lease
-    /// (sharded parameters). Collective.
+    /// @brief Sends the registered values of a bucket of sharded parameters from rank 0 to the
+    /// owners, through a lease. Collective.
     void broadcast_initial(std::size_t bucket, std::span<AnyParameter const> parameters) {
         T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
         Backend::fill(_queue, staging, _layout->elements(bucket), T{});
@@ -88,7 +88,7 @@ public:
         _pool.close(bucket, Backend::record(_queue));
     }
 
-    /// @brief Rank 0 takes over the registered values of a replicated parameter.
+    /// @brief Takes over the registered values of a replicated parameter, on rank 0.
     void take_initial(std::size_t parameter, std::span<AnyParameter const> parameters) {
         if (_storage == Storage::owned) {
             write_initial(parameters[parameter], _full[parameter]);
@@ -113,11 +113,11 @@ public:
         }
     }
 
-    /// @brief The communication queue waits for the readers of everything that was gathered.
+    /// @brief Makes the communication queue wait for the readers of everything gathered.
     void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
 
-    /// @brief Ends a lease. With poison its last reader is waited for, and what a pointer kept too
-    /// long reads is NaN.
+    /// @brief Ends a lease. With poison it waits for the last reader and fills the lease with NaN,
+    /// which a pointer kept too long then reads.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {
             Backend::wait(_queue, last_use, Fence::weights_read);
@@ -127,8 +127,8 @@ public:
         _pool.close(bucket, std::move(last_use));
     }
 
-    /// @brief All-gathers the extents of a bucket into the replicas, through a lease where these
-    /// are not as contiguous as the bucket. Collective.
+    /// @brief All-gathers the extents of a bucket into the replicas, through a lease if these are
+    /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
         CollectiveTag const tag{"parameters of bucket", bucket};
@@ -185,7 +185,7 @@ private:
 
     static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
 
-    void clear(std::size_t type) {
+    [[gnu::cold]] void clear(std::size_t type) {
         Backend::fill(_queue, _placed.data(), _placed.size(), _poison ? poison() : T{});
         for_buckets(type, [&](std::size_t bucket) {
             Range const held =
@@ -196,7 +196,7 @@ private:
         });
     }
 
-    void find_owned(std::size_t type) {
+    [[gnu::cold]] void find_owned(std::size_t type) {
         for_buckets(type, [&](std::size_t bucket) {
             for (Piece const& piece : _layout->pieces(bucket)) {
                 _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
@@ -204,6 +204,7 @@ private:
         });
     }
 
+    /// Whether a bucket is communicated through a lease.
     [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
         return _storage == Storage::scattered
                || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
@@ -218,7 +219,7 @@ private:
         }
     }
 
-    void write_initial(AnyParameter const& parameter, T* out) {
+    [[gnu::cold]] void write_initial(AnyParameter const& parameter, T* out) {
         if (_rank != 0 || parameter.spec.elements == 0) {
             return;
         }
@@ -230,15 +231,15 @@ private:
         }
     }
 
-    /// The caller's initialiser writes host memory; what the host cannot reach gets its values in
-    /// parts.
-    void initialise(AnyParameter const& parameter, T* out) {
+    /// Calls the caller's initialiser, which writes host memory. Memory that the host cannot write
+    /// is filled through a host buffer.
+    [[gnu::cold]] void initialise(AnyParameter const& parameter, T* out) {
         if constexpr (requires { requires Backend::is_device; }) {
-            constexpr std::size_t part = std::size_t{1} << 20U;
+            constexpr std::size_t most = std::size_t{1} << 20U;
             std::size_t const elements = parameter.spec.elements;
-            std::vector<T> values(elements < part ? elements : part);
-            for (std::size_t begin = 0; begin < elements; begin += part) {
-                std::size_t const count = elements - begin < part ? elements - begin : part;
+            std::vector<T> values(elements < most ? elements : most);
+            for (std::size_t begin = 0; begin < elements; begin += most) {
+                std::size_t const count = elements - begin < most ? elements - begin : most;
                 parameter.initialise(begin,
                                      std::as_writable_bytes(std::span(values.data(), count)));
                 Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
@@ -260,10 +261,11 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     PlacedBuffer<T> _placed;
-    List<T*> _full;                   ///< per parameter: replicated values
-    BucketCopies<T, Backend> _pieces; ///< what is copied of a bucket that cannot be communicated
-                                      ///< where it is to the caller's memory: all of it
-    BucketCopies<T, Backend> _owned;  ///< what is copied to such a bucket: the rank's extent
+    List<T*> _full; ///< per parameter: replicated values
+    /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
+    /// because they cannot be communicated in place.
+    BucketCopies<T, Backend> _pieces;
+    BucketCopies<T, Backend> _owned;
     Drain<Backend> _drain;
 };
 

@@ -1,0 +1,204 @@
+#pragma once
+
+// Access to parameters, states, settings and reports of an engine; included by engine.hpp.
+
+#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../engine.hpp"
+
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+void const* Engine<Config>::weights_address(std::size_t unit, std::size_t parameter,
+                                            std::size_t type) const {
+    _protocol.require_member(unit, parameter);
+    require_type(parameter, type);
+    void const* address = nullptr;
+    with_types(type, [&]<class Types>(Types) {
+        address = _parameters.template store<Types>().whole(parameter);
+    });
+    return address;
+}
+
+template <class Config>
+void* Engine<Config>::gradient_address(std::size_t unit, std::size_t parameter,
+                                       std::uint64_t micro_step, std::size_t type) const {
+    _protocol.require_current_gradient(_gradients.readiness(), unit, parameter, micro_step);
+    require_type(parameter, type);
+    void* address = nullptr;
+    with_types(type, [&]<class Types>(Types) {
+        address = _gradients.template gradient<Types>(parameter);
+    });
+    return address;
+}
+
+/// @throws InvalidArgument if the parameter has another type than the one asked for
+template <class Config>
+void Engine<Config>::require_type(std::size_t parameter, std::size_t type) const {
+    if (std::size_t const own = _layout.parameter(parameter).type; own != type) {
+        _protocol.refuse_type(parameter, "type", name_of(Config::parameter_dtypes[own]),
+                              name_of(Config::parameter_dtypes[type]));
+    }
+}
+
+template <class Config>
+template <class Visitor>
+void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
+    _protocol.require_idle("for_each_full_parameter()");
+    for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+        auto const weights = acquire(_layout.parameter(parameter).units.front());
+        wait_for_weights();
+        with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
+            visit(parameter, weights.template get<typename Types::Parameter>(parameter));
+        });
+    }
+}
+
+template <class Config>
+template <class Visitor>
+void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
+    wait_for_owned_slices();
+    _shard.for_each_store([&](auto const& store) {
+        for (std::size_t index = 0; index < store.slices(); ++index) {
+            auto owned = store.owned_slice(index);
+            visit(owned);
+        }
+    });
+}
+
+/// Waits until the host may read what was acquired on the compute queue.
+template <class Config>
+void Engine<Config>::wait_for_weights() {
+    Backend::synchronise(Backend::record(_compute));
+    require_healthy();
+    try {
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+/// Waits until the host may read and write what this rank owns.
+template <class Config>
+void Engine<Config>::wait_for_owned_slices() {
+    _parameters.wait_for_readers();
+    Backend::synchronise(Backend::record(_queue));
+    require_finished_collectives();
+}
+
+template <class Config>
+void Engine<Config>::require_finished_collectives() const {
+    if (!_protocol.is_broken()) {
+        detail::rethrow_failure_of(*_communicator);
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::parameters_changed() {
+    _protocol.require_idle("parameters_changed()");
+    _protocol.require_nothing_held(_parameters.held_bucket(), "parameters_changed()");
+    require_healthy();
+    try {
+        // Commands on the compute queue may have made the changes.
+        Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
+        _parameters.wait_for_readers();
+        _parameters.drop_prefetched();
+        _parameters.synchronise_changes();
+        _shard.copy_parameters_to_master();
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::in_ready_order(detail::RebuildRequest<Config> request) {
+    detail::EngineRebuild<Config>(*request._engine).run();
+}
+
+template <class Config>
+void Engine<Config>::set_learning_rate(std::size_t group, double factor) {
+    _protocol.require_alive();
+    _protocol.require_group(group, _control.group_count());
+    _protocol.require_rate(factor, "learning rate factor");
+    require_healthy();
+    try {
+        _control.set_learning_rate(group, factor);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::set_hyper_parameters(std::size_t group,
+                                          typename Config::Optimizer::Options const& hyper) {
+    _protocol.require_alive();
+    _protocol.require_group(group, _control.group_count());
+    Config::Optimizer::validate(hyper);
+    require_healthy();
+    try {
+        _control.set_hyper_parameters(group, hyper);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State const& state) {
+    _protocol.require_idle("set_loss_scaler_state()");
+    _control.require_valid(state);
+    require_healthy();
+    try {
+        _control.set_scaler_state(state);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::replace_loss_scale(float scale) {
+    _protocol.require_idle("set_loss_scale()");
+    _control.require_valid(_control.initial_with(scale));
+    require_healthy();
+    try {
+        _control.set_scale(scale);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+std::uint64_t Engine<Config>::step_count() const {
+    std::uint64_t const count = _control.settled().step_count;
+    require_finished_collectives();
+    return count;
+}
+
+template <class Config>
+auto Engine<Config>::loss_scaler_state() const -> typename Config::LossScaler::State {
+    auto const state = _control.settled().scaler;
+    require_finished_collectives();
+    return state;
+}
+
+template <class Config>
+StepReport Engine<Config>::last_report() const {
+    StepReport const report = _control.last_report();
+    require_finished_collectives();
+    return report;
+}
+
+template <class Config>
+StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
+    Backend::synchronise(done);
+    require_healthy(); // a command that failed says so here
+    return _control.report(serial, done);
+}
+
+template <class Config>
+auto Engine<Config>::loss_scale() const -> LossScale<Engine> {
+    _protocol.require_step("loss_scale()");
+    return LossScale<Engine>(*this);
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,164 @@
+#pragma once
+
+// Construction, destruction and memory plan of an engine; included by engine.hpp.
+
+#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../policy/gradient_reduction.hpp"
+#include "../engine.hpp"
+#include "agreement.hpp"
+#include "compared_options.hpp"
+#include "gradient_store.hpp"
+#include "updated_range.hpp"
+
+#include <exception>
+
+namespace ZERO_NAMESPACE {
+
+// Not inlined: g++ 12 would take the values of empty optionals for read and warn in the caller's
+// code.
+template <class Config>
+[[gnu::noinline, gnu::cold]] Engine<Config>::Engine(int number, Communicator& communicator,
+                                                    std::span<AnyParameter const> parameters,
+                                                    Options const& options, LayoutMaker make_layout)
+    : _number(number), _communicator(&communicator),
+      _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
+      _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()),
+      _make_layout(make_layout),
+      _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters,
+                          options, {})),
+      _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
+      _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+      _own_queue(options.communication_queue ? nullptr
+                                             : std::make_unique<typename Backend::OwnedQueue>()),
+      _queue(options.communication_queue ? usable(*options.communication_queue)
+                                         : Backend::handle(*_own_queue)),
+      _compute(usable(options.compute_queue)),
+      _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
+      _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
+      _drain(_queue) {
+    if constexpr (requires { Backend::require_arithmetic(_queue); }) {
+        Backend::rethrow_failure(_compute); // also refuses a missing stream
+        Backend::require_arithmetic(_queue);
+    }
+    require_healthy();
+    try {
+        detail::require_agreement(
+            _layout, Config::parameter_dtypes,
+            detail::compared_options(_number, _schedule, predivide(), _options, communicator),
+            communicator, _queue, *_memory);
+        _parameters.broadcast_initial(parameters);
+        _shard.copy_parameters_to_master();
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] Engine<Config>::~Engine() {
+    if (_protocol.is_in_step()) {
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}),
+            std::uncaught_exceptions() > 0);
+    }
+    // Commands on the compute queue use weights and gradients of the engine.
+    detail::drain<Backend>(_compute, _before_capture);
+}
+
+template <class Config>
+[[gnu::cold]] auto Engine<Config>::context(std::span<AnyParameter const> parameters) const
+    -> detail::EngineContext<Config> {
+    return {&_layout,
+            _communicator,
+            _queue,
+            parameters,
+            &_options,
+            _memory,
+            stage_row(_number, _schedule),
+            _schedule,
+            predivide(),
+            _ready_order.is_wanted() ? _options.leases_until_rebuild : 0};
+}
+
+template <class Config>
+auto Engine<Config>::usable(Queue queue) -> Queue {
+    if constexpr (requires { Backend::require_queue(queue); }) {
+        Backend::require_queue(queue);
+    }
+    return queue;
+}
+
+template <class Config>
+float Engine<Config>::predivide() const {
+    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
+}
+
+template <class Config>
+[[gnu::cold]] MemoryPlan Engine<Config>::memory_plan() const {
+    MemoryPlan plan;
+    auto const all = context({});
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage,
+                                detail::has_wire<Types>(_schedule), 0);
+        });
+    }
+    plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()
+                                              + _shard.table_bytes() + _parameters.table_bytes();
+    plan[BufferKind::scratch].content_bytes =
+        sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
+    return plan;
+}
+
+template <class Config>
+void Engine<Config>::require_healthy() {
+    try {
+        Backend::rethrow_failure(_queue);
+        Backend::rethrow_failure(_compute);
+        _gradients.rethrow_failure();
+        detail::rethrow_failure_of(*_communicator); // also what its calls could not know yet
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail() {
+    try {
+        throw;
+    } catch (std::exception const& error) {
+        break_down(error.what());
+        throw;
+    } catch (...) {
+        break_down("an exception that is no std::exception");
+        throw;
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail_unless_refused() {
+    try {
+        throw;
+    } catch (OutOfOrder const& error) {
+        if (error.code() != 0) { // a device's: something waited while a graph was captured
+            fail();
+        }
+        throw;
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
+    _protocol.break_down(cause);
+    try {
+        _communicator->abort(detail::text({_protocol.rank_text(), ": ", cause}));
+    } catch (...) { // no memory for the text
+        _communicator->abort(cause);
+    }
+}
+
+} // namespace ZERO_NAMESPACE
