@@ -21,8 +21,9 @@ elseif(ZERO_WARNINGS_AS_ERRORS)
     target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Werror>")
 endif()
 
-# zero_own_target(<target>): links zero::zero, asks for standard C++20 without extensions and sets warnings and sanitizers.
+# zero_own_target(<target> [COMPILED]): links zero::zero, or zero::compiled, asks for standard C++20 without extensions and sets warnings and sanitizers.
 function(zero_own_target target)
-    target_link_libraries(${target} PRIVATE zero::zero zero_own_flags)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "COMPILED" "" "")
+    target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${arg_COMPILED}>,zero::compiled,zero::zero> zero_own_flags)
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()

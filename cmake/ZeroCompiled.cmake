@@ -1,0 +1,13 @@
+# Defines zero::compiled: the same headers as zero::zero, but everything that depends on no policy is compiled once, into a library. A program links one of the
+# two targets in all its units; their namespaces differ, so that a mixture does not link.
+
+file(GLOB zero_compiled_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../src/*.cpp")
+add_library(zero_compiled ${zero_compiled_sources})
+add_library(zero::compiled ALIAS zero_compiled)
+target_link_libraries(zero_compiled PUBLIC zero)
+target_compile_definitions(zero_compiled PUBLIC ZERO_COMPILED)
+set_target_properties(zero_compiled PROPERTIES OUTPUT_NAME zero EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
+    VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+if(NOT ZERO_BUILD_COMPILED)
+    set_target_properties(zero_compiled PROPERTIES EXCLUDE_FROM_ALL ON) # built if something links it
+endif()
