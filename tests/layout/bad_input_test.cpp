@@ -1,7 +1,6 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/detail/adopted_block.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>

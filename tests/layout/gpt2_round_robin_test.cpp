@@ -1,8 +1,6 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>

@@ -3,7 +3,6 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/detail/adopted_block.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 
 #include <functional>

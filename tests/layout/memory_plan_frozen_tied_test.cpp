@@ -3,8 +3,6 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/unit_bucketer.hpp>

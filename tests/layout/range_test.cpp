@@ -21,17 +21,4 @@ TEST_CASE("the intersection of two ranges is their common part, and empty when t
     STATIC_REQUIRE(intersection({4, 4}, {0, 9}).is_empty());
 }
 
-TEST_CASE("rounding goes to the next multiple, and multiples stay") {
-    STATIC_REQUIRE(round_up(0, 64) == 0);
-    STATIC_REQUIRE(round_up(1, 64) == 64);
-    STATIC_REQUIRE(round_up(64, 64) == 64);
-    STATIC_REQUIRE(round_up(65, 64) == 128);
-    STATIC_REQUIRE(round_up(7, 3) == 9);
-    STATIC_REQUIRE(round_down(63, 64) == 0);
-    STATIC_REQUIRE(round_down(64, 64) == 64);
-    STATIC_REQUIRE(round_down(127, 64) == 64);
-    STATIC_REQUIRE(round_up((std::size_t{1} << 33U) + 1, 64) == 8'589'934'656);
-    STATIC_REQUIRE(round_down((std::size_t{1} << 33U) + 1, 64) == 8'589'934'592);
-}
-
 } // namespace zero::test::range_test

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/detail/adopted_block.hpp>
+#include <zero/layout/detail/ready_order.hpp>
 #include <zero/layout/lease_count.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 
@@ -57,13 +57,10 @@ std::string message(Order const& units) {
 TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse "
           "registration order") {
     auto const specs = model();
-    CHECK(zero::detail::parameters_in_ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{3, 2, 1, 0})
-          == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{0, 1, 2, 3})
-          == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
-    CHECK(zero::detail::parameters_in_ready_order(specs, Order{2, 0, 3, 1})
-          == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
+    CHECK(zero::detail::ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(zero::detail::ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
+    CHECK(zero::detail::ready_order(specs, Order{0, 1, 2, 3}) == Order{2, 1, 4, 3, 6, 5, 0, 8, 7});
+    CHECK(zero::detail::ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
 }
 
 TEST_CASE(

@@ -2,8 +2,6 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/memory_plan.hpp>

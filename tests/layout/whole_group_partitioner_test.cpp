@@ -4,8 +4,6 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>

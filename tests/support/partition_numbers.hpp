@@ -7,8 +7,6 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/lease_count.hpp>
 #include <zero/layout/make_layout.hpp>

@@ -8,16 +8,16 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief How a bucket is laid out, before the layout indexes it: what the functions in
-/// `make_layout.hpp` produce.
+/// @brief One bucket of a layout: its pieces, and its cut into one extent per rank. `make_layout`
+/// and `make_adopted_layout` produce it, and `FlatLayout` owns and indexes it.
 struct BucketPlan {
-    std::vector<Piece> pieces;     ///< sorted by bucket_begin, disjoint
-    std::vector<std::size_t> cuts; ///< W + 1 monotone offsets; rank r owns [cuts[r], cuts[r + 1])
-    bool trainable = true;         ///< frozen ones are never reduced and never updated
-    std::size_t type = 0;          ///< of all its parameters
-    bool is_staged = false; ///< its parameters do not lie contiguously in the caller's memory: it
-                            ///< is communicated through a copy
-    std::size_t block_begin = 0; ///< where it lies in an adopted block, when it is not staged
+    std::vector<Piece> pieces;     ///< disjoint, in ascending order of bucket_begin
+    std::vector<std::size_t> cuts; ///< W + 1 ascending offsets; rank r owns [cuts[r], cuts[r + 1])
+    bool trainable = true;         ///< false: never reduced and never updated
+    std::size_t type = 0;          ///< type of all its parameters
+    bool is_staged = false;        ///< communicated through a copy, because its pieces are not
+                                   ///< contiguous in the adopted block
+    std::size_t block_begin = 0;   ///< first element in the adopted block, unless it is staged
 };
 
 } // namespace ZERO_NAMESPACE

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/place_in_bucket.hpp"
+#include "partition_item.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>
@@ -10,13 +11,14 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `ContiguousPartitioner` has no options.
 struct ContiguousPartitionerOptions {};
 
-/// @brief Every bucket is cut into W equal contiguous shards, so that native reduce-scatter and
-/// all-gather serve, in place. O(items).
+/// @brief Cuts every bucket into W equal contiguous extents, which native reduce-scatter and
+/// all-gather serve in place. The default. O(items) per bucket.
 ///
-/// (ZeRO, section 5: each rank owns 1/W. Cutting bucket by bucket instead of the whole flat group
-/// keeps each bucket's shares equal.)
+/// Each rank owns 1/W of the model (ZeRO, section 5). The cut is made per bucket and not once for
+/// the whole flat group, so that the extents of each bucket are equal.
 struct ContiguousPartitioner {
     using policy_category = PartitionerCategory;
     using Options = ContiguousPartitionerOptions;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "partitioner.hpp"
 #include "whole_group_partitioner.hpp"
@@ -11,30 +10,26 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `DealtGroupPartitioner` has no options.
 struct DealtGroupPartitionerOptions {};
 
-/// @brief The whole-group cut after the tensors were dealt into W lists in turn, which are then
-/// laid one after the other.
+/// @brief Deals the parameters into W lists in turn, concatenates the lists, and cuts the result
+/// like `WholeGroupPartitioner`.
 ///
-/// Neighbours in the backward pass then lie on different ranks (DeepSpeed's round_robin_gradients:
-/// ranks copy their shares at the same time). The price: a bucket holds tensors from all over the
-/// model, so most buckets stay open until the backward pass ends, and the pool of gradient leases
-/// is about as large as the gradients. With at least as many ranks as tensors the order stays as it
-/// was.
+/// Parameters that are neighbours in the backward pass then lie on different ranks, so all ranks
+/// receive at the same time (DeepSpeed's round_robin_gradients). The cost: a bucket holds
+/// parameters from the whole model, so most buckets stay open until the backward pass ends, and the
+/// pool of gradient leases is about as large as the gradients. With at least as many ranks as
+/// parameters the order does not change.
 struct DealtGroupPartitioner : WholeGroupPartitioner {
     using Options = DealtGroupPartitionerOptions;
 
-    static std::vector<std::size_t> order(std::span<std::size_t const> elements,
-                                          std::size_t world) {
-        std::vector<std::size_t> dealt;
-        for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {
-            for (std::size_t index = list; index < elements.size(); index += world) {
-                dealt.push_back(index);
-            }
-        }
-        return dealt;
-    }
+    static std::vector<std::size_t> order(std::span<std::size_t const> elements, std::size_t world);
 };
 static_assert(OrderingPartitioner<DealtGroupPartitioner>);
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/dealt_group_partitioner.ipp"
+#endif

@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "bucket_plan.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
@@ -11,113 +10,110 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The geometry of one model on W ranks: where each parameter lies, how the flat buffer is
-/// cut into buckets and each bucket into shards. A pure value, computed once, the same on every
-/// rank; everything else asks it and does no arithmetic of its own.
+/// @brief The geometry of a model on W ranks: the offset of each parameter in the flat buffer, the
+/// cut of the flat buffer into buckets, and the cut of each bucket into one extent per rank.
 ///
-/// Buckets are numbered in gradient-ready order (that of `unit_order`, at first reverse
-/// registration order) unless the partitioner orders otherwise; those of frozen parameters come
-/// last.
+/// A layout is a value, computed once and equal on every rank. All other code reads offsets from it
+/// and computes none itself. It owns the specifications of the parameters and the bucket plans.
+/// `make_layout` and `make_adopted_layout` make one.
+///
+/// Trainable buckets come first, frozen ones last. Buckets are numbered in gradient-ready order,
+/// which follows `unit_order`, unless the partitioner chooses another order.
 class FlatLayout {
 public:
-    /// @param unit_order in which units finish their backward pass, each once; empty: the reverse
-    /// order of use
-    [[gnu::cold]] FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world,
-                             std::vector<BucketPlan> buckets,
-                             std::vector<std::size_t> unit_order = {})
-        : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)),
-          _unit_order(std::move(unit_order)) {
-        index_parameters();
-        index_buckets();
-    }
+    /// @brief Takes the buckets as planned and indexes them. O(pieces + parameters).
+    /// @param unit_order order in which units finish their backward pass, each once; empty: the
+    /// reverse order of use
+    FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world,
+               std::vector<BucketPlan> buckets, std::vector<std::size_t> unit_order = {});
 
-    /// @brief W, the number of ranks.
+    /// @brief Returns W, the number of ranks.
     [[nodiscard]] std::size_t world() const noexcept { return _world; }
 
-    /// @brief In registration order.
+    /// @brief Returns all parameters in registration order.
     [[nodiscard]] std::span<ParameterSpec const> parameters() const noexcept {
         return detail::as_span(_parameters);
     }
 
-    /// @brief By number of registration.
+    /// @brief Returns a parameter by its index in registration order.
     [[nodiscard]] ParameterSpec const& parameter(std::size_t index) const {
         return _parameters[index];
     }
 
-    /// @brief Number of the parameter's first element when all parameters are counted through in
-    /// registration order.
+    /// @brief Returns the number of elements in all parameters registered before this one, without
+    /// padding.
     [[nodiscard]] std::size_t first_element(std::size_t parameter) const {
         return _first_element[parameter];
     }
 
-    /// @brief Which buckets hold the parameter, in ascending order.
+    /// @brief Returns the buckets that hold the parameter, in ascending order.
     [[nodiscard]] std::span<std::size_t const> parameter_buckets(std::size_t parameter) const {
         return detail::as_span(_parameter_buckets[parameter]);
     }
 
-    /// @brief How many units there are.
+    /// @brief Returns the number of units.
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
 
-    /// @brief The parameters that a unit uses, in ascending order.
+    /// @brief Returns the parameters that a unit uses, in ascending order.
     [[nodiscard]] std::span<std::size_t const> unit_parameters(std::size_t unit) const {
         return detail::as_span(_unit_parameters[unit]);
     }
 
-    /// @brief The buckets that hold them, in ascending order.
+    /// @brief Returns the buckets that hold the parameters of a unit, in ascending order.
     [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const {
         return detail::as_span(_unit_buckets[unit]);
     }
 
-    /// @brief The order in which units are expected to finish their backward pass: buckets are
-    /// filled and gradient leases counted for it.
+    /// @brief Returns the order in which units are expected to finish their backward pass. The
+    /// order of buckets and the number of gradient leases follow from it.
     [[nodiscard]] std::span<std::size_t const> unit_order() const noexcept { return _unit_order; }
 
-    /// @brief How many buckets there are.
+    /// @brief Returns the number of buckets.
     [[nodiscard]] std::size_t buckets() const noexcept { return _buckets.size(); }
 
-    /// @brief Buckets below this number are trainable, the others frozen.
+    /// @brief Returns the number of trainable buckets. They come first; all others are frozen.
     [[nodiscard]] std::size_t trainable_buckets() const noexcept { return _trainable_buckets; }
 
-    /// @brief A bucket as it was planned.
+    /// @brief Returns the plan of a bucket.
     [[nodiscard]] BucketPlan const& bucket(std::size_t bucket) const { return _buckets[bucket]; }
 
-    /// @brief Its pieces in ascending order, without padding.
+    /// @brief Returns the pieces of a bucket in ascending order, without padding.
     [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const {
         return detail::as_span(_buckets[bucket].pieces);
     }
 
-    /// @brief Its W + 1 offsets, as collectives take them.
+    /// @brief Returns the W + 1 offsets where a bucket is cut into extents, as collectives take
+    /// them.
     [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const {
         return detail::as_span(_buckets[bucket].cuts);
     }
 
-    /// @brief Elements of a bucket with its padding.
+    /// @brief Returns the number of elements in a bucket, padding included.
     [[nodiscard]] std::size_t elements(std::size_t bucket) const {
         return _buckets[bucket].cuts.back();
     }
 
-    /// @brief What one rank owns of a bucket, padding included; may be empty.
+    /// @brief Returns the range of a bucket that a rank owns, padding included. May be empty.
     [[nodiscard]] Range extent(std::size_t bucket, std::size_t rank) const {
         auto const& cuts = _buckets[bucket].cuts;
         return {cuts[rank], cuts[rank + 1]};
     }
 
-    /// @brief All elements in buckets, padding included: P' of the formulas.
+    /// @brief Returns the number of elements in all buckets, padding included (P' in the formulas).
     [[nodiscard]] std::size_t padded_elements() const noexcept { return _bucket_begin.back(); }
 
-    /// @brief Where a bucket starts in a buffer that holds all of them one after the other.
+    /// @brief Returns the first element of a bucket in the flat buffer, which holds all buckets one
+    /// after the other.
     [[nodiscard]] std::size_t bucket_begin(std::size_t bucket) const {
         return _bucket_begin[bucket];
     }
 
-    /// @brief The parts of parameters inside `extent` of a bucket, as pieces: `visit(Piece)` for
-    /// each, in ascending order. No padding.
+    /// @brief Calls `visit(Piece)` for each slice of a parameter inside `extent` of a bucket, in
+    /// ascending order, without padding.
     template <class Visitor>
     void for_slices(std::size_t bucket, Range extent, Visitor&& visit) const {
         for (Piece const& piece : _buckets[bucket].pieces) {
@@ -131,8 +127,8 @@ public:
         }
     }
 
-    /// @brief What `for_slices` visits in the extent of rank 0, then of rank 1 and so on: all
-    /// pieces, cut where ownership changes.
+    /// @brief Calls `visit(Piece)` for the slices in the extent of rank 0, then of rank 1, and so
+    /// on: all pieces of the bucket, cut where the owner changes.
     template <class Visitor>
     void for_slices_of_all_ranks(std::size_t bucket, Visitor&& visit) const {
         auto const& cuts = _buckets[bucket].cuts;
@@ -151,7 +147,8 @@ public:
         }
     }
 
-    /// @brief The padding of a bucket: `visit(Range)` for each gap, in ascending order.
+    /// @brief Calls `visit(Range)` for each gap between the pieces of a bucket, in ascending order:
+    /// its padding.
     template <class Visitor>
     void for_padding(std::size_t bucket, Visitor&& visit) const {
         std::size_t end = 0;
@@ -167,89 +164,19 @@ public:
         visit_gap(elements(bucket));
     }
 
-    /// @brief Elements of parameters, without padding, inside `extent` of a bucket.
-    [[nodiscard]] std::size_t content(std::size_t bucket, Range extent) const {
-        std::size_t sum = 0;
-        for_slices(bucket, extent, [&](Piece const& slice) { sum += slice.elements; });
-        return sum;
-    }
+    /// @brief Returns the number of elements inside `extent` of a bucket, without padding.
+    [[nodiscard]] std::size_t content(std::size_t bucket, Range extent) const;
 
-    /// @brief A hash over everything that must agree between ranks.
-    [[nodiscard]] std::uint64_t hash() const {
-        Hash hash;
-        hash.add(_world);
-        for (std::size_t index = 0; index < _parameters.size(); ++index) {
-            hash.add(parameter_hash(index));
-        }
-        for (std::size_t const unit : _unit_order) {
-            hash.add(unit);
-        }
-        for (auto const& bucket : _buckets) {
-            for (std::size_t const cut : bucket.cuts) {
-                hash.add(cut);
-            }
-            for (Piece const& piece : bucket.pieces) {
-                hash.add(piece.parameter).add(piece.parameter_begin).add(piece.bucket_begin);
-            }
-        }
-        return hash.value();
-    }
+    /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
+    [[nodiscard]] std::uint64_t hash() const;
 
-    /// @brief A hash of one parameter: name, size, rows, units, group, trainability.
-    [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const {
-        ParameterSpec const& spec = _parameters[index];
-        Hash hash;
-        hash.add(spec.elements)
-            .add(spec.group)
-            .add(spec.trainable)
-            .add(spec.type)
-            .add(spec.rows)
-            .add(std::string_view(spec.name));
-        for (std::size_t const unit : spec.units) {
-            hash.add(unit);
-        }
-        return hash.value();
-    }
+    /// @brief Returns a hash of one parameter: name, elements, rows, type, units, group, and
+    /// whether it is trainable.
+    [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const;
 
 private:
-    [[gnu::cold]] void index_parameters() {
-        std::size_t next = 0;
-        for (std::size_t index = 0; index < _parameters.size(); ++index) {
-            _first_element.push_back(next);
-            next += _parameters[index].elements;
-            for (std::size_t const unit : _parameters[index].units) {
-                if (unit >= _unit_parameters.size()) {
-                    _unit_parameters.resize(unit + 1);
-                }
-                _unit_parameters[unit].push_back(index);
-            }
-        }
-        _parameter_buckets.resize(_parameters.size());
-        _unit_buckets.resize(_unit_parameters.size());
-        for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
-            _unit_order.push_back(unit);
-        }
-    }
-
-    [[gnu::cold]] void index_buckets() {
-        _bucket_begin.push_back(0);
-        for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
-            _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));
-            _trainable_buckets += _buckets[bucket].trainable ? 1 : 0;
-            for (Piece const& piece : _buckets[bucket].pieces) {
-                append_once(_parameter_buckets[piece.parameter], bucket);
-                for (std::size_t const unit : _parameters[piece.parameter].units) {
-                    append_once(_unit_buckets[unit], bucket);
-                }
-            }
-        }
-    }
-
-    static void append_once(std::vector<std::size_t>& list, std::size_t value) {
-        if (list.empty() || list.back() != value) {
-            list.push_back(value);
-        }
-    }
+    void index_parameters();
+    void index_buckets();
 
     std::size_t _world;
     std::vector<ParameterSpec> _parameters;
@@ -264,3 +191,7 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/flat_layout.ipp"
+#endif

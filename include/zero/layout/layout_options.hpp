@@ -7,19 +7,20 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief What `make_layout` must know besides the parameters.
 struct LayoutOptions {
-    std::size_t world = 1;             ///< W, the number of ranks; at least 1
-    std::size_t element_bytes = 4;     ///< of the parameter type; a bucketer's cap is in bytes
-    bool buckets_inside_units = false; ///< stage 3: what is gathered for a unit belongs to it alone
-    std::vector<std::size_t>
-        further_element_bytes{};           ///< of the second parameter type, the third, ...
-    std::vector<std::size_t> unit_order{}; ///< in which units finish their backward pass, each
-                                           ///< once; empty: in reverse registration order
+    std::size_t world = 1;             ///< W, the number of ranks, at least 1
+    std::size_t element_bytes = 4;     ///< bytes per element of the first parameter type
+    bool buckets_inside_units = false; ///< stage 3: no bucket holds parameters of two units
+    std::vector<std::size_t> further_element_bytes{}; ///< the same of the second parameter type,
+                                                      ///< the third, ...
+    std::vector<std::size_t> unit_order{}; ///< order in which units finish their backward pass,
+                                           ///< each once; empty: reverse registration order
 
-    /// @brief Parameter types of the model.
+    /// @brief Returns the number of parameter types of the model.
     [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }
 
-    /// @brief Bytes of an element of a parameter type.
+    /// @brief Returns the bytes per element of a parameter type.
     [[nodiscard]] std::size_t bytes_of(std::size_t type) const {
         return type == 0 ? element_bytes : further_element_bytes[type - 1];
     }

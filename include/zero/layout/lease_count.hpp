@@ -1,89 +1,42 @@
 #pragma once
 
+// How many leases the pools of an engine need: `count_layout` multiplies these numbers into memory.
+
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
 
 #include <cstddef>
-#include <vector>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Leases that a pool has: what is needed and what is wished for, but at most two for each
-/// bucket and one, with which the buckets of a whole micro-step are in flight while those of the
-/// next one are open. More would be of no use.
+/// @brief Returns the number of leases in a pool: `needed + extra`, but at most 2 * buckets + 1.
+///
+/// More leases could not be used. Two per bucket and one more keep all buckets of one micro-step in
+/// flight while all buckets of the next one are open.
 /// @param needed at most 2 * buckets + 1
 constexpr std::size_t lease_count(std::size_t needed, std::size_t extra,
                                   std::size_t buckets) noexcept {
     return detail::smaller(extra, 2 * buckets + 1 - needed) + needed;
 }
 
-/// @brief The most gradient buckets of a type that are open at once when units finish in the
-/// layout's `unit_order`. O(units * buckets of a unit).
+/// @brief Returns how many gradient buckets of a type are open at once, at most, when units finish
+/// in the layout's `unit_order`. O(units * buckets of a unit).
 ///
-/// A bucket opens with the first of its units. With `in_index_order` (stages 0 to 2) it closes when
-/// it and all buckets before it are complete; otherwise (stage 3) with the last of its units.
-inline std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order,
-                                     std::size_t type = 0) {
-    std::size_t const buckets = layout.trainable_buckets();
-    std::vector<std::size_t> units_left(buckets, 0);
-    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-        for (std::size_t const bucket : layout.unit_buckets(unit)) {
-            if (bucket < buckets) {
-                ++units_left[bucket];
-            }
-        }
-    }
-    std::vector<char> is_open(buckets, false);
-    auto const is_counted = [&](std::size_t bucket) {
-        return layout.bucket(bucket).type == type ? std::size_t{1} : std::size_t{0};
-    };
-    std::size_t open = 0;
-    std::size_t most = 0;
-    std::size_t next = 0;
-    for (std::size_t const unit : layout.unit_order()) {
-        for (std::size_t const bucket : layout.unit_buckets(unit)) {
-            if (bucket < buckets && !is_open[bucket]) {
-                is_open[bucket] = true;
-                open += is_counted(bucket);
-            }
-        }
-        most = detail::larger(most, open);
-        for (std::size_t const bucket : layout.unit_buckets(unit)) {
-            if (bucket < buckets && --units_left[bucket] == 0 && !in_index_order) {
-                open -= is_counted(bucket);
-            }
-        }
-        for (; in_index_order && next < buckets && units_left[next] == 0; ++next) {
-            open -= is_open[next] ? is_counted(next) : 0;
-        }
-    }
-    return most;
-}
+/// A bucket opens with the first of its units.
+/// @param in_index_order true (stages 0 to 2): a bucket closes when it and all buckets before it
+/// are complete; false (stage 3): it closes with the last of its units
+std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order, std::size_t type = 0);
 
-/// @brief The most buckets of a type that one unit needs at once.
-inline std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t type = 0) {
-    std::size_t most = 0;
-    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-        std::size_t count = 0;
-        for (std::size_t const bucket : layout.unit_buckets(unit)) {
-            count += layout.bucket(bucket).type == type ? 1 : 0;
-        }
-        most = detail::larger(most, count);
-    }
-    return most;
-}
+/// @brief Returns the largest number of buckets of a type that one unit needs at once.
+std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t type = 0);
 
-/// @brief Elements of the largest bucket of a type among the first `buckets`, padding included.
-inline std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets,
-                                  std::size_t type = 0) {
-    std::size_t largest = 0;
-    for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-        largest = layout.bucket(bucket).type == type
-                      ? detail::larger(largest, layout.elements(bucket))
-                      : largest;
-    }
-    return largest;
-}
+/// @brief Returns the size of the largest bucket of a type among the first `buckets` of the layout,
+/// padding included.
+std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets, std::size_t type = 0);
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/lease_count.ipp"
+#endif

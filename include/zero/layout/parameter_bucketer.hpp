@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "bucket_item.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -9,9 +10,10 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `ParameterBucketer` has no options.
 struct ParameterBucketerOptions {};
 
-/// @brief One bucket per parameter: the most collectives, and the finest overlap.
+/// @brief Makes one bucket per parameter: the most collectives and the finest overlap.
 struct ParameterBucketer {
     using policy_category = BucketerCategory;
     using Options = ParameterBucketerOptions;

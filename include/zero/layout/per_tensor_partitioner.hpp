@@ -7,17 +7,18 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `PerTensorPartitioner` has no options.
 struct PerTensorPartitionerOptions {};
 
-/// @brief Every parameter is split evenly over the ranks: each is a bucket of its own, cut into W
-/// equal contiguous shards. O(1) a bucket.
+/// @brief Cuts every parameter into W equal contiguous extents. Each parameter is a bucket of its
+/// own. O(1) per bucket.
 ///
-/// Every rank holds the same part of every parameter, at the price of one collective and of padding
-/// to a multiple of W * 64 elements per parameter. It brings its bucketer; a stage refuses another
-/// one.
+/// Every rank holds the same range of every parameter. The cost is one collective per parameter,
+/// and padding of each parameter to a multiple of W * 64 elements. A stage uses its
+/// `RequiredBucketer` and rejects any other.
 struct PerTensorPartitioner : ContiguousPartitioner {
     using Options = PerTensorPartitionerOptions;
-    using RequiredBucketer = ParameterBucketer; ///< a stage takes it and no other
+    using RequiredBucketer = ParameterBucketer; ///< the only bucketer that a stage accepts with it
 };
 static_assert(Partitioner<PerTensorPartitioner>);
 

@@ -7,32 +7,23 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Elements [begin, end).
+/// @brief The half-open range of elements [begin, end).
 struct Range {
-    std::size_t begin = 0; ///< the first
-    std::size_t end = 0;   ///< one behind the last; not before `begin`
+    std::size_t begin = 0; ///< first element
+    std::size_t end = 0;   ///< one past the last element, at least `begin`
 
-    /// @brief Elements in it.
+    /// @brief Returns the number of elements.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return end - begin; }
 
-    /// @brief Whether there are none.
+    /// @brief Returns whether the range has no elements.
     [[nodiscard]] constexpr bool is_empty() const noexcept { return begin == end; }
     friend constexpr bool operator==(Range, Range) = default;
 };
 
-/// @brief The common part; empty (begin == end) when there is none.
+/// @brief Returns the elements in both ranges; an empty range if there are none.
 constexpr Range intersection(Range a, Range b) noexcept {
     std::size_t const begin = detail::larger(a.begin, b.begin);
     return {begin, detail::larger(begin, detail::smaller(a.end, b.end))};
-}
-
-/// @brief The next multiple of a positive number that is not below the value.
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
-    return (value + multiple - 1) / multiple * multiple;
-}
-/// @brief The last multiple of a positive number that is not above the value.
-constexpr std::size_t round_down(std::size_t value, std::size_t multiple) noexcept {
-    return value / multiple * multiple;
 }
 
 } // namespace ZERO_NAMESPACE

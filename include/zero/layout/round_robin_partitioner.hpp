@@ -2,29 +2,28 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/place_in_bucket.hpp"
+#include "partition_item.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <vector>
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `RoundRobinPartitioner` has no options.
 struct RoundRobinPartitionerOptions {};
 
-/// @brief Whole parameters are dealt to the ranks in turn, in gradient-ready order; none is cut.
-/// O(items * log(items)).
+/// @brief Assigns whole parameters to the ranks in turn, in gradient-ready order. Cuts no
+/// parameter. O(items * log(items)) per bucket.
 ///
-/// Uneven where parameters are: for GPT-2 124M the fullest of 8 ranks holds 4.1 times the mean, of
-/// 64 ranks 20.8 times. It serves optimizers that need whole matrices; `BalancedPartitioner` does,
-/// too, and deals by size.
+/// The shards are as uneven as the parameters: for GPT-2 124M the fullest of 8 ranks holds 4.1
+/// times the mean, and the fullest of 64 ranks 20.8 times. It serves optimizers that need whole
+/// matrices. So does `BalancedPartitioner`, which also considers sizes.
 struct RoundRobinPartitioner {
     using policy_category = PartitionerCategory;
     using Options = RoundRobinPartitionerOptions;
     struct State {
-        std::size_t turn = 0; ///< parameters dealt so far
+        std::size_t turn = 0; ///< number of parameters assigned so far
     };
     static constexpr bool cuts_parameters = false;
     static constexpr bool cuts_group = false;
@@ -33,17 +32,13 @@ struct RoundRobinPartitioner {
     static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept {
         return {};
     }
-
     static void partition(std::span<PartitionItem> items, State& state,
-                          std::span<std::size_t> cuts) {
-        std::size_t const world = cuts.size() - 1;
-        std::vector<std::uint64_t> owners;
-        for (std::size_t index = 0; index < items.size(); ++index) {
-            owners.push_back(state.turn++ % world);
-        }
-        detail::place_by_owner(items, owners, cuts);
-    }
+                          std::span<std::size_t> cuts);
 };
 static_assert(Partitioner<RoundRobinPartitioner>);
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/round_robin_partitioner.ipp"
+#endif

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "bucket_item.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -9,10 +10,11 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `SingleBucketer` has no options.
 struct SingleBucketerOptions {};
 
-/// @brief Everything in one bucket: one reduction after the backward pass, no overlap. Not for
-/// stage 3.
+/// @brief Puts all parameters into one bucket: one reduction after the backward pass, without
+/// overlap. It does not serve stage 3.
 struct SingleBucketer {
     using policy_category = BucketerCategory;
     using Options = SingleBucketerOptions;

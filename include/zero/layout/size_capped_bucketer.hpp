@@ -1,9 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
-#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
+#include "bucket_item.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -11,37 +10,28 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief Options of `SizeCappedBucketer`.
 struct SizeCappedBucketerOptions {
-    std::size_t bucket_bytes = std::size_t{25}
-                               << 20U; ///< cap, in bytes of the parameter type; a larger parameter
-                                       ///< gets a bucket of its own
+    /// @brief Capacity of a bucket, in bytes of the parameter type. A larger parameter gets a
+    /// bucket of its own.
+    std::size_t bucket_bytes = std::size_t{25} << 20U;
 };
 
-/// @brief Fills a bucket in gradient-ready order until the next parameter would exceed the cap.
-/// Inside a unit in stage 3.
+/// @brief Fills a bucket in gradient-ready order until the next parameter would exceed the
+/// capacity. The default in stages 0 to 2.
 struct SizeCappedBucketer {
     using policy_category = BucketerCategory;
     using Options = SizeCappedBucketerOptions;
     static constexpr bool may_span_units = false;
 
-    static void validate(Options const& options) {
-        if (options.bucket_bytes == 0) {
-            detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the cap of a "
-                                                  "bucket in bytes, 25 MiB is a good start."});
-        }
-    }
-
+    static void validate(Options const& options);
     static std::size_t take(std::span<BucketItem const> items, Options const& options,
-                            std::size_t element_bytes) {
-        std::size_t const cap = options.bucket_bytes / element_bytes;
-        std::size_t filled = items[0].elements;
-        std::size_t taken = 1;
-        while (taken < items.size() && filled <= cap && items[taken].elements <= cap - filled) {
-            filled += items[taken++].elements;
-        }
-        return taken;
-    }
+                            std::size_t element_bytes);
 };
 static_assert(Bucketer<SizeCappedBucketer>);
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/size_capped_bucketer.ipp"
+#endif

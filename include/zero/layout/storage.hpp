@@ -6,12 +6,11 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Whose memory holds the parameters.
+/// @brief Where the parameters lie in memory, and who owns that memory.
 enum class Storage : std::uint8_t {
-    owned,    ///< the engine's; it hands out pointers
-    adopted,  ///< one contiguous block of the caller's, communicated in place (stages 0 to 2)
-    scattered ///< tensors anywhere in the caller's memory, copied after the all-gather (stages 0 to
-              ///< 2)
+    owned,    ///< in memory of the engine, which hands out pointers
+    adopted,  ///< in one contiguous caller-owned block, communicated in place (stages 0 to 2)
+    scattered ///< in caller-owned tensors anywhere, copied after the all-gather (stages 0 to 2)
 };
 
 } // namespace ZERO_NAMESPACE

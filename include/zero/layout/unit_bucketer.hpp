@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "bucket_item.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -9,9 +10,10 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `UnitBucketer` has no options.
 struct UnitBucketerOptions {};
 
-/// @brief One bucket per unit.
+/// @brief Makes one bucket per unit. The default in stage 3.
 struct UnitBucketer {
     using policy_category = BucketerCategory;
     using Options = UnitBucketerOptions;

@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @throws InvalidArgument when the layout is not cut for such a rank
+/// @brief Throws `InvalidArgument` unless the layout has such a rank.
 inline void require_rank(FlatLayout const& layout, std::size_t rank) {
     if (rank >= layout.world()) {
         throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ",

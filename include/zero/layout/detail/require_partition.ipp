@@ -1,45 +1,29 @@
 #pragma once
 
-#include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../padding.hpp"
-#include "../parameter_spec.hpp"
-#include "../partitioner.hpp"
-#include "../piece.hpp"
 #include "order_by.hpp"
+#include "require_partition.hpp"
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What a partitioner says of itself.
-struct PartitionerTraits {
-    bool cuts_parameters;
-    bool is_even;
-};
-
-/// @brief Refuses what a partitioner made of a bucket when it breaks the contract of `Partitioner`:
-/// a mistake there would train to other numbers, or write where nothing is. O(items log(items) +
-/// W), once a bucket.
-/// @param pieces of `parameters`, in the order in which the partitioner got them
-/// @throws InvalidArgument naming the parameter
-[[gnu::cold]] inline void require_partition(std::span<ParameterSpec const> parameters,
-                                            std::span<Piece const> pieces,
-                                            std::span<PartitionItem const> items,
-                                            std::span<std::size_t const> cuts,
-                                            PartitionerTraits traits) {
+[[gnu::cold]] ZERO_INLINE void require_partition(std::span<ParameterSpec const> parameters,
+                                                 std::span<Piece const> pieces,
+                                                 std::span<PartitionItem const> items,
+                                                 std::span<std::size_t const> cuts,
+                                                 PartitionerRef const& partitioner) {
     for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
         if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
             throw_error<InvalidArgument>(
                 {"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
                  "; cuts begin with 0, do not descend, and are multiples of ", granularity, "."});
         }
-        if (traits.is_even && cut != 0 && cuts[cut] - cuts[cut - 1] != cuts[1]) {
+        if (partitioner.is_even && cut != 0 && cuts[cut] - cuts[cut - 1] != cuts[1]) {
             throw_error<InvalidArgument>({"zero: the partitioner says is_even, but gives ", cuts[1],
                                           " elements of a bucket to rank 0 and ",
                                           cuts[cut] - cuts[cut - 1], " to rank ", cut - 1,
@@ -79,7 +63,7 @@ struct PartitionerTraits {
         while (cuts[next_cut] <= item.offset) {
             ++next_cut;
         }
-        if (!traits.cuts_parameters && cuts[next_cut] < free) {
+        if (!partitioner.cuts_parameters && cuts[next_cut] < free) {
             throw_error<InvalidArgument>(
                 {"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ",
                  cuts[next_cut], "; cut between pieces, or make cuts_parameters true."});

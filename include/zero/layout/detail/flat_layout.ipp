@@ -1,0 +1,104 @@
+#pragma once
+
+#include "../../core/hash.hpp"
+#include "../flat_layout.hpp"
+
+#include <string_view>
+#include <utility>
+
+namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+ZERO_INLINE void append_unless_last(std::vector<std::size_t>& list, std::size_t value) {
+    if (list.empty() || list.back() != value) {
+        list.push_back(value);
+    }
+}
+
+} // namespace detail
+
+[[gnu::cold]] ZERO_INLINE FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters,
+                                                 std::size_t world, std::vector<BucketPlan> buckets,
+                                                 std::vector<std::size_t> unit_order)
+    : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)),
+      _unit_order(std::move(unit_order)) {
+    index_parameters();
+    index_buckets();
+}
+
+ZERO_INLINE std::size_t FlatLayout::content(std::size_t bucket, Range extent) const {
+    std::size_t sum = 0;
+    for_slices(bucket, extent, [&](Piece const& slice) { sum += slice.elements; });
+    return sum;
+}
+
+ZERO_INLINE std::uint64_t FlatLayout::hash() const {
+    Hash hash;
+    hash.add(_world);
+    for (std::size_t index = 0; index < _parameters.size(); ++index) {
+        hash.add(parameter_hash(index));
+    }
+    for (std::size_t const unit : _unit_order) {
+        hash.add(unit);
+    }
+    for (auto const& bucket : _buckets) {
+        for (std::size_t const cut : bucket.cuts) {
+            hash.add(cut);
+        }
+        for (Piece const& piece : bucket.pieces) {
+            hash.add(piece.parameter).add(piece.parameter_begin).add(piece.bucket_begin);
+        }
+    }
+    return hash.value();
+}
+
+ZERO_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) const {
+    ParameterSpec const& spec = _parameters[index];
+    Hash hash;
+    hash.add(spec.elements)
+        .add(spec.group)
+        .add(spec.trainable)
+        .add(spec.type)
+        .add(spec.rows)
+        .add(std::string_view(spec.name));
+    for (std::size_t const unit : spec.units) {
+        hash.add(unit);
+    }
+    return hash.value();
+}
+
+[[gnu::cold]] ZERO_INLINE void FlatLayout::index_parameters() {
+    std::size_t next = 0;
+    for (std::size_t index = 0; index < _parameters.size(); ++index) {
+        _first_element.push_back(next);
+        next += _parameters[index].elements;
+        for (std::size_t const unit : _parameters[index].units) {
+            if (unit >= _unit_parameters.size()) {
+                _unit_parameters.resize(unit + 1);
+            }
+            _unit_parameters[unit].push_back(index);
+        }
+    }
+    _parameter_buckets.resize(_parameters.size());
+    _unit_buckets.resize(_unit_parameters.size());
+    for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
+        _unit_order.push_back(unit);
+    }
+}
+
+[[gnu::cold]] ZERO_INLINE void FlatLayout::index_buckets() {
+    _bucket_begin.push_back(0);
+    for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
+        _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));
+        _trainable_buckets += _buckets[bucket].trainable ? 1 : 0;
+        for (Piece const& piece : _buckets[bucket].pieces) {
+            detail::append_unless_last(_parameter_buckets[piece.parameter], bucket);
+            for (std::size_t const unit : _parameters[piece.parameter].units) {
+                detail::append_unless_last(_unit_buckets[unit], bucket);
+            }
+        }
+    }
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../piece.hpp"
+#include "for_bucket_members.hpp"
+#include "make_buckets.hpp"
+#include "order_by.hpp"
+#include "partition_bucket.hpp"
+#include "ready_order.hpp"
+#include "validate_parameters.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The group of a partitioner: parameters of one type, either trainable or frozen. Only
+/// parameters of one group may share a bucket.
+struct PartitionGroup {
+    bool trainable = true;
+    std::size_t type = 0;
+};
+
+/// @brief Returns the parameters of a group in gradient-ready order.
+ZERO_INLINE std::vector<std::size_t> group_members(PartitionGroup group,
+                                                   std::span<ParameterSpec const> parameters,
+                                                   std::span<std::size_t const> unit_order) {
+    std::vector<std::size_t> members;
+    for (std::size_t const index : ready_order(parameters, unit_order)) {
+        if (parameters[index].trainable == group.trainable
+            && parameters[index].type == group.type) {
+            members.push_back(index);
+        }
+    }
+    return members;
+}
+
+ZERO_INLINE std::vector<std::size_t> group_sizes(std::span<ParameterSpec const> parameters,
+                                                 std::span<std::size_t const> indices) {
+    std::vector<std::size_t> elements;
+    elements.reserve(indices.size());
+    for (std::size_t const index : indices) {
+        elements.push_back(parameters[index].elements);
+    }
+    return elements;
+}
+
+/// @brief Returns `values[positions[0]], values[positions[1]], ...`
+/// @throws InvalidArgument if `positions` is not a permutation
+ZERO_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> values,
+                                              std::span<std::size_t const> positions) {
+    std::vector<std::size_t> result;
+    std::vector<char> is_taken(values.size(), false);
+    for (std::size_t const position : positions) {
+        if (position < values.size() && !is_taken[position]) {
+            is_taken[position] = true;
+            result.push_back(values[position]);
+        }
+    }
+    if (result.size() != values.size() || positions.size() != values.size()) {
+        throw_error<InvalidArgument>(
+            {"zero: the partitioner's order of ", values.size(), " parameters lists ",
+             positions.size(), " numbers, ", result.size(),
+             " of them valid and for the first time; it has to list each number below ",
+             values.size(), " once."});
+    }
+    return result;
+}
+
+/// @brief Appends the buckets of one group, in the order in which they are filled.
+ZERO_INLINE void append_buckets(std::vector<BucketPlan>& buckets, PartitionGroup group,
+                                std::span<ParameterSpec const> parameters,
+                                LayoutOptions const& options, PartitionerRef const& partitioner,
+                                BucketerRef bucketer) {
+    std::vector<std::size_t> order = group_members(group, parameters, options.unit_order);
+    if (partitioner.order != nullptr) {
+        order = permuted(order, partitioner.order(group_sizes(parameters, order), options.world));
+    }
+    auto const append_all = [&](void* state) {
+        auto const append = [&](std::span<std::size_t const> members) {
+            std::vector<Piece> pieces;
+            for (std::size_t const index : members) {
+                pieces.push_back({index, 0, 0, parameters[index].elements});
+            }
+            buckets.push_back(
+                partition_bucket(parameters, as_span(pieces), options.world, partitioner, state));
+            buckets.back().trainable = group.trainable;
+            buckets.back().type = group.type;
+        };
+        for_bucket_members(parameters, order, options.buckets_inside_units, bucketer,
+                           options.bytes_of(group.type), append);
+    };
+    partitioner.with_state(group_sizes(parameters, order), options.world, append_all);
+}
+
+/// @brief Returns the buckets of several types in the order in which they become complete. A bucket
+/// is complete with the last of its parameters.
+/// @param order all parameters in gradient-ready order
+ZERO_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan const> buckets,
+                                                       std::span<std::size_t const> order) {
+    std::vector<std::size_t> position(order.size());
+    for (std::size_t index = 0; index < order.size(); ++index) {
+        position[order[index]] = index;
+    }
+    std::vector<std::uint64_t> complete;
+    for (BucketPlan const& bucket : buckets) {
+        std::uint64_t last = 0;
+        for (Piece const& piece : bucket.pieces) {
+            last = larger(last, std::uint64_t{position[piece.parameter]});
+        }
+        complete.push_back(last);
+    }
+    std::vector<BucketPlan> ordered;
+    for (std::size_t const index : order_by(complete)) {
+        ordered.push_back(buckets[index]);
+    }
+    return ordered;
+}
+
+ZERO_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters,
+                                                 LayoutOptions const& options,
+                                                 PartitionerRef const& partitioner,
+                                                 BucketerRef bucketer) {
+    validate_parameters(parameters, options);
+    bucketer.validate(bucketer.options);
+    std::vector<BucketPlan> buckets;
+    for (bool const trainable : {true, false}) {
+        std::vector<BucketPlan> found;
+        for (std::size_t type = 0; type < options.types(); ++type) {
+            append_buckets(found, {trainable, type}, parameters, options, partitioner, bucketer);
+        }
+        if (options.types() > 1) {
+            found = merge_by_readiness(as_span(found), ready_order(parameters, options.unit_order));
+        }
+        for (BucketPlan& bucket : found) {
+            buckets.push_back(std::move(bucket));
+        }
+    }
+    return buckets;
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "../../core/detail/text.hpp"
+#include "../memory_plan.hpp"
+
+namespace ZERO_NAMESPACE {
+
+ZERO_INLINE std::string to_string(MemoryPlan const& plan) {
+    std::string text;
+    for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
+        MemoryRow const& row = plan.rows[kind];
+        if (row.bytes() != 0) {
+            text += detail::text({name_of(static_cast<BufferKind>(kind)), ": ", row.bytes(),
+                                  " bytes (", row.padding_bytes, " of padding",
+                                  (row.is_callers ? "; the caller's" : ""), ")\n"});
+        }
+    }
+    return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
+}
+
+} // namespace ZERO_NAMESPACE

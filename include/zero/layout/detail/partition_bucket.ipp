@@ -1,0 +1,28 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../partition_item.hpp"
+#include "partition_bucket.hpp"
+#include "require_partition.hpp"
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
+                                        std::span<Piece const> pieces, std::size_t world,
+                                        PartitionerRef const& partitioner, void* state) {
+    List<PartitionItem> items;
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+        items.push_back({index, pieces[index].elements, 0});
+    }
+    BucketPlan bucket;
+    bucket.cuts.resize(world + 1);
+    partitioner.partition(std::span<PartitionItem>(items.data(), items.size()), state, bucket.cuts);
+    require_partition(parameters, pieces, as_span(items), bucket.cuts, partitioner);
+    for (PartitionItem const& item : items) {
+        bucket.pieces.push_back(pieces[item.index]);
+        bucket.pieces.back().bucket_begin = item.offset;
+    }
+    return bucket;
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../partition_item.hpp"
+#include "../partitioner.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A type-erased `Partitioner`. Layouts are made through it, so that they are compiled once
+/// and not for each composition.
+struct PartitionerRef {
+    bool cuts_parameters;
+    bool is_even;
+
+    /// Null unless the partitioner is an `OrderingPartitioner`.
+    std::vector<std::size_t> (*order)(std::span<std::size_t const> elements, std::size_t world);
+
+    /// Begins a group and calls `use` with the address of its state, which lives until `use`
+    /// returns.
+    void (*with_state)(std::span<std::size_t const> elements, std::size_t world,
+                       FunctionRef<void*> use);
+
+    void (*partition)(std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts);
+};
+
+template <class Partitioner>
+constexpr PartitionerRef partitioner_ref() noexcept {
+    using State = typename Partitioner::State;
+    PartitionerRef ref{
+        Partitioner::cuts_parameters, Partitioner::is_even, nullptr,
+        [](std::span<std::size_t const> elements, std::size_t world, FunctionRef<void*> use) {
+            State state = Partitioner::begin(elements, world);
+            use(&state);
+        },
+        [](std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts) {
+            Partitioner::partition(items, *static_cast<State*>(state), cuts);
+        }};
+    if constexpr (OrderingPartitioner<Partitioner>) {
+        ref.order = [](std::span<std::size_t const> elements, std::size_t world) {
+            return Partitioner::order(elements, world);
+        };
+    }
+    return ref;
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,116 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../../core/hash.hpp"
+#include "order_by.hpp"
+#include "validate_parameters.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Throws `InvalidArgument` unless `unit_order` lists each of the `units` once.
+ZERO_INLINE void require_unit_order(std::span<std::size_t const> unit_order, std::size_t units) {
+    std::vector<char> is_listed(units, false);
+    std::size_t listed = 0;
+    for (std::size_t const unit : unit_order) {
+        if (unit < units && !is_listed[unit]) {
+            is_listed[unit] = true;
+            ++listed;
+        }
+    }
+    if (listed != units || unit_order.size() != units) {
+        throw_error<InvalidArgument>(
+            {"zero: unit_order lists ", unit_order.size(), " numbers, ", listed,
+             " of them valid and for the first time; it has to list each of the ", units,
+             " units once, or nothing for the reverse order of use."});
+    }
+}
+
+[[gnu::cold]] ZERO_INLINE void validate_parameters(std::span<ParameterSpec const> parameters,
+                                                   LayoutOptions const& options) {
+    if (options.world == 0) {
+        throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
+    }
+    for (std::size_t type = 0; type < options.types(); ++type) {
+        if (options.bytes_of(type) == 0) {
+            throw_error<InvalidArgument>(
+                {"zero: element_bytes is 0; give the size of the parameter type."});
+        }
+    }
+    std::vector<std::uint64_t> names; // their hashes
+    std::size_t total = 0;
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        ParameterSpec const& spec = parameters[index];
+        if (spec.name.empty()) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter number ", index, " has no name; give each a unique one."});
+        }
+        if (spec.units.empty()) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name,
+                 "' lists no unit; name the units that use it, in order of use."});
+        }
+        for (std::size_t const unit : spec.units) {
+            std::size_t listed = 0;
+            for (std::size_t const other : spec.units) {
+                listed += other == unit ? 1U : 0U;
+            }
+            if (listed != 1) {
+                throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit,
+                                              " twice; list it once."});
+            }
+            if (unit > parameters.size() * 16 + 4096) {
+                throw_error<InvalidArgument>(
+                    {"zero: parameter '", spec.name, "' lists unit ", unit,
+                     "; units are numbered from 0 in order of use, without large gaps."});
+            }
+        }
+        if (spec.type >= options.types()) {
+            throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has the type number ",
+                                          spec.type, ", but the layout is made for ",
+                                          options.types(), " types; give the size of each."});
+        }
+        if (spec.rows != 0 && spec.elements % spec.rows != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' has ", spec.elements,
+                 " elements, which are not ", spec.rows,
+                 " rows of equal length; give the rows of the matrix, or 0 if it is none."});
+        }
+        if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' makes the model larger than 2^56 elements."});
+        }
+        total += spec.elements;
+        names.push_back(Hash().add(std::string_view(spec.name)).value());
+    }
+    if (!options.unit_order.empty()) {
+        std::size_t units = 0;
+        for (ParameterSpec const& spec : parameters) {
+            for (std::size_t const unit : spec.units) {
+                units = larger(units, unit + 1);
+            }
+        }
+        require_unit_order(options.unit_order, units);
+    }
+    std::vector<std::size_t> const order = order_by(names);
+    for (std::size_t first = 0; first < order.size(); ++first) {
+        for (std::size_t second = first + 1;
+             second < order.size() && names[order[first]] == names[order[second]]; ++second) {
+            if (parameters[order[first]].name == parameters[order[second]].name) {
+                throw_error<InvalidArgument>({"zero: two parameters are named '",
+                                              parameters[order[first]].name,
+                                              "'; names are unique. For a tied parameter "
+                                              "register it once and list all its units."});
+            }
+        }
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

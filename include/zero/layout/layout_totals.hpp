@@ -1,0 +1,49 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "flat_layout.hpp"
+#include "placement.hpp"
+#include "storage.hpp"
+
+#include <cstddef>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The elements of one type in a layout, from the view of one rank. All that `plan_memory`
+/// needs of a layout.
+struct LayoutTotals {
+    std::size_t all_content = 0;           ///< parameters, frozen ones included
+    std::size_t all_padded = 0;            ///< the same with padding
+    std::size_t trainable_content = 0;     ///< trainable parameters
+    std::size_t trainable_padded = 0;      ///< the same with padding
+    std::size_t own_content = 0;           ///< this rank's extents of all buckets
+    std::size_t own_padded = 0;            ///< the same with padding
+    std::size_t own_trainable_content = 0; ///< this rank's extents of the trainable buckets
+    std::size_t own_trainable_padded = 0;  ///< the same with padding
+
+    /// @brief Blocks of 64 elements in the trainable slices of all ranks. Blocks are counted from
+    /// the start of each slice, and the last block of a slice may be shorter.
+    std::size_t trainable_blocks = 0;
+
+    std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
+    std::size_t largest_trainable_bucket = 0; ///< elements, padding included
+    std::size_t largest_gathered_bucket = 0;  ///< among all buckets in stage 3, else among those
+                                              ///< communicated through a copy
+    std::size_t gradient_leases = 0;          ///< buckets in flight, extra leases included
+    std::size_t parameter_leases = 0;         ///< buckets gathered at once
+};
+
+/// @brief Counts the buckets of one type for one rank. O(pieces).
+/// @param extra_leases added to the pools whose size depends on the order of use: gradients, and in
+/// stage 3 gathered units; see `lease_count`
+/// @param further_gradient_leases added to the gradient leases only
+/// @throws InvalidArgument if there is no such rank
+LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row,
+                          Storage storage, std::size_t extra_leases, std::size_t type = 0,
+                          std::size_t further_gradient_leases = 0);
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/layout_totals.ipp"
+#endif
