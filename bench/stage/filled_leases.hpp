@@ -1,5 +1,6 @@
 #pragma once
 
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/core/memory_resource.hpp>
 
 #include <algorithm>

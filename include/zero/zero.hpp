@@ -3,7 +3,8 @@
 #include "core/detail/require_cxx20.hpp"
 
 /// @file
-/// @brief Everything that needs no CUDA, but for `host/delaying_queue.hpp`, which is for tests.
+/// @brief The umbrella header: all of the library that does not need CUDA, except
+/// `host/delaying_queue.hpp`, which is for tests.
 
 #include "comm/checked.hpp"
 #include "comm/loopback.hpp"

@@ -38,7 +38,7 @@ constexpr bool is_error = std::is_base_of_v<Error, E> && std::is_base_of_v<std::
 
 } // namespace
 
-TEST_CASE("an error keeps its text and the file and line where it was made") {
+TEST_CASE("An error keeps its text and the file and line of its construction") {
     int const line = __LINE__ + 1;
     Thrown const base = caught([] { throw Error("zero: base"); });
     CHECK(base.text == "zero: base");
@@ -47,7 +47,7 @@ TEST_CASE("an error keeps its text and the file and line where it was made") {
     CHECK(base.code == 0);
 }
 
-TEST_CASE("derived errors keep the place of the throw, not that of their class") {
+TEST_CASE("An inherited constructor records the place of the throw, not the place of the class") {
     int const line = __LINE__ + 1;
     Thrown const derived = caught([] { throw InvalidArgument("zero: invalid"); });
     CHECK(derived.line == line);
@@ -56,10 +56,14 @@ TEST_CASE("derived errors keep the place of the throw, not that of their class")
     Thrown const deeper = caught([] { throw TimedOut("zero: timed out"); });
     CHECK(deeper.line == deeper_line);
     CHECK_THAT(deeper.file, test::contains_text("error_test.cpp"));
+    int const late_line = __LINE__ + 1;
+    Thrown const late = caught([] { throw LateGradient("zero: late"); });
+    CHECK(late.line == late_line);
+    CHECK_THAT(late.file, test::contains_text("error_test.cpp"));
     CHECK(caught(fail_here).function == "fail_here");
 }
 
-TEST_CASE("an error keeps the place and the code that it is given") {
+TEST_CASE("An error keeps the place and the code that the caller passes") {
     Thrown const given = caught([] {
         throw CommunicatorError("zero: sum failed", SourceLocation{"wire.cpp", 12, "sum"}, 7);
     });
@@ -69,7 +73,7 @@ TEST_CASE("an error keeps the place and the code that it is given") {
     CHECK(given.code == 7);
 }
 
-TEST_CASE("a copy of an error is the same error") {
+TEST_CASE("A copy of an error has the same text, place and code") {
     CommunicatorError const first("zero: copied", SourceLocation{"a.cpp", 3, "f"}, 9);
     CommunicatorError const second = first; // NOLINT(performance-unnecessary-copy-initialization)
     CHECK(second.what() == std::string("zero: copied"));
@@ -77,8 +81,8 @@ TEST_CASE("a copy of an error is the same error") {
     CHECK(second.code() == 9);
 }
 
-TEST_CASE("every error is a zero::Error and a std::runtime_error, and the kinds that belong "
-          "together derive from each other") {
+TEST_CASE("Every error derives from Error and std::runtime_error, and related errors from each "
+          "other") {
     STATIC_REQUIRE(is_error<InvalidArgument>);
     STATIC_REQUIRE(is_error<LayoutMismatch>);
     STATIC_REQUIRE(is_error<OutOfOrder>);

@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/core/memory_resource.hpp>
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 // to move something between ranks.
 
 #include <zero/core/buffer.hpp>
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/cuda/nccl.hpp>
 #include <zero/cuda/nccl_memory_resource.hpp>
 

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/buffer.hpp>
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/cuda/nccl_memory_resource.hpp>
 
 #include <optional>

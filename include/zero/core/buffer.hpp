@@ -5,13 +5,15 @@
 
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Uninitialised memory for `size()` elements of a trivial type, given back to its resource
-/// at the end. Move-only.
+/// @brief Owns uninitialised memory for `size()` elements of a trivially copyable type. Move-only.
+///
+/// The memory comes from a `MemoryResource`, which must outlive the buffer.
 template <class T>
 class Buffer {
     static_assert(std::is_trivially_copyable_v<T>,
@@ -20,7 +22,7 @@ class Buffer {
 public:
     Buffer() = default;
 
-    /// @brief Allocates, unless there are no elements. @throws std::bad_alloc
+    /// @brief Allocates, unless `elements` is 0. @throws std::bad_alloc
     Buffer(MemoryResource& resource, std::size_t elements, BufferKind kind)
         : _resource(&resource), _elements(elements), _kind(kind) {
         if (elements > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
@@ -50,16 +52,16 @@ public:
         }
     }
 
-    /// @brief Null when there are no elements.
+    /// @brief Pointer to the first element, or null if there are none.
     [[nodiscard]] T* data() const noexcept { return _data; }
 
-    /// @brief In elements.
+    /// @brief Size in elements.
     [[nodiscard]] std::size_t size() const noexcept { return _elements; }
 
-    /// @brief In bytes.
+    /// @brief Size in bytes.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _elements * sizeof(T); }
 
-    /// @brief Whether it holds memory.
+    /// @brief True if the buffer holds memory.
     [[nodiscard]] explicit operator bool() const noexcept { return _data != nullptr; }
 
 private:

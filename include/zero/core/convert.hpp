@@ -10,7 +10,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Exact conversion to float.
+/// @brief Converts to float, exactly.
 constexpr float to_float(float value) noexcept {
     return value;
 }
@@ -21,12 +21,13 @@ constexpr float to_float(bfloat16 value) noexcept {
 }
 
 /// @copydoc to_float(float)
-/// Branch-light: the exponent is shifted into place and re-biased by one exact multiplication,
-/// which also normalises subnormals.
+///
+/// Almost branch-free: the exponent is shifted into place and re-biased by one exact
+/// multiplication, which also normalises subnormals.
 constexpr float to_float(float16 value) noexcept {
 #if defined(__CUDA_ARCH__)
-    if (!__builtin_is_constant_evaluated()
-        && (value.bits & 0x7fffU) <= 0x7c00U) { // a NaN keeps its bits only below
+    // The instruction would change the bits of a NaN, so NaNs take the path below.
+    if (!__builtin_is_constant_evaluated() && (value.bits & 0x7fffU) <= 0x7c00U) {
         float result = 0.0F;
         asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
         return result;
@@ -34,8 +35,8 @@ constexpr float to_float(float16 value) noexcept {
 #endif
     std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16U;
     std::uint32_t const magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffU) << 13U;
-    if (magnitude
-        >= 0x0f800000U) { // infinity or NaN: the exponent becomes all ones, a NaN becomes quiet
+    // Infinity or NaN: the exponent becomes all ones, and a NaN becomes quiet.
+    if (magnitude >= 0x0f800000U) {
         std::uint32_t const quiet = magnitude > 0x0f800000U ? 0x00400000U : 0U;
         return std::bit_cast<float>(sign | 0x70000000U | magnitude | quiet);
     }
@@ -43,8 +44,8 @@ constexpr float to_float(float16 value) noexcept {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
 
-/// @brief Conversion from float: to nearest, ties to even; overflow gives infinity; a NaN stays a
-/// (quiet) NaN.
+/// @brief Converts from float, rounding to nearest, ties to even. Overflow gives infinity; a NaN
+/// becomes a quiet NaN.
 template <StorageType T>
 constexpr T from_float(float value) noexcept {
     if constexpr (std::is_same_v<T, float>) {
@@ -56,7 +57,7 @@ constexpr T from_float(float value) noexcept {
     }
 }
 
-/// @brief True when every value of `From` is a value of `To`.
+/// @brief True if `To` represents every value of `From`.
 template <StorageType To, StorageType From>
 inline constexpr bool is_exact_conversion = std::is_same_v<To, From> || std::is_same_v<To, float>;
 

@@ -9,9 +9,10 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Names an element type at run time, for messages, logs and the tables of a transport.
+/// @brief An element type as a run-time value, for messages, logs and the tables of a transport.
 enum class DType : std::uint8_t { float32, bfloat16, float16, int64, bytes };
 
+/// @brief The enumerator of element type T.
 template <class T>
 constexpr DType dtype_of() noexcept {
     if constexpr (std::is_same_v<T, float>) {
@@ -30,6 +31,7 @@ constexpr DType dtype_of() noexcept {
     }
 }
 
+/// @brief The size of one element, in bytes.
 constexpr std::size_t size_of(DType type) noexcept {
     switch (type) {
     case DType::float32: return 4;
@@ -41,6 +43,7 @@ constexpr std::size_t size_of(DType type) noexcept {
     return 0;
 }
 
+/// @brief The name of an element type.
 constexpr char const* name_of(DType type) noexcept {
     switch (type) {
     case DType::float32: return "float32";

@@ -8,18 +8,21 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Root of everything that this library throws. `what()` names the parameter, the rank and
-/// the remedy where there are such.
+/// @brief Base class of every exception of this library. `what()` names the parameter, the rank and
+/// the remedy where they exist.
+///
+/// Derived classes inherit the constructor. Its default argument is evaluated at the call, so
+/// `where()` is the line of the throw.
 class Error : public std::runtime_error {
 public:
     explicit Error(std::string const& message, SourceLocation where = SourceLocation::current(),
                    int code = 0)
         : std::runtime_error(message), _where(where), _code(code) {}
 
-    /// @brief Where the exception was made, in the library.
+    /// @brief Where in the library the exception was constructed.
     [[nodiscard]] SourceLocation const& where() const noexcept { return _where; }
 
-    /// @brief The code of the interface below (CUDA, NCCL), or 0.
+    /// @brief The error code of the underlying interface (CUDA, NCCL), or 0.
     [[nodiscard]] int code() const noexcept { return _code; }
 
 private:
@@ -27,118 +30,90 @@ private:
     int _code;
 };
 
-/// @brief An argument out of its range; nothing was changed.
+/// @brief An argument is out of range. Nothing was changed.
 class InvalidArgument : public Error {
 public:
-    explicit InvalidArgument(std::string const& message,
-                             SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
 /// @brief The ranks registered different models or chose different options.
 class LayoutMismatch : public Error {
 public:
-    explicit LayoutMismatch(std::string const& message,
-                            SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief A call at a point where the protocol does not allow it; nothing was changed.
+/// @brief A call that the protocol does not allow at this point. Nothing was changed.
 class OutOfOrder : public Error {
 public:
-    explicit OutOfOrder(std::string const& message,
-                        SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief A gradient for a parameter whose reduction is already under way in this micro-step.
+/// @brief A gradient arrived for a parameter whose reduction has already begun in this micro-step.
 class LateGradient : public OutOfOrder {
 public:
-    explicit LateGradient(std::string const& message,
-                          SourceLocation where = SourceLocation::current(), int code = 0)
-        : OutOfOrder(message, where, code) {}
+    using OutOfOrder::OutOfOrder;
 };
 
-/// @brief A trainable parameter got no gradient although the options demand one.
+/// @brief A trainable parameter received no gradient, although the options require one.
 class UnusedParameter : public Error {
 public:
-    explicit UnusedParameter(std::string const& message,
-                             SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief The gradients hold infinities or NaNs and the options ask for an exception. The step
+/// @brief The gradients contain infinities or NaNs, and the options request an exception. The step
 /// changed nothing.
 class NonFiniteGradients : public Error {
 public:
-    explicit NonFiniteGradients(std::string const& message,
-                                SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief An overflow while the loss scale was at its minimum, and the options ask for an
-/// exception. The step changed nothing.
+/// @brief A step overflowed at the minimum loss scale, and the options request an exception. The
+/// step changed nothing.
 class LossScaleExhausted : public Error {
 public:
-    explicit LossScaleExhausted(std::string const& message,
-                                SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief Memory that was given back is asked for.
+/// @brief An access to memory that was already released.
 class Released : public Error {
 public:
-    explicit Released(std::string const& message, SourceLocation where = SourceLocation::current(),
-                      int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief A queue has no room for a further command.
+/// @brief A queue has no capacity for another command.
 class QueueFull : public Error {
 public:
-    explicit QueueFull(std::string const& message, SourceLocation where = SourceLocation::current(),
-                       int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief An earlier failure left the engine unable to go on; its own state can still be read.
+/// @brief An earlier failure left the engine unable to continue. Its state can still be read.
 class BrokenEngine : public Error {
 public:
-    explicit BrokenEngine(std::string const& message,
-                          SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
 /// @brief A collective operation failed.
 class CommunicatorError : public Error {
 public:
-    explicit CommunicatorError(std::string const& message,
-                               SourceLocation where = SourceLocation::current(), int code = 0)
-        : Error(message, where, code) {}
+    using Error::Error;
 };
 
-/// @brief The ranks called different collectives, or the same with different types or counts.
+/// @brief The ranks called different collectives, or the same one with different types or counts.
 class CollectiveMismatch : public CommunicatorError {
 public:
-    explicit CollectiveMismatch(std::string const& message,
-                                SourceLocation where = SourceLocation::current(), int code = 0)
-        : CommunicatorError(message, where, code) {}
+    using CommunicatorError::CommunicatorError;
 };
 
-/// @brief A peer did not arrive within the time-out.
+/// @brief A peer did not arrive within the timeout.
 class TimedOut : public CommunicatorError {
 public:
-    explicit TimedOut(std::string const& message, SourceLocation where = SourceLocation::current(),
-                      int code = 0)
-        : CommunicatorError(message, where, code) {}
+    using CommunicatorError::CommunicatorError;
 };
 
-/// @brief Another rank failed or left; the message holds its cause.
+/// @brief Another rank failed or left. The message contains the cause.
 class Aborted : public CommunicatorError {
 public:
-    explicit Aborted(std::string const& message, SourceLocation where = SourceLocation::current(),
-                     int code = 0)
-        : CommunicatorError(message, where, code) {}
+    using CommunicatorError::CommunicatorError;
 };
 
 } // namespace ZERO_NAMESPACE

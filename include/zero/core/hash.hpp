@@ -9,11 +9,11 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A 64-bit hash of values that ranks compare: the same on every machine, not for
-/// adversaries.
+/// @brief A 64-bit hash of values that must be equal on all ranks. It is the same on every machine
+/// and not cryptographic.
 class Hash {
 public:
-    /// @brief Adds a value. The order of additions counts.
+    /// @brief Adds a value. The hash depends on the order of additions.
     constexpr Hash& add(std::uint64_t value) noexcept {
         _state ^= value + seed + (_state << 6U) + (_state >> 2U);
         _state *= 0xff51afd7ed558ccdU;
@@ -21,7 +21,7 @@ public:
         return *this;
     }
 
-    /// @brief Adds the bits: -0 differs from 0.
+    /// @brief Adds the bits, so -0 differs from 0.
     constexpr Hash& add(double value) noexcept { return add(std::bit_cast<std::uint64_t>(value)); }
 
     /// @brief Adds a number or an enumerator.
@@ -31,7 +31,7 @@ public:
         return add(static_cast<std::uint64_t>(value));
     }
 
-    /// @brief Adds length and letters.
+    /// @brief Adds the length and the characters.
     constexpr Hash& add(std::string_view text) noexcept {
         add(std::uint64_t{text.size()});
         for (char const letter : text) {
@@ -40,7 +40,7 @@ public:
         return *this;
     }
 
-    /// @brief The hash of all that was added.
+    /// @brief The hash of all values added so far.
     [[nodiscard]] constexpr std::uint64_t value() const noexcept { return _state; }
 
 private:

@@ -1,10 +1,13 @@
 #pragma once
 
+/// @file
+/// @brief Tags for the decisions that a stage delegates to policies. A policy names its category
+/// with `using policy_category = ...;`. A stage has at most one policy per category.
+
 #include "detail/namespace.hpp"
 
 namespace ZERO_NAMESPACE {
 
-/// A policy says what it decides through `using policy_category = ...;` with one of these.
 struct ParametersCategory {};
 struct PartitionerCategory {};
 struct BucketerCategory {};

@@ -4,15 +4,15 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Where an error happened. The standard's own type is missing in clang 14 with this
-/// standard library.
+/// @brief The place of an error in the source. Replaces std::source_location, which clang 14 lacks
+/// with libstdc++.
 struct SourceLocation {
-    char const* file = "";     ///< as the compiler names it
-    int line = 0;              ///< from 1
-    char const* function = ""; ///< its name without arguments
+    char const* file = "";     ///< file name as the compiler prints it
+    int line = 0;              ///< line number, from 1
+    char const* function = ""; ///< function name without arguments
 
-    /// @brief Where this is called; as a default argument, where the function with that argument is
-    /// called.
+    /// @brief The place of the call. As a default argument, it is the place where the function with
+    /// that argument is called.
     static constexpr SourceLocation current(char const* file = __builtin_FILE(),
                                             int line = __builtin_LINE(),
                                             char const* function = __builtin_FUNCTION()) noexcept {

@@ -9,22 +9,21 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A float as the bfloat16 that it rounds to (to nearest, ties to even) and what is missing
-/// to it.
+/// @brief A float as a bfloat16, rounded to nearest with ties to even, and the remainder that
+/// restores the float.
 ///
-/// As integers, a float differs from its rounded upper half by -2^15 to 2^15, both ends included:
-/// where the half is even, a tie on either side rounds to it. These are 65537 differences, one more
-/// than 16 bits can tell apart, so no encoding of 16 bits beside the half is exact (those that are
-/// in use round ties up instead, which is another bfloat16 in one case of 2^17). Here the
-/// difference is a number in two's complement of 17 bits: `remainder` holds the lower 16, and the
-/// sign, which says that the half was rounded up, is kept apart.
+/// As integers, a float and its rounded upper half differ by -2^15 to 2^15 inclusive, because ties
+/// on both sides round to an even half. These are 65537 differences, one more than 16 bits can
+/// encode, so no 16-bit remainder is exact. (Existing 16-bit encodings round ties up instead, which
+/// gives another bfloat16 in one case of 2^17.) Here the difference is a 17-bit number in two's
+/// complement: `remainder` holds the lower 16 bits, `is_rounded_up` the sign.
 struct SplitFloat {
-    bfloat16 half;               ///< the float rounded to nearest, ties to even
+    bfloat16 half;               ///< the float, rounded to nearest, ties to even
     std::uint16_t remainder = 0; ///< the lower 16 bits of float minus half, as integers
-    bool is_rounded_up = false;  ///< that difference is negative
+    bool is_rounded_up = false;  ///< true if that difference is negative
 };
 
-/// @brief Exact for every float but a NaN, which becomes the quiet NaN of its upper half.
+/// @brief Splits a float, exactly. A NaN becomes the quiet NaN of its upper half.
 constexpr SplitFloat split(float value) noexcept {
     bfloat16 const half = from_float<bfloat16>(value);
     if (value != value) {
@@ -34,7 +33,7 @@ constexpr SplitFloat split(float value) noexcept {
     return {half, static_cast<std::uint16_t>(bits & 0xffffU), half.bits != bits >> 16U};
 }
 
-/// @brief The float that was split.
+/// @brief Restores the float that was split.
 constexpr float join(SplitFloat parts) noexcept {
     std::uint32_t const bits = static_cast<std::uint32_t>(parts.half.bits) << 16U | parts.remainder;
     return std::bit_cast<float>(bits - (parts.is_rounded_up ? 0x10000U : 0U));

@@ -4,10 +4,10 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The version of the library. This is the only place where it is written: CMake reads the
-/// three numbers from this file.
+/// @brief The version of the library. CMake reads the three numbers from this file, the only place
+/// that states them.
 ///
-/// Before 1.0 a new minor version may change the interface; a patch version never does.
+/// Before 1.0 a new minor version may change the interface; a patch version does not.
 inline constexpr int version_major = 0;
 inline constexpr int version_minor = 1;
 inline constexpr int version_patch = 0;

@@ -7,6 +7,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
+#include "../core/host_memory_resource.hpp"
 #include "../core/memory_resource.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"

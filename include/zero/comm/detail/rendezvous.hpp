@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../../core/detail/durations.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"

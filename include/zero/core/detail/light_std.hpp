@@ -1,5 +1,13 @@
 #pragma once
 
+/// @file
+/// @brief Private replacements for parts of the standard library, chosen for compile time
+/// (docs/design.md, "Compile time").
+///
+/// `<cmath>` is a tenth of the cost of all standard headers, `<algorithm>` and `<functional>`
+/// another, and std::vector takes three times as long to compile per element type as `List`. The
+/// private members of templates use `List`, callbacks use `FunctionRef`.
+
 #include "namespace.hpp"
 
 #include <cstddef>
@@ -10,36 +18,37 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Neither infinite nor NaN. In place of `<cmath>`, a tenth of what all standard headers
-/// cost a unit.
+/// @brief True unless the value is infinite or NaN.
 constexpr bool is_finite(double value) noexcept {
     return value - value == 0.0;
 }
 
-/// @brief Zero or a positive number that is finite as a float, too. (A comparison with NaN is
-/// false.)
+/// @brief True for 0 and for positive numbers up to the largest finite float; false for NaN.
 constexpr bool is_non_negative_float(double value) noexcept {
     return value >= 0.0 && value <= 0x1.fffffep127;
 }
 
+/// @brief As std::min, but by value.
 template <class T>
 [[nodiscard]] constexpr T smaller(T a, T b) noexcept {
     return b < a ? b : a;
 }
 
+/// @brief As std::max, but by value.
 template <class T>
 [[nodiscard]] constexpr T larger(T a, T b) noexcept {
     return a < b ? b : a;
 }
 
-/// @brief A view of all elements. Said by name, because the conversion instantiates the concepts of
-/// ranges for every type of element.
+/// @brief Returns a view of all elements. The implicit conversion would instantiate the range
+/// concepts for every element type.
 template <class T>
 [[nodiscard]] std::span<T const> as_span(std::vector<T> const& values) noexcept {
     return {values.data(), values.size()};
 }
 
-/// @brief A function that is called while the expression lives that names it; or none.
+/// @brief Non-owning reference to a function object, or empty. Use it for parameters only: the
+/// function object must outlive the call.
 template <class... Arguments>
 class FunctionRef {
 public:
@@ -59,12 +68,10 @@ private:
     void (*_call)(void const*, Arguments...) = nullptr;
 };
 
-/// @brief A growing array of default-constructible elements that move without an exception; itself
-/// moved only.
+/// @brief A growable array that owns its elements. Move-only.
 ///
-/// The private members of templates are of this type: std::vector takes three times as long to
-/// compile for each type of element, and an engine has some twenty (docs/design.md, "Compile
-/// time").
+/// Elements are default-constructible, and their move assignment does not throw. An engine has
+/// lists of about twenty element types.
 template <class T>
 class List {
 public:
@@ -95,7 +102,7 @@ public:
     [[nodiscard]] T const* begin() const noexcept { return _elements; }
     [[nodiscard]] T const* end() const noexcept { return _elements + _size; }
 
-    /// Amortised O(1); elements move when the room is used up.
+    /// @brief Appends an element in amortised O(1). Reallocation moves the elements.
     void push_back(T element) {
         if (_size == _capacity) {
             reserve(larger<std::size_t>(4, 2 * _capacity));
@@ -103,7 +110,7 @@ public:
         _elements[_size++] = std::move(element);
     }
 
-    /// @brief Room for so many elements without a further allocation.
+    /// @brief Allocates capacity for this many elements.
     void reserve(std::size_t capacity) {
         if (capacity > _capacity) {
             T* const elements = new T[capacity]{};
@@ -116,7 +123,7 @@ public:
         }
     }
 
-    /// @brief Lets go of all elements; the room stays.
+    /// @brief Removes all elements and keeps the capacity.
     void clear() noexcept {
         while (_size != 0) {
             _elements[--_size] = T{};
@@ -135,13 +142,10 @@ private:
     std::size_t _capacity = 0;
 };
 
-/// @brief A view of all elements.
+/// @brief Returns a view of all elements.
 template <class T>
 [[nodiscard]] std::span<T const> as_span(List<T> const& list) noexcept {
     return {list.data(), list.size()};
 }
-
-// As std::min and std::max, by value; their header brings every algorithm of the standard library
-// along.
 
 } // namespace ZERO_NAMESPACE::detail

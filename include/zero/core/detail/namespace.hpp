@@ -1,11 +1,14 @@
 #pragma once
 
 /// @file
-/// @brief How the library is compiled: from its headers alone, or once as `zero::compiled`.
+/// @brief Selects how the library is used: header-only, or compiled once as `zero::compiled`.
 ///
-/// `ZERO_COMPILED` is defined by whoever links the compiled library (in CMake: by the target
-/// `zero::compiled`). Headers then only declare what depends on no policy. The two modes live in
-/// different namespaces, so units of both cannot be linked into one program by mistake.
+/// Define `ZERO_COMPILED` in units that link the compiled library; the CMake target
+/// `zero::compiled` does so. Headers then only declare functions that depend on no policy. The two
+/// modes use different namespaces, so a program that mixes them does not link.
+///
+/// `ZERO_NAMESPACE` opens the namespace of the library. `ZERO_INLINE` stands before every function
+/// that is defined in an `.ipp` file.
 
 #if defined(ZERO_COMPILED)
 #define ZERO_NAMESPACE zero::inline compiled

@@ -1,6 +1,7 @@
 #pragma once
 
-// Included before anything else, so that this is the first that an older language standard says.
+// Included before every other header, so that this is the first error under an older standard.
 #if __cplusplus <= 201703L
-#error "zero: C++20 is needed; compile with -std=c++20 (nvcc: -std=c++20 --expt-relaxed-constexpr)."
+#error                                                                                             \
+    "zero: C++20 is required; compile with -std=c++20 (nvcc: -std=c++20 --expt-relaxed-constexpr)."
 #endif

@@ -8,15 +8,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief Rounds to nearest, ties to even. `from_float` calls it.
 constexpr bfloat16 round_to_bfloat16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) { // rounding could carry a NaN into infinity or -0:
-                                              // keep its top bits, make it quiet
+    // Rounding could carry a NaN into infinity or -0, so keep its top bits and make it quiet.
+    if ((bits & 0x7fffffffU) > 0x7f800000U) {
         return bfloat16{static_cast<std::uint16_t>((bits >> 16U) | 0x0040U)};
     }
     return bfloat16{static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U)};
 }
 
+/// @brief Rounds to nearest, ties to even, as round_to_bfloat16 does.
 constexpr float16 round_to_float16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
     auto const sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
@@ -34,8 +36,8 @@ constexpr float16 round_to_float16(float value) noexcept {
     if (magnitude >= 0x477ff000U) { // 65520 and above round to infinity
         return float16{static_cast<std::uint16_t>(sign | 0x7c00U)};
     }
-    if (magnitude < 0x38800000U) { // below 2^-14: the addition of 0.5 rounds to a multiple of
-                                   // 2^-24, to nearest even
+    // Below 2^-14, adding 0.5 rounds to a multiple of 2^-24, to nearest even.
+    if (magnitude < 0x38800000U) {
         float const shifted = std::bit_cast<float>(magnitude) + 0.5F;
         return float16{static_cast<std::uint16_t>(
             sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};

@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief One piece of a message: a text or a number. Refers to the text.
+/// @brief One piece of a message: a text or a number. A text is referenced, not copied.
 class TextPiece {
 public:
     // NOLINTBEGIN(google-explicit-constructor): messages are lists of texts and numbers
@@ -27,25 +27,19 @@ public:
     TextPiece(unsigned long long value) noexcept : _kind(Kind::natural), _natural(value) {}
     TextPiece(double value) noexcept : _kind(Kind::real), _real(value) {}
     // NOLINTEND(google-explicit-constructor)
-    TextPiece(TextPiece const&) = delete; // a character's text is inside
+    TextPiece(TextPiece const&) = delete; // _characters may point into this object
     TextPiece& operator=(TextPiece const&) = delete;
     ~TextPiece() = default;
 
-    void add_to(std::string& text) const {
-        switch (_kind) {
-        case Kind::characters: text.append(_characters, _size); break;
-        case Kind::integer: text += std::to_string(_integer); break;
-        case Kind::natural: text += std::to_string(_natural); break;
-        case Kind::real: text += std::to_string(_real); break;
-        }
-    }
+    /// @brief Appends the piece to `text`.
+    void add_to(std::string& text) const;
 
 private:
     enum class Kind : unsigned char { characters, integer, natural, real };
 
     Kind _kind = Kind::characters;
     char _character = '\0';
-    union { // NOLINTBEGIN(readability-identifier-naming): its members are as private as it is
+    union { // NOLINTBEGIN(readability-identifier-naming): anonymous, so its members are private members
         char const* _characters;
         long long _integer;
         unsigned long long _natural;
@@ -54,16 +48,14 @@ private:
     std::size_t _size = 0;
 };
 
-/// @brief The pieces in a row: `text({"bucket ", bucket, " of unit '", name, '\''})`.
+/// @brief Concatenates the pieces: `text({"bucket ", bucket, " of unit '", name, '\''})`.
 ///
-/// One call and no temporary strings: messages are most of what a unit that uses this library would
-/// otherwise compile.
-[[gnu::noinline, gnu::cold]] inline std::string text(std::initializer_list<TextPiece> pieces) {
-    std::string result;
-    for (TextPiece const& piece : pieces) {
-        piece.add_to(result);
-    }
-    return result;
-}
+/// One call without temporary strings, because error messages would otherwise dominate the compile
+/// time of a unit that uses the library.
+[[gnu::cold]] std::string text(std::initializer_list<TextPiece> pieces);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "text.ipp"
+#endif

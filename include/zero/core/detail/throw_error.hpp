@@ -8,10 +8,10 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Throws an error whose message is the pieces in a row:
+/// @brief Throws an `E` whose message concatenates the pieces:
 /// `throw_error<InvalidArgument>({"zero: unit ", unit, " does not exist."})`.
 ///
-/// In place of a throw-expression, which would compile strings and their clean-up at every place.
+/// Use it instead of a throw-expression, which compiles strings and their clean-up at every throw.
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void
 throw_error(std::initializer_list<TextPiece> pieces,

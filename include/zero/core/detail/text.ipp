@@ -1,0 +1,24 @@
+#pragma once
+
+#include "text.hpp"
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE void TextPiece::add_to(std::string& text) const {
+    switch (_kind) {
+    case Kind::characters: text.append(_characters, _size); break;
+    case Kind::integer: text += std::to_string(_integer); break;
+    case Kind::natural: text += std::to_string(_natural); break;
+    case Kind::real: text += std::to_string(_real); break;
+    }
+}
+
+[[gnu::noinline, gnu::cold]] ZERO_INLINE std::string text(std::initializer_list<TextPiece> pieces) {
+    std::string result;
+    for (TextPiece const& piece : pieces) {
+        piece.add_to(result);
+    }
+    return result;
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "buffer_kind.hpp"
+#include "detail/namespace.hpp"
+#include "memory_resource.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Allocates from the heap and counts the bytes in use per kind.
+class HostMemoryResource final : public MemoryResource {
+public:
+    static constexpr std::size_t alignment = 128; ///< of every allocation, in bytes
+
+    /// @brief Allocates from the heap. @throws std::bad_alloc
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override;
+
+    /// @brief Returns memory to the heap.
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override;
+
+    /// @brief Bytes of this kind that are in use.
+    [[nodiscard]] std::size_t allocated_bytes(BufferKind kind) const noexcept {
+        return _allocated[static_cast<std::size_t>(kind)];
+    }
+
+    /// @brief Bytes of all kinds that are in use.
+    [[nodiscard]] std::size_t allocated_bytes() const noexcept;
+
+private:
+    std::array<std::atomic<std::size_t>, buffer_kinds> _allocated{};
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/host_memory_resource.ipp"
+#endif
