@@ -5,13 +5,13 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief Runs a command at once, on the thread that enqueues it; its exceptions come out there.
-/// Waiting blocks that thread. Stateless.
+/// @brief Runs each command immediately on the thread that enqueues it. Exceptions of a command
+/// propagate to that thread. Stateless.
 class InlineQueue final : public Queue {
 public:
     [[nodiscard]] Event record() override { return {}; }
 
-    /// @brief Waits on the calling thread, at once.
+    /// @brief Blocks the calling thread until the event is complete.
     void wait(Event const& event) override { event.synchronise(); }
     void rethrow_failure() const override {}
 

@@ -2,73 +2,41 @@
 
 #include "../core/detail/namespace.hpp"
 
-#include <atomic>
-
-// nvcc refuses vector types in what it may have to compile for the device, as the functors are:
-// there the loops are baseline, and slow. Instantiate host engines in units of the host compiler.
+// nvcc rejects vector types in code that it may compile for the device, which includes optimizer
+// functors. In its units the loops use the baseline, which is slow: instantiate host engines in
+// units of the host compiler.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
 #define ZERO_HOST_HAS_AVX2 1
-#include <cpuid.h>
 #else
 #define ZERO_HOST_HAS_AVX2 0
 #endif
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief What the loops over elements may use. The results are the same bits with each.
+/// @brief The instructions that the host loops may use. Every set gives the same bits.
 enum class InstructionSet {
     baseline, ///< what the translation unit was compiled for
-    avx2      ///< AVX2 with FMA and F16C (x86-64, from 2013 on)
+    avx2      ///< AVX2 with FMA and F16C (x86-64 since 2013)
 };
 
-/// @brief The set as benchmarks and messages name it.
+/// @brief Returns the name of a set for benchmarks and messages.
 constexpr char const* name_of(InstructionSet set) noexcept {
     return set == InstructionSet::avx2 ? "avx2" : "baseline";
 }
 
-/// @brief Whether this machine (and this build) can run loops for `set`.
-inline bool is_supported(InstructionSet set) noexcept {
-    if (set == InstructionSet::baseline) {
-        return true;
-    }
-#if ZERO_HOST_HAS_AVX2
-    __builtin_cpu_init(); // asks the operating system, too, whether it saves the wide registers
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    bool const has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0
-                          && (ecx & (1U << 29U)) != 0; // clang 14 does not know the name
-    return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c;
-#else
-    return false;
-#endif
-}
+/// @brief Returns whether this machine and this build can run loops for `set`.
+bool is_supported(InstructionSet set) noexcept;
 
-namespace detail {
+/// @brief Returns the set that the loops use: the best one the machine supports, detected once per
+/// process, unless `use_instruction_set` chose another.
+InstructionSet instruction_set() noexcept;
 
-inline std::atomic<InstructionSet>& chosen_instruction_set() noexcept {
-    static std::atomic<InstructionSet> chosen{
-        is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline};
-    return chosen;
-}
-
-} // namespace detail
-
-/// @brief The set that loops run with: the best one that the machine has, found out once per
-/// process.
-inline InstructionSet instruction_set() noexcept {
-    return detail::chosen_instruction_set().load(std::memory_order_relaxed);
-}
-
-/// @brief Chooses another set for all threads, for tests and measurements. @return whether the
-/// machine has it; if not, nothing changes.
-inline bool use_instruction_set(InstructionSet set) noexcept {
-    if (!is_supported(set)) {
-        return false;
-    }
-    detail::chosen_instruction_set().store(set, std::memory_order_relaxed);
-    return true;
-}
+/// @brief Chooses another set for all threads, for tests and measurements.
+/// @return whether the machine supports it; otherwise nothing changes
+bool use_instruction_set(InstructionSet set) noexcept;
 
 } // namespace ZERO_NAMESPACE::host
+
+#if !defined(ZERO_COMPILED)
+#include "detail/instruction_set.ipp"
+#endif

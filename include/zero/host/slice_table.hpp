@@ -11,32 +11,32 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief A table of slices that commands read; made once, when an engine is constructed. It stays
-/// where it is as long as it lives.
+/// @brief A table of slices that commands read. Owns the slices, at a stable address; an engine
+/// creates it when it is constructed.
 template <class Slice>
 class SliceTable {
 public:
-    using Range = std::span<Slice const>; ///< what commands take: some consecutive slices
+    using Range = std::span<Slice const>; ///< consecutive slices, the argument of commands
 
     SliceTable() = default;
 
-    /// @param slices are kept; the backend's memory is not needed, because the host's commands read
-    /// them there
+    /// @brief Takes the slices. The queue and the memory of the backend are not used, because host
+    /// commands read the slices in place.
     SliceTable(Queue*, MemoryResource&, zero::detail::List<Slice> slices)
         : _slices(std::move(slices)) {}
 
-    /// @brief As they were given.
+    /// @brief Returns the slices in the order they were given in.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
 
-    /// @brief All slices, for a command.
+    /// @brief Returns all slices, for a command.
     [[nodiscard]] Range all() const noexcept { return zero::detail::as_span(_slices); }
 
-    /// @brief Some consecutive ones, for a command.
+    /// @brief Returns `count` slices from number `first` on, for a command.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
         return {_slices.data() + first, count};
     }
 
-    /// @brief Bytes of the backend's memory beside the slices themselves: none.
+    /// @brief Returns the bytes of the backend's memory that the table uses: none.
     [[nodiscard]] static constexpr std::size_t size_bytes() noexcept { return 0; }
 
 private:

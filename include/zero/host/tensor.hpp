@@ -9,8 +9,10 @@
 #include "../ops/detail/matrix_product.hpp"
 #include "../ops/exact_sum.hpp"
 #include "detail/master_weight_access.hpp"
+#include "detail/run.hpp"
 #include "detail/update_loop.hpp"
 #include "kernels.hpp"
+#include "update.hpp"
 
 #include <cstddef>
 #include <limits>
@@ -18,13 +20,13 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief One whole parameter as an optimizer of whole parameters sees it on the host;
-/// `TensorArchetype` says what the functions promise.
+/// @brief One whole parameter on the host, as a whole-tensor optimizer sees it. Refers to a slice
+/// of the update table; `TensorArchetype` documents the functions.
 template <class A, class Weights, std::size_t States, class S>
 class Tensor {
 public:
-    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>; ///< what the table of the
-                                                                     ///< update holds of it
+    /// @brief The entry of the update table.
+    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>;
 
     /// @param factor multiplies every gradient
     Tensor(Slice const& slice, float factor) noexcept : _slice(&slice), _factor(factor) {}
@@ -55,7 +57,7 @@ public:
 
     template <class Functor>
     [[nodiscard]] double norm(typename Functor::Hyper const& hyper) const noexcept {
-        constexpr std::size_t chunk = 2048; // of whole leaves; stays in the first cache
+        constexpr std::size_t chunk = 2048; // a multiple of a leaf; stays in the L1 cache
         alignas(64) float values[chunk];
         ops::Inspection sum;
         for (std::size_t begin = 0; begin < elements(); begin += chunk) {
@@ -84,8 +86,8 @@ private:
     template <class Functor>
     [[nodiscard]] StatePointers<Functor::states, S> states(std::size_t begin) const noexcept {
         static_assert(Functor::states <= States,
-                      "zero: a functor of an optimizer of whole parameters uses more states than "
-                      "the optimizer has.");
+                      "zero: a functor of a whole-tensor optimizer uses more states than the "
+                      "optimizer has.");
         StatePointers<Functor::states, S> first;
         for (std::size_t state = 0; state < Functor::states; ++state) {
             first.states[state] = _slice->states[state] + begin;
@@ -127,7 +129,7 @@ private:
     float _factor;
 };
 
-/// @brief The types are those of the slice.
+/// @brief Deduces the types from the slice.
 template <class A, class Weights, std::size_t States, class S>
 Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float)
     -> Tensor<A, Weights, States, S>;

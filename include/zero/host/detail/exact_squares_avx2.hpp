@@ -14,8 +14,6 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-#define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
-
 /// The sum of squares of many bfloat16 at once, in any order: where no addition rounds, the order
 /// of `ops::Inspection` gives the same sum.
 ///
@@ -122,8 +120,6 @@ private:
     Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated; zeros stay
                    // zero, so they do not count
 };
-
-#undef ZERO_HOST_AVX2
 
 } // namespace ZERO_NAMESPACE::host::detail
 

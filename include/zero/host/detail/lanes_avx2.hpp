@@ -6,6 +6,8 @@
 #if ZERO_HOST_HAS_AVX2
 
 #include "exact_squares_avx2.hpp"
+#include "leaf_squares_avx2.hpp"
+#include "random_bits_avx2.hpp"
 #include "vectors_avx2.hpp"
 
 #include <cstdint>
@@ -25,8 +27,6 @@ namespace ZERO_NAMESPACE::host::detail {
 // - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction
 // where that is on a fast path.
 // - Nothing here may be used before `is_supported(InstructionSet::avx2)` said yes.
-#define ZERO_HOST_AVX2 __attribute__((target("avx2,fma,f16c")))
-
 template <>
 struct Lanes<InstructionSet::avx2> {
     static constexpr std::size_t size = 8;
@@ -215,7 +215,7 @@ struct Lanes<InstructionSet::avx2> {
     /// random bits of counter + i.
     ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key,
                                          std::uint64_t counter) const noexcept {
-        RandomBits const random(key, counter);
+        RandomBitsAvx2 const random(key, counter);
         Bits8 const bits = (Bits8)_value;
         Int8 const is_beyond = (Int8)(bits & 0x7fffffffU) > 0x7f7f0000; // then rounded to nearest
         Bits8 const added = (random.bits >> 16 & ~(Bits8)is_beyond)
@@ -225,7 +225,7 @@ struct Lanes<InstructionSet::avx2> {
     }
     ZERO_HOST_AVX2 void store_stochastic(float16* to, std::uint64_t key,
                                          std::uint64_t counter) const noexcept {
-        RandomBits const random(key, counter);
+        RandomBitsAvx2 const random(key, counter);
         Bits8 const bits = (Bits8)_value;
         Int8 const magnitude = (Int8)(bits & 0x7fffffffU);
         Int8 const is_special =
@@ -302,11 +302,11 @@ struct Lanes<InstructionSet::avx2> {
     /// where an element is not.
     template <StorageType T>
     ZERO_HOST_AVX2 static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
-        Squares const leaf0(values); // one after the other: four streams at once would be too many
-                                     // for the prefetcher
-        Squares const leaf1(values + ops::leaf_elements);
-        Squares const leaf2(values + 2 * ops::leaf_elements);
-        Squares const leaf3(values + 3 * ops::leaf_elements);
+        LeafSquares const leaf0(values); // one after the other: four streams at once would be too
+                                         // many for the prefetcher
+        LeafSquares const leaf1(values + ops::leaf_elements);
+        LeafSquares const leaf2(values + 2 * ops::leaf_elements);
+        LeafSquares const leaf3(values + 3 * ops::leaf_elements);
         Double4 const first = __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6)
                               + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
         Double4 const second = __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6)
@@ -354,115 +354,10 @@ private:
         return (a & ~is_less) | (b & is_less);
     }
 
-    struct RandomBits { // `ops::random_bits` of eight counters
-        ZERO_HOST_AVX2 RandomBits(std::uint64_t key, std::uint64_t counter) noexcept {
-            auto const first = static_cast<std::uint32_t>(counter);
-            Bits8 const lower = first + Bits8{0, 1, 2, 3, 4, 5, 6, 7};
-            Bits8 const is_carried =
-                (Bits8)(lower < first); // the upper half of the counter is one more there
-            Bits8 const second =
-                ops::second_random_key(key, counter) + (is_carried & ops::golden32);
-            bits = lower ^ static_cast<std::uint32_t>(key);
-            mix();
-            bits ^= second;
-            mix();
-        }
-
-        ZERO_HOST_AVX2 void mix() noexcept { // as `ops::mix32`
-            bits ^= bits >> 16;
-            bits *= 0x7feb352dU;
-            bits ^= bits >> 15;
-            bits *= 0x846ca68bU;
-            bits ^= bits >> 16;
-        }
-
-        Bits8 bits;
-    };
-
-    struct Squares { // of one leaf
-        template <StorageType T>
-        ZERO_HOST_AVX2 explicit Squares(T const* values) noexcept {
-            static_assert(ops::leaf_elements == 8 * size);
-            prefetch_after(values);
-            prefetch_after(values + ops::leaf_elements / 2);
-            if constexpr (sizeof(T) == 4) {
-                prefetch_after(values + ops::leaf_elements / 4);
-                prefetch_after(values + ops::leaf_elements / 4 * 3);
-            }
-            Double4 low = {};
-            Double4 high = {};
-            add(values, low, high); // written out, since GCC does not unroll loops at -O2
-            add(values + 8, low, high);
-            add(values + 16, low, high);
-            add(values + 24, low, high);
-            add(values + 32, low, high);
-            add(values + 40, low, high);
-            add(values + 48, low, high);
-            add(values + 56, low, high);
-            sums = low + high;
-        }
-
-        template <StorageType T>
-        ZERO_HOST_AVX2 static void add(T const* values, Double4& low, Double4& high) noexcept {
-            Float4 x_low;
-            Float4 x_high;
-            load(values, x_low);
-            load(values + 4, x_high);
-#if defined(__clang__)
-            Double4 const wide_low = __builtin_convertvector(x_low, Double4);
-            Double4 const wide_high = __builtin_convertvector(x_high, Double4);
-#else
-            Double4 const wide_low = __builtin_ia32_cvtps2pd256(x_low);
-            Double4 const wide_high = __builtin_ia32_cvtps2pd256(x_high);
-#endif
-            low += wide_low * wide_low; // the products are exact, so a contraction changes nothing
-            high += wide_high * wide_high;
-        }
-
-        ZERO_HOST_AVX2 static void load(float const* from, Float4& to) noexcept {
-            __builtin_memcpy(&to, from, sizeof to);
-        }
-        ZERO_HOST_AVX2 static void load(bfloat16 const* from, Float4& to) noexcept {
-            Short8 half;
-            load_four(from, half);
-#if defined(__clang__)
-            to = (Float4)(__builtin_convertvector(
-                              __builtin_shufflevector((Half8)half, (Half8)half, 0, 1, 2, 3), Bits4)
-                          << 16);
-#else
-            to = (Float4)(__builtin_ia32_pmovzxwd128(half) << 16);
-#endif
-        }
-        ZERO_HOST_AVX2 static void load(float16 const* from, Float4& to) noexcept {
-            Short8 half;
-            load_four(from, half);
-            to = __builtin_ia32_vcvtph2ps(half);
-        }
-
-        ZERO_HOST_AVX2 static void
-        load_four(void const* from,
-                  Short8& to) noexcept { // through a register: the upper half is zero
-            std::uint64_t bits;
-            __builtin_memcpy(&bits, from, sizeof bits);
-            to = (Short8)Long2{bits, 0};
-        }
-
-        Double4 sums; // l0 + l4, l1 + l5, l2 + l6, l3 + l7
-    };
-
     Float8 _value;
 };
 
 static_assert(ops::Number<Lanes<InstructionSet::avx2>>);
-
-/// Runs `loop` over 8 lanes: `flatten` inlines all that it calls into the one function that has the
-/// target.
-template <class Loop>
-ZERO_HOST_AVX2 __attribute__((flatten, noinline)) inline void run_avx2(Loop const& loop) noexcept {
-    loop.template operator()<Lanes<InstructionSet::avx2>>();
-}
-
-#undef ZERO_HOST_AVX2
 
 } // namespace ZERO_NAMESPACE::host::detail
 

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "../host_backend.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/error.hpp"
+#include "../inline_queue.hpp"
+#include "../kernels.hpp"
+#include "convert.hpp"
+#include "copy_loop.hpp"
+
+namespace ZERO_NAMESPACE {
+
+ZERO_INLINE HostBackend::Queue HostBackend::default_compute_queue() noexcept {
+    static host::InlineQueue queue; // stateless, so ranks may share it
+    return &queue;
+}
+
+ZERO_INLINE MemoryResource& HostBackend::default_memory() noexcept {
+    static HostMemoryResource memory;
+    return memory;
+}
+
+ZERO_INLINE void HostBackend::require_queue(Queue queue) {
+    if (queue == nullptr) {
+        throw InvalidArgument("zero: a queue is a null pointer; give the address of a host "
+                              "queue, or leave it out for the default.");
+    }
+}
+
+ZERO_INLINE void HostBackend::copy_bytes(Queue queue, void* out, void const* in,
+                                         std::size_t bytes) {
+    if (bytes != 0 && out != in) {
+        queue->enqueue([=] { host::detail::copy(out, in, bytes, 2 * bytes); });
+    }
+}
+
+template <StorageType To, StorageType From>
+void HostBackend::convert(Queue queue, To* out, From const* in, std::size_t elements,
+                          float factor) {
+    if (elements != 0) {
+        queue->enqueue([=] { host::convert(out, in, elements, factor); });
+    }
+}
+
+template <StorageType To, StorageType From>
+void HostBackend::accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
+    if (elements != 0) {
+        queue->enqueue([=] { host::accumulate(sum, in, elements); });
+    }
+}
+
+template <StorageType T>
+void HostBackend::sum_ranks(Queue queue, T* out, T const* const* peers, int world,
+                            std::size_t elements) {
+    queue->enqueue([=] { host::sum_ranks(out, peers, world, elements); });
+}
+
+ZERO_INLINE void HostBackend::sum_integers(Queue queue, std::int64_t* out,
+                                           std::int64_t const* const* peers, int world,
+                                           std::size_t elements) {
+    queue->enqueue([=] {
+        for (std::size_t i = 0; i < elements; ++i) {
+            std::int64_t sum = 0;
+            for (int rank = 0; rank < world; ++rank) {
+                sum += peers[rank][i];
+            }
+            out[i] = sum;
+        }
+    });
+}
+
+ZERO_INLINE void HostBackend::min_integers(Queue queue, std::int64_t* out,
+                                           std::int64_t const* const* peers, int world,
+                                           std::size_t elements) {
+    queue->enqueue([=] {
+        for (std::size_t i = 0; i < elements; ++i) {
+            std::int64_t least = peers[0][i];
+            for (int rank = 1; rank < world; ++rank) {
+                least = detail::smaller(least, peers[rank][i]);
+            }
+            out[i] = least;
+        }
+    });
+}
+
+template <StorageType A>
+void HostBackend::inspect(Queue queue, std::span<InspectSlice<A> const> slices,
+                          ops::Inspection* result) {
+    queue->enqueue([=] {
+        for (auto const& slice : slices) {
+            host::inspect(slice.values, slice.elements, slice.first_index, *result);
+        }
+    });
+}
+
+template <StorageType A>
+void HostBackend::add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind,
+                               ops::NormSum* norms) {
+    queue->enqueue([=] {
+        for (auto const& [part, norm] : slices) {
+            host::add_to_norm(kind, part.values, part.elements, part.first_index, norms[norm]);
+        }
+    });
+}
+
+namespace host::detail {
+
+/// Bytes that the copies of one operation read and write.
+template <class T, class InBucket>
+std::size_t moved_bytes(std::span<CopySlice<T> const> slices) noexcept {
+    std::size_t elements = 0;
+    for (auto const& slice : slices) {
+        elements += slice.elements;
+    }
+    return elements * (sizeof(T) + sizeof(InBucket));
+}
+
+} // namespace host::detail
+
+template <StorageType T, StorageType InBucket>
+void HostBackend::copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices,
+                                   InBucket const* bucket) {
+    queue->enqueue([=] {
+        std::size_t const moved = host::detail::moved_bytes<T, InBucket>(slices);
+        for (auto const& slice : slices) {
+            host::detail::convert(slice.tensor, bucket + slice.bucket_begin, slice.elements, 1.0F,
+                                  moved);
+        }
+    });
+}
+
+template <StorageType T, StorageType InBucket>
+void HostBackend::copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices,
+                                 InBucket* bucket) {
+    queue->enqueue([=] {
+        std::size_t const moved = host::detail::moved_bytes<T, InBucket>(slices);
+        for (auto const& slice : slices) {
+            host::detail::convert(bucket + slice.bucket_begin, slice.tensor, slice.elements, 1.0F,
+                                  moved);
+        }
+    });
+}
+
+} // namespace ZERO_NAMESPACE

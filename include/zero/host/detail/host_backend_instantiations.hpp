@@ -1,0 +1,37 @@
+#pragma once
+
+#include "../../core/storage_types.hpp"
+
+/// @file
+/// @brief The instantiations of `HostBackend`'s member templates that the compiled library
+/// contains. `host_backend.hpp` declares them (with `extern`), `instantiations.ipp` defines them.
+
+/// The operations on elements of `T`.
+#define ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, T)                                                \
+    prefix template void HostBackend::sum_ranks(Queue, T*, T const* const*, int, std::size_t);     \
+    prefix template void HostBackend::inspect(Queue, std::span<InspectSlice<T> const>,             \
+                                              ops::Inspection*);                                   \
+    prefix template void HostBackend::add_to_norms(Queue, std::span<NormSlice<T> const>, NormKind, \
+                                                   ops::NormSum*);
+
+/// The operations that convert between `T` and `U`.
+#define ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, T, U)                                        \
+    prefix template void HostBackend::convert(Queue, T*, U const*, std::size_t, float);            \
+    prefix template void HostBackend::accumulate(Queue, T*, U const*, std::size_t);                \
+    prefix template void HostBackend::copy_from_bucket(Queue, std::span<CopySlice<T> const>,       \
+                                                       U const*);                                  \
+    prefix template void HostBackend::copy_to_bucket(Queue, std::span<CopySlice<T> const>, U*);
+
+#define ZERO_HOST_INSTANTIATE_BACKEND(prefix)                                                      \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, float)                                                \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, bfloat16)                                             \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, float16)                                              \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, float)                                    \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, bfloat16)                                 \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, float16)                                  \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, float)                                 \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, bfloat16)                              \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, float16)                               \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float)                                  \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, bfloat16)                               \
+    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float16)

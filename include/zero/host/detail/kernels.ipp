@@ -1,0 +1,84 @@
+#pragma once
+
+#include "../kernels.hpp"
+
+#include "cast_loops.hpp"
+#include "copy_loop.hpp"
+#include "inspect_loop.hpp"
+#include "norm_loops.hpp"
+#include "run.hpp"
+#include "streaming.hpp"
+#include "sum_loop.hpp"
+
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::host {
+
+template <StorageType To, StorageType From>
+void detail::convert(To* out, From const* in, std::size_t n, float factor,
+                     std::size_t moved_bytes) noexcept {
+    if constexpr (std::is_same_v<To, From>) {
+        if (factor == 1.0F) {
+            if (n != 0 && out != in) {
+                copy(static_cast<void*>(out), in, n * sizeof(To), moved_bytes);
+            }
+            return;
+        }
+    }
+    bool const streams = moved_bytes >= streaming_copy_bytes && static_cast<void const*>(out) != in;
+    if (factor != 1.0F && streams) {
+        run(ConvertLoop<To, From, true, true>{out, in, n, factor});
+    } else if (factor != 1.0F) {
+        run(ConvertLoop<To, From, true, false>{out, in, n, factor});
+    } else if (streams) {
+        run(ConvertLoop<To, From, false, true>{out, in, n, factor});
+    } else {
+        run(ConvertLoop<To, From, false, false>{out, in, n, factor});
+    }
+}
+
+template <StorageType To, StorageType From>
+void convert(To* out, From const* in, std::size_t n, float factor) noexcept {
+    detail::convert(out, in, n, factor, n * (sizeof(To) + sizeof(From)));
+}
+
+template <StorageType To, StorageType From>
+void accumulate(To* sum, From const* in, std::size_t n) noexcept {
+    detail::run(detail::AccumulateLoop<To, From>{sum, in, n});
+}
+
+template <StorageType T>
+void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept {
+    if (world == 1) {
+        convert(out, peers[0], n, 1.0F);
+        return;
+    }
+    bool streams =
+        detail::is_worth_streaming(out, (static_cast<std::size_t>(world) + 1) * n * sizeof(T));
+    for (int rank = 0; rank < world; ++rank) {
+        streams = streams && out != peers[rank];
+    }
+    if (streams) {
+        detail::run(detail::SumRanksLoop<T, true>{out, peers, world, n});
+    } else {
+        detail::run(detail::SumRanksLoop<T, false>{out, peers, world, n});
+    }
+}
+
+template <StorageType T>
+void inspect(T const* values, std::size_t n, std::int64_t first_index,
+             ops::Inspection& result) noexcept {
+    detail::run(detail::InspectLoop<T>{values, n, first_index, &result});
+}
+
+template <StorageType T>
+void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index,
+                 ops::NormSum& result) noexcept {
+    switch (kind) {
+    case NormKind::l1: detail::add_magnitudes(values, n, first_index, result.leaves); break;
+    case NormKind::l2: inspect(values, n, first_index, result.leaves); break;
+    case NormKind::infinity: detail::find_largest(values, n, result); break;
+    }
+}
+
+} // namespace ZERO_NAMESPACE::host

@@ -1,0 +1,111 @@
+#pragma once
+
+#include "../threaded_queue.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+#include <exception>
+
+namespace ZERO_NAMESPACE::host {
+
+ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity)
+    : _ring(capacity), _progress(std::make_shared<Progress>()) {
+    if (capacity == 0) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: a queue of capacity 0 takes no command."});
+    }
+    _worker = std::thread([this] { work(); });
+}
+
+ZERO_INLINE void ThreadedQueue::wait(Event const& event) {
+    if (!event.is_complete() && !event.is_of(_progress.get())) {
+        Entry& entry = reserve();
+        entry.awaited = event;
+        entry.is_wait = true;
+        publish();
+    }
+}
+
+ZERO_INLINE void ThreadedQueue::stop() noexcept {
+    if (_worker.joinable()) {
+        {
+            std::lock_guard const lock(_mutex);
+            _is_stopping = true;
+        }
+        _enqueued.notify_one();
+        _worker.join();
+    }
+}
+
+ZERO_INLINE void ThreadedQueue::push(Command command) {
+    Entry& entry = reserve();
+    entry.command = command;
+    entry.is_wait = false;
+    publish();
+}
+
+ZERO_INLINE ThreadedQueue::Entry& ThreadedQueue::reserve() {
+    std::uint64_t const head = _head.load(std::memory_order_relaxed);
+    if (!_progress->has_reached(head + 1 > _ring.size() ? head + 1 - _ring.size() : 0)) {
+        zero::detail::throw_error<QueueFull>(
+            {"zero: a queue has no room for another command; its capacity is ", _ring.size(),
+             ". Construct it with a larger capacity, or wait for an event from time to time."});
+    }
+    return _ring[head % _ring.size()];
+}
+
+ZERO_INLINE void ThreadedQueue::publish() {
+    _head.fetch_add(1, std::memory_order_seq_cst);
+    if (_is_asleep.load(std::memory_order_seq_cst)) {
+        {
+            std::lock_guard const lock(_mutex);
+        }
+        _enqueued.notify_one();
+    }
+}
+
+ZERO_INLINE void ThreadedQueue::work() {
+    for (std::uint64_t next = 0;; ++next) {
+        if (!await_command(next)) {
+            return;
+        }
+        Entry& entry = _ring[next % _ring.size()];
+        run(entry);
+        _progress->set(next + 1);
+    }
+}
+
+ZERO_INLINE bool ThreadedQueue::await_command(std::uint64_t next) {
+    for (int spin = 0; spin < Progress::spins_before_sleep; ++spin) {
+        if (_head.load(std::memory_order_acquire) > next) {
+            return true;
+        }
+        std::this_thread::yield();
+    }
+    std::unique_lock lock(_mutex);
+    _is_asleep.store(true, std::memory_order_seq_cst);
+    _enqueued.wait(lock,
+                   [&] { return _head.load(std::memory_order_seq_cst) > next || _is_stopping; });
+    _is_asleep.store(false, std::memory_order_relaxed);
+    return _head.load(std::memory_order_acquire) > next;
+}
+
+ZERO_INLINE void ThreadedQueue::run(Entry& entry) {
+    if (entry.is_wait) {
+        entry.awaited.synchronise();
+        entry.awaited = Event();
+        return;
+    }
+    if (_progress->has_failed()) {
+        return;
+    }
+    try {
+        pause();
+        entry.command();
+    } catch (...) {
+        _progress->fail(std::current_exception());
+    }
+}
+
+} // namespace ZERO_NAMESPACE::host
