@@ -2,11 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
-#include "../core/dtype.hpp"
 #include "../core/type_name.hpp"
-#include "../policy/master_weights_policy.hpp"
-#include "detail/composition_conflict.hpp"
-#include "detail/engine_config.hpp"
+#include "detail/describe_types.hpp"
 
 #include <cstddef>
 #include <string>
@@ -14,25 +11,7 @@
 
 namespace ZERO_NAMESPACE {
 
-namespace detail {
-
-template <class Types>
-std::string describe_types() {
-    std::string const master = Types::master_form == MasterForm::split ? "float32 in parts"
-                               : Types::master_form == MasterForm::stochastic
-                                   ? "none, rounded stochastically"
-                               : Types::has_master ? name_of(dtype_of<typename Types::Master>())
-                                                   : "none";
-    return detail::text({name_of(dtype_of<typename Types::Parameter>()), " parameters (gradients ",
-                         name_of(dtype_of<typename Types::Gradient>()), ", sent as ",
-                         name_of(dtype_of<typename Types::Communication>()), ", accumulated in ",
-                         name_of(dtype_of<typename Types::Accumulation>()), ", master weights ",
-                         master, ")"});
-}
-
-} // namespace detail
-
-/// @brief A composition in one line, defaults included, for logs: "ZeroStage<2>: bfloat16
+/// @brief Returns a composition in one line for logs, defaults included: "ZeroStage<2>: bfloat16
 /// parameters (...), ContiguousPartitioner, ...".
 template <class Stage>
 [[nodiscard]] std::string describe() {

@@ -7,16 +7,18 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The gradients of one unit in this micro-step, to be added to by commands on one queue
+/// @brief The gradients of one unit in the current micro-step. Commands on one queue add to them
 /// until `gradients_ready`.
+///
+/// Returned by `Engine::gradients`. Owns no memory; the engine must outlive it.
 template <class Engine>
 class Gradients {
 public:
     Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
         : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
 
-    /// @brief The gradient of a parameter of this unit, by its number of registration; empty when
-    /// the parameter is frozen.
+    /// @brief Returns the gradient of a parameter of this unit; empty if the parameter is frozen.
+    /// @param parameter registration index
     /// @throws LateGradient after `gradients_ready` of the unit or after its micro-step.
     [[nodiscard]] auto operator[](std::size_t parameter) const
         requires(Engine::parameter_types == 1)
@@ -24,13 +26,14 @@ public:
         return get<typename Engine::ParameterType>(parameter);
     }
 
-    /// @brief The same for a model with several parameter types; T is that of the parameter.
+    /// @brief Like `operator[]`, for a model with several parameter types. T is the type of the
+    /// parameter.
     template <class T>
     [[nodiscard]] auto get(std::size_t parameter) const {
         return _engine->template gradient_of<T>(_unit, parameter, _micro_step);
     }
 
-    /// @brief The number that was asked for.
+    /// @brief The index of the unit.
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 
 private:

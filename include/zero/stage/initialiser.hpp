@@ -10,21 +10,22 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A function that fills elements [begin, begin + values.size()) of a parameter, or none.
-/// Copies share the function.
+/// @brief A callback that fills elements [begin, begin + values.size()) of a parameter, or none.
+/// Copies share the callback.
 ///
-/// In place of std::function, whose header brings the hash tables and algorithms of the standard
-/// library into every unit.
+/// Used instead of std::function, whose header includes the hash tables and algorithms of the
+/// standard library in every unit.
 /// @tparam T type of the parameters
 template <class T>
 class Initialiser {
 public:
-    Initialiser() noexcept {} // NOLINT(modernize-use-equals-default): written out; g++ 12 fails on
-                              // the default of an aggregate that is made in a list of arguments
+    // Not `= default`: g++ 12 rejects the default constructor in an aggregate that is made in an
+    // argument list.
+    Initialiser() noexcept {} // NOLINT(modernize-use-equals-default)
 
     /// @brief None.
-    Initialiser(std::nullptr_t) noexcept {
-    } // NOLINT(google-explicit-constructor): as for std::function
+    // NOLINTNEXTLINE(google-explicit-constructor): as for std::function
+    Initialiser(std::nullptr_t) noexcept {}
 
     /// @param function is called as `function(std::size_t begin, std::span<T> values)`
     template <class F>
@@ -36,10 +37,10 @@ public:
               (*static_cast<F const*>(f))(begin, values);
           }) {}
 
-    /// @brief Whether there is a function.
+    /// @brief Whether there is a callback.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
-    /// @brief Calls the function; there must be one.
+    /// @brief Calls the callback; there must be one.
     void operator()(std::size_t begin, std::span<T> values) const {
         _call(_function.get(), begin, values);
     }

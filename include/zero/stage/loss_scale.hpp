@@ -4,21 +4,21 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The scale of the current step, as a scalar in the backend's memory.
+/// @brief The loss scale of the current step, a scalar in backend memory.
 template <class Engine>
 class LossScale {
 public:
-    /// @brief Given out by `loss_scale()`, and used while the engine lives.
+    /// @brief Called by `Engine::loss_scale`. The engine must outlive the object.
     explicit LossScale(Engine const& engine) noexcept : _engine(&engine) {}
 
-    /// @brief For commands on the compute queue, which were ordered behind the capture.
+    /// @brief Returns the address of the scale, for commands on the compute queue that were
+    /// enqueued after `begin_step`.
     [[nodiscard]] float const* data() const noexcept { return _engine->_control.captured_scale(); }
 
-    /// @brief Waits on the host until the scale is known, which it is once the previous step is
-    /// done.
-    operator float() const {
-        return _engine->_control.load_captured_scale();
-    } // NOLINT(google-explicit-constructor): it is a number
+    /// @brief Returns the scale on the host. Waits until the previous step is done, which decides
+    /// it.
+    // NOLINTNEXTLINE(google-explicit-constructor): it is a number
+    operator float() const { return _engine->_control.load_captured_scale(); }
 
 private:
     Engine const* _engine;

@@ -6,22 +6,22 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `for (auto micro_step : engine.micro_steps(n))`: begins and ends each, and announces the
-/// last.
+/// @brief The range of `for (auto micro_step : engine.micro_steps(n))`. It begins and ends each
+/// micro-step and announces the last one.
 template <class Engine>
 class MicroSteps {
 public:
     struct End {};
 
-    /// @brief Stands for one open micro-step; one at a time.
+    /// @brief Stands for the open micro-step. Only one iterator of a range may be in use.
     class Iterator {
     public:
         Iterator(Engine& engine, std::size_t count) : _engine(&engine), _count(count) { begin(); }
 
-        /// @brief The number of the micro-step, from 0.
+        /// @brief The index of the micro-step, from 0.
         [[nodiscard]] std::size_t operator*() const noexcept { return _index; }
 
-        /// @brief Ends the micro-step and begins the next, unless it was the last. @throws what
+        /// @brief Ends the micro-step and begins the next one, if any. @throws what
         /// `end_micro_step` throws
         Iterator& operator++() {
             _engine->end_micro_step();
@@ -30,7 +30,7 @@ public:
             return *this;
         }
 
-        /// @brief Whether all were ended.
+        /// @brief Whether all micro-steps have ended.
         [[nodiscard]] bool operator==(End) const noexcept { return _index == _count; }
 
     private:
@@ -50,7 +50,7 @@ public:
     /// @brief Begins the first micro-step.
     [[nodiscard]] Iterator begin() const { return {*_engine, _count}; }
 
-    /// @brief Compares equal to an iterator that ended the last.
+    /// @brief Compares equal to an iterator that has ended the last micro-step.
     [[nodiscard]] End end() const noexcept { return {}; }
 
 private:

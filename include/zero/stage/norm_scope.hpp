@@ -6,11 +6,11 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What each norm is taken over.
+/// @brief The elements that each norm of `Engine::gradient_norms` is taken over.
 enum class NormScope : std::uint8_t {
-    global,    ///< all parameters: one norm
-    groups,    ///< one for each parameter group
-    parameters ///< one for each parameter, in the order of registration
+    global,    ///< one norm over all parameters
+    groups,    ///< one norm per parameter group
+    parameters ///< one norm per parameter, in registration order
 };
 
 } // namespace ZERO_NAMESPACE

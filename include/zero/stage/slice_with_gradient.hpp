@@ -9,17 +9,20 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What a caller's own update gets for each part of a parameter that this rank updates. The
-/// gradient counts as `to_float(gradient[i]) * factor`: unscaled, averaged and clipped. Where there
-/// are master weights the values are read only: they are rounded from them.
+/// @brief The argument of a caller's own update: a slice of a parameter that this rank updates, and
+/// its gradient.
+///
+/// The value of the gradient is `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
+/// If there are master weights, `values` is read-only, because it is rounded from them.
 template <class Config, class Types>
 struct SliceWithGradient : OwnedSlice<Config, Types, detail::UpdatedValue<Types>> {
     std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
-    float factor = 1.0F;                                    ///< unscales, averages and clips
-    double learning_rate = 0.0;                             ///< as given to `step`
-    std::size_t group = 0;                                  ///< parameter group
+    float factor = 1.0F;        ///< unscales, averages and clips the gradient
+    double learning_rate = 0.0; ///< as given to `step`
+    std::size_t group = 0;      ///< parameter group
 
-    /// @brief What the update writes: the master weights if there are some, otherwise the values.
+    /// @brief Returns what the update writes: the master weights if there are any, otherwise the
+    /// values.
     [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {
         if constexpr (Types::has_master) {
             return this->master;

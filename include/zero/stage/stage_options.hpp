@@ -1,73 +1,52 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/storage.hpp"
 #include "../policy/gradient_reduction.hpp"
 #include "detail/rebuild_request.hpp"
+#include "non_finite.hpp"
+#include "parameter_group.hpp"
+#include "unused_parameters.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What a step does with infinite or NaN gradients when no loss scaler decides it.
-enum class NonFinite : std::uint8_t {
-    skip,       ///< change nothing
-    step,       ///< update with them
-    throw_error ///< change nothing; `step` waits for the decision and throws NonFiniteGradients
-};
-
-/// @brief What a trainable parameter is that got no gradient in a micro-step.
-enum class UnusedParameters : std::uint8_t {
-    zero, ///< its gradient is zero: moments decay, weight decay applies
-    error ///< UnusedParameter is thrown at the end of the micro-step
-};
-
-/// @brief Hyper-parameters of one parameter group.
-template <class Optimizer>
-struct ParameterGroup {
-    typename Optimizer::Options optimizer{}; ///< of this group only
-    double learning_rate_factor =
-        1.0; ///< times the learning rate given to `step`; finite as a float, not negative
-};
-
-/// @brief What can be chosen at run time. The engine's own, then one member for each policy
-/// category that has options, then queues and memory.
+/// @brief The options of a stage that are chosen at run time: first the engine's own, then one
+/// member for each policy category that has options, then queues and memory.
 template <class Config>
 struct StageOptions {
-    using Backend = typename Config::Backend; ///< that of the communicator
+    using Backend = typename Config::Backend; ///< the communicator's backend
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
-    NonFinite non_finite =
-        NonFinite::skip; ///< another than `skip` only without a loss scaler that skips overflows
+    NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< what a missing gradient means
     Storage storage = Storage::owned;                            ///< whose memory parameters lie in
     std::span<typename Config::Parameter>
         adopted_block{};          ///< storage == adopted: the block that holds all parameters
-    std::size_t extra_leases = 0; ///< more buckets in flight than units in order of use need; of
-                                  ///< any number no more are made than are of use (`lease_count`)
-    /// `Stage::in_ready_order`: at the end of the first step, make buckets anew in the order in
-    /// which its gradients became ready on rank 0, and move the state to its new owners. For models
-    /// whose backward pass does not go through units in reverse order. Changes no bit of any
-    /// result. That `step` waits and allocates: for the moment master weights and optimizer state
-    /// are there twice, and before that parameters. Pointers taken from the engine before (not
-    /// handles) are void then. Not with an adopted block. A function, so that only who names it
-    /// compiles it.
+    std::size_t extra_leases = 0; ///< extra buckets kept in flight beyond what the unit order
+                                  ///< needs; capped at what can be used (`lease_count`)
+    /// `Stage::in_ready_order`: at the end of the first step, makes the buckets anew in the order
+    /// in which gradients became ready on rank 0, and moves the state to its new owners. For models
+    /// whose backward pass does not visit the units in reverse order. Changes no bit of any result.
+    /// That one `step` waits and allocates: temporarily first the parameters and then the master
+    /// weights and optimizer state exist twice. It invalidates pointers taken from the engine, but
+    /// no handles. Not allowed with an adopted block. It is a function pointer so that programs
+    /// that do not use it do not pay for its compilation.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
     std::size_t leases_until_rebuild =
-        0; ///< rebuild_buckets: more gradient buckets in flight, until the buckets are made anew;
-           ///< as many as are of use, too
-    bool prefetch =
-        true; ///< stage 3: gather the next unit of the last micro-step's order in advance
-    bool poison = false; ///< fill padding, reused and released memory with NaN (for tests)
+        0;                ///< rebuild_buckets: extra gradient buckets kept in flight until the
+                          ///< buckets are made anew; capped at what can be used
+    bool prefetch = true; ///< stage 3: gather the next unit in advance, in the order of the last
+                          ///< micro-step
+    bool poison = false;  ///< fill padding, reused and released memory with NaN (for tests)
 
     [[no_unique_address]] typename Config::BucketerOptions
-        bucketer{}; ///< of the bucketer policy; options without a member take no room
+        bucketer{}; ///< of the bucketer policy; empty options occupy no space
     [[no_unique_address]]
     typename Config::LossScaler::Options loss_scaler{}; ///< of the loss scaler policy
     [[no_unique_address]] typename Config::Optimizer::Options
@@ -80,7 +59,8 @@ struct StageOptions {
     typename Backend::Queue compute_queue =
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue>
-        communication_queue{}; ///< default: one of the engine's own; it must outlive the engine
+        communication_queue{}; ///< default: a queue that the engine owns; a given one must outlive
+                               ///< the engine
     MemoryResource* memory = nullptr; ///< default: the backend's
 };
 

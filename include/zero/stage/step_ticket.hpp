@@ -7,19 +7,20 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief One call of `step`; its report can be read while the engine lives.
+/// @brief Identifies one call of `step`. The engine must outlive it.
 template <class Engine>
 class StepTicket {
 public:
     StepTicket(Engine& engine, std::uint64_t serial, typename Engine::Event done) noexcept
         : _engine(&engine), _serial(serial), _done(std::move(done)) {}
 
-    /// @brief Waits on the host until the step is done, and tells what it did.
-    /// @throws OutOfOrder when 16 further steps were enqueued; what a command of the step or of the
-    /// model threw
+    /// @brief Waits on the host until the step is done and returns its report.
+    /// @throws OutOfOrder after 16 further steps were enqueued; what a command of the step or of
+    /// the model threw
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
-    /// @brief The point after the step in the communication queue, for queues of the caller's own.
+    /// @brief The event after the step on the communication queue; caller-owned queues may wait for
+    /// it.
     [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }
 
 private:

@@ -11,11 +11,11 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The parameters of one unit, readable by commands on one queue until the handle is
-/// released or destroyed. Move-only.
+/// @brief A handle to the parameters of one unit. Commands on one queue may read them until the
+/// handle is released or destroyed. Move-only.
 ///
-/// Pointers taken from it end with it: in stage 3 the memory is given to another unit. The engine
-/// has to outlive its handles.
+/// Pointers taken from a handle are valid as long as the handle: in stage 3 the memory then goes to
+/// another unit. The engine must outlive its handles.
 template <class Engine>
 class Weights {
 public:
@@ -39,16 +39,16 @@ public:
 
     ~Weights() { release(); }
 
-    /// @brief A parameter of this unit, by its number of registration.
-    /// @throws Released after `release`, InvalidArgument when the parameter is not one of the
-    /// unit's.
+    /// @brief Returns a parameter of this unit. @param parameter registration index
+    /// @throws Released after `release`, InvalidArgument if the unit does not use the parameter
     [[nodiscard]] auto operator[](std::size_t parameter) const&
         requires(Engine::parameter_types == 1)
     {
         return get<typename Engine::ParameterType>(parameter);
     }
 
-    /// @brief Refused: in stage 3 what a temporary handle gives would be gone after the statement.
+    /// @brief Refused: in stage 3 the memory of a temporary handle is released at the end of the
+    /// statement.
     template <class Temporary = Weights>
     void operator[](std::size_t) const&& {
         static_assert(!std::is_same_v<Temporary, Weights>,
@@ -56,8 +56,8 @@ public:
                       "statement, and with it the memory that it gives; keep it in a variable.");
     }
 
-    /// @brief The same for a model with several parameter types. @throws InvalidArgument also when
-    /// the parameter's type is not T.
+    /// @brief Like `operator[]`, for a model with several parameter types. @throws InvalidArgument
+    /// also if the parameter's type is not T
     template <class T>
     [[nodiscard]] std::span<T const> get(std::size_t parameter) const& {
         if (_engine == nullptr) {
@@ -67,17 +67,17 @@ public:
         return _engine->template weights_of<T>(_unit, parameter);
     }
 
-    /// @brief Refused, as `operator[]` is.
+    /// @brief Refused, like `operator[]` of a temporary.
     template <class T>
     void get(std::size_t parameter) const&& {
         std::move(*this)[parameter];
     }
 
-    /// @brief The number that it was acquired by.
+    /// @brief The index of the unit.
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 
-    /// @brief Says that the commands enqueued so far were the last to read the unit. The destructor
-    /// does it, too.
+    /// @brief Declares the commands enqueued so far the last to read the unit. The destructor calls
+    /// it.
     void release() noexcept {
         if (_engine != nullptr) {
             std::exchange(_engine, nullptr)->release(_unit, _queue);

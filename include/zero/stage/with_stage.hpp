@@ -8,9 +8,9 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Turns a stage chosen at run time into one chosen at compile time: calls `body.template
-/// operator()<N>()`.
-/// @throws InvalidArgument for anything but 0 to 3.
+/// @brief Calls `body.template operator()<stage>()`: turns a stage chosen at run time into a
+/// template argument.
+/// @throws InvalidArgument if `stage` is not 0, 1, 2 or 3
 template <class Body>
 decltype(auto) with_stage(int stage, Body&& body) {
     constexpr bool takes_stage = requires { std::forward<Body>(body).template operator()<0>(); };

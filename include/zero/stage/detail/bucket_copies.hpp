@@ -6,6 +6,7 @@
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
+#include "../../layout/range.hpp"
 
 #include <cstddef>
 #include <utility>
@@ -13,26 +14,50 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Tensors outside the buckets, and where their parts stand in each bucket: what flatten and
-/// unflatten walk, any number of parts at once.
+/// @brief The table of copies between tensors outside the buckets and the buckets. Flatten and
+/// unflatten process any number of its slices in one command.
 template <class T, class Backend>
 class BucketCopies {
     using Table = typename Backend::template SliceTable<CopySlice<T>>;
+    using Queue = typename Backend::Queue;
+    using RangeOf = FunctionRef<std::size_t, Range&>;
 
 public:
     BucketCopies() = default;
 
-    /// @param tensors by parameter; null: it is not copied
-    /// @param held what is copied of a bucket: `held(bucket)` is a range of it
+    /// @param tensors by parameter; null if it is not copied
+    /// @param held `held(bucket)` is the range of the bucket that is copied
     template <class Held>
-    BucketCopies(FlatLayout const& layout, typename Backend::Queue queue, MemoryResource& memory,
-                 List<T*> const& tensors, Held const& held) {
+    BucketCopies(FlatLayout const& layout, Queue queue, MemoryResource& memory,
+                 List<T*> const& tensors, Held const& held)
+        : BucketCopies(layout, queue, memory, tensors,
+                       RangeOf([&](std::size_t bucket, Range& range) { range = held(bucket); })) {}
+
+    /// @brief Returns the slices of all copies of a bucket.
+    [[nodiscard]] auto of(std::size_t bucket) const noexcept {
+        return of(bucket, 0, _first[bucket + 1] - _first[bucket]);
+    }
+
+    /// @brief Returns `count` consecutive slices of a bucket, from its slice `first` on.
+    [[nodiscard]] auto of(std::size_t bucket, std::size_t first, std::size_t count) const noexcept {
+        return _table.range(_first[bucket] + first, count);
+    }
+
+    /// @brief Bytes of the backend's memory.
+    [[nodiscard]] std::size_t size_bytes() const noexcept { return _table.size_bytes(); }
+
+private:
+    /// One instantiation for all callbacks.
+    [[gnu::cold]] BucketCopies(FlatLayout const& layout, Queue queue, MemoryResource& memory,
+                               List<T*> const& tensors, RangeOf held) {
         List<CopySlice<T>> slices;
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             _first.push_back(slices.size());
-            layout.for_slices(bucket, held(bucket), [&](Piece const& piece) {
-                if (tensors[piece.parameter] != nullptr
-                    && piece.elements != 0) { // an empty tensor may have no address
+            Range range;
+            held(bucket, range);
+            layout.for_slices(bucket, range, [&](Piece const& piece) {
+                // an empty tensor may have no address
+                if (tensors[piece.parameter] != nullptr && piece.elements != 0) {
                     slices.push_back({tensors[piece.parameter] + piece.parameter_begin,
                                       piece.bucket_begin, piece.elements});
                 }
@@ -42,22 +67,8 @@ public:
         _table = {queue, memory, std::move(slices)};
     }
 
-    /// @brief Everything that is copied of a bucket.
-    [[nodiscard]] auto of(std::size_t bucket) const noexcept {
-        return of(bucket, 0, _first[bucket + 1] - _first[bucket]);
-    }
-
-    /// @brief `count` parts that follow one another, from number `first` of the bucket on.
-    [[nodiscard]] auto of(std::size_t bucket, std::size_t first, std::size_t count) const noexcept {
-        return _table.range(_first[bucket] + first, count);
-    }
-
-    /// @brief Bytes of the backend's memory.
-    [[nodiscard]] std::size_t size_bytes() const noexcept { return _table.size_bytes(); }
-
-private:
     Table _table;
-    std::vector<std::size_t> _first; ///< part of each bucket, and one past the last
+    std::vector<std::size_t> _first; ///< by bucket: index of its first slice; and the total
 };
 
 } // namespace ZERO_NAMESPACE::detail

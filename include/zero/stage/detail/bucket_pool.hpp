@@ -13,11 +13,10 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A fixed number of equally large leases for buckets in flight.
+/// @brief Owns a fixed number of leases of equal size for buckets in flight.
 ///
-/// A lease that is closed is free for the host at once; whoever opens it next makes its queue wait
-/// for the event of the last use. So nothing is ever waited for on the host, and of two buckets in
-/// flight none can get the other's memory too early.
+/// The host may reuse a closed lease at once: the next `open` makes its queue wait for the event of
+/// the last use. So the host never waits, and no bucket gets the memory of another too early.
 template <class T, class Backend>
 class BucketPool {
 public:
@@ -42,8 +41,8 @@ public:
         return _buffer.data() + _lease_of[bucket] * _lease_elements;
     }
 
-    /// @brief Leases memory to a bucket, for commands on `writer`. Of the free leases it takes the
-    /// one that was closed first.
+    /// @brief Leases memory to a bucket, for commands on `writer`. Takes the free lease that was
+    /// closed first; there must be one.
     T* open(std::size_t bucket, Queue writer, Fence fence) {
         std::size_t chosen = none;
         for (std::size_t lease = 0; lease < _leases.size(); ++lease) {
@@ -59,7 +58,7 @@ public:
         return at(bucket);
     }
 
-    /// @brief Ends the lease; its memory is used again after `last_use`.
+    /// @brief Ends the lease; its memory is reused after `last_use`.
     void close(std::size_t bucket, Event last_use) {
         Lease& lease = _leases[_lease_of[bucket]];
         lease.last_use = std::move(last_use);
@@ -69,7 +68,8 @@ public:
         ++_free;
     }
 
-    /// @brief What used the free leases is ordered before all that comes.
+    /// @brief Drops the events of the free leases. Call it once their last uses are ordered before
+    /// all later commands.
     void forget_events() noexcept {
         for (Lease& lease : _leases) {
             lease.last_use = {};

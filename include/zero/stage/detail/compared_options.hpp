@@ -1,29 +1,22 @@
 #pragma once
 
-#include "../../comm/detail/collective_call.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/hash.hpp"
 #include "../../layout/placement.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../../policy/detail/hash_of_options.hpp"
 #include "../stage_options.hpp"
+#include "compared_option.hpp"
+#include "compared_settings.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A hash of what ranks have to choose alike, and what to call it.
-struct ComparedOption {
-    char const* name;
-    std::uint64_t hash;
-};
-
-/// @brief What a communicator says of its options that ranks have to choose alike where gradients
-/// are all-reduced; elsewhere, and when it has none, nothing.
+/// @brief Returns the hash of the communicator's options that must be equal on all ranks. They
+/// matter only if gradients are all-reduced; otherwise, and without such options, it is 0.
 template <class Communicator>
 [[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator,
                                             StageRow const& row) noexcept {
@@ -34,6 +27,7 @@ template <class Communicator>
     }
 }
 
+/// @brief Adds the types of one `TypeSet`.
 template <class Types>
 void add_types(Hash& sent, Hash& masters) noexcept {
     sent.add(dtype_of<typename Types::Gradient>())
@@ -42,18 +36,17 @@ void add_types(Hash& sent, Hash& masters) noexcept {
     masters.add(Types::master_form).add(dtype_of<typename Types::Master>());
 }
 
-/// @brief What must agree between ranks besides the geometry: options, and the types that programs
-/// may have been compiled with.
+/// @brief Hashes what must be equal on all ranks besides the layout: options, and the types that a
+/// program was compiled with. Per-rank callbacks are excluded. For `require_agreement`.
 template <class Config>
 [[gnu::cold]] [[nodiscard]] List<ComparedOption>
 compared_options(int number, ReductionSchedule schedule, float predivide,
                  StageOptions<Config> const& options,
                  typename Config::Communicator const& communicator) {
-    auto const hash_of = [](auto value) { return Hash().add(value).value(); };
-    Hash sent;
+    ComparedSettings settings;
     Hash masters;
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
-        (add_types<typename Config::template TypesAt<Type>>(sent, masters), ...);
+        (add_types<typename Config::template TypesAt<Type>>(settings.sent, masters), ...);
     }(std::make_index_sequence<Config::types>());
     masters.add(hash_of_options<typename Config::MasterWeights>(options.master_weights));
     Hash optimizer;
@@ -65,28 +58,25 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
         groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer))
             .add(group.learning_rate_factor);
     }
-    Hash parameters;
-    for (DType const type : Config::parameter_dtypes) {
-        parameters.add(type);
-    }
-    return {
-        {"stage", hash_of(number)},
-        {"parameters", parameters.value()},
-        {"reduction",
-         sent.add(schedule).add(options.reduction.kind).add(double{predivide}).value()},
-        {"storage", hash_of(options.storage)},
-        {"prefetch", hash_of(options.prefetch)},
-        {"extra_leases", hash_of(options.extra_leases)},
-        {"rebuild_buckets",
-         Hash().add(options.rebuild_buckets != nullptr).add(options.leases_until_rebuild).value()},
-        {"unused_parameters", hash_of(options.unused_parameters)},
-        {"non_finite", hash_of(options.non_finite)},
-        {"gradient_clipping", hash_of(double{options.gradient_clipping.value_or(0.0F)})},
-        {"loss_scaler", hash_of_options<typename Config::LossScaler>(options.loss_scaler)},
-        {"master_weights", masters.value()},
-        {"optimizer", optimizer.value()},
-        {"groups", groups.value()},
-        {"communicator", options_hash_of(communicator, stage_row(number, schedule))}};
+    settings.stage = number;
+    settings.parameters = Config::parameter_dtypes;
+    settings.schedule = schedule;
+    settings.kind = options.reduction.kind;
+    settings.predivide = predivide;
+    settings.storage = options.storage;
+    settings.prefetch = options.prefetch;
+    settings.extra_leases = options.extra_leases;
+    settings.rebuilds_buckets = options.rebuild_buckets != nullptr;
+    settings.leases_until_rebuild = options.leases_until_rebuild;
+    settings.unused_parameters = options.unused_parameters;
+    settings.non_finite = options.non_finite;
+    settings.gradient_clipping = options.gradient_clipping.value_or(0.0F);
+    settings.loss_scaler = hash_of_options<typename Config::LossScaler>(options.loss_scaler);
+    settings.master_weights = masters.value();
+    settings.optimizer = optimizer.value();
+    settings.groups = groups.value();
+    settings.communicator = options_hash_of(communicator, stage_row(number, schedule));
+    return settings.hashes();
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -4,29 +4,36 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/host_device.hpp"
-#include "../../policy/master_weights.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../step_report.hpp"
+#include "group_state.hpp"
 #include "step_state.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+/// @file
+/// @brief The one place that computes the clip coefficient, decides whether a step is skipped, and
+/// sets the next loss scale.
+
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Everything that scales a reduced gradient before clipping, as one factor: computed in
-/// double, rounded once where it is applied.
+/// @brief Returns the factor that unscales and averages a reduced gradient, before clipping. It is
+/// computed in double and rounded once, where it is applied.
 /// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for
 /// a weighted mean
-/// @param predivide what the payload was divided by
+/// @param predivide the divisor of the payloads before the reduction
 ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
                                               float loss_scale) noexcept {
     return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
 }
 
-/// @brief The decision of a step, as one command: factor, skip, hyper-parameters, loss scale,
-/// report. Runs on host and device.
+/// @brief The decision of a step as one command: clip coefficient, update factor, skip,
+/// hyper-parameters, next loss scale and report.
+///
+/// `StepControl::decide` enqueues it after the norm and the overflow count are reduced over all
+/// ranks. It runs on the host and on devices, and only updates `*state` and `groups`.
 template <class Config>
 struct DecideStep {
     StepState<Config>* state;
@@ -34,12 +41,12 @@ struct DecideStep {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor; ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of weights
-                    ///< in `state`
-    float predivide; ///< what the payload was divided by
-    float max_norm;  ///< infinite: no clipping
-    bool is_inspected;
-    bool skips_non_finite;
+    double divisor;        ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of
+                           ///< weights in `state`
+    float predivide;       ///< the divisor of the payloads before the reduction
+    float max_norm;        ///< infinite: no clipping
+    bool is_inspected;     ///< `state->inspection` has norm and overflow of this step
+    bool skips_non_finite; ///< an overflow skips the step
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
@@ -49,7 +56,7 @@ struct DecideStep {
         report.has_norm = is_inspected;
         report.loss_scale = s.captured_scale;
         double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
-        bool const is_empty = all == 0.0; // gradients of no sample: there is no mean
+        bool const is_empty = all == 0.0; // the total weight is 0: there is no mean
         double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
         report.is_skipped = is_empty;
         double coefficient = 1.0;
@@ -65,7 +72,7 @@ struct DecideStep {
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
-            if (overflow || !is_empty) { // a step of no sample tells nothing of the scale
+            if (overflow || !is_empty) { // an empty step says nothing about the scale
                 s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
             }
         }

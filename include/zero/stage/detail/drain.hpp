@@ -4,13 +4,12 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Waits until a queue has run everything. A device that failed runs nothing any more: then
-/// there is nothing to wait for.
+/// @brief Waits until a queue has run everything. If the device has failed it runs nothing more, so
+/// the function returns.
 template <class Backend>
 void drain(typename Backend::Queue queue) noexcept {
-    if constexpr (requires {
-                      Backend::drain(queue);
-                  }) { // where the thread that destroys an engine may not be able to record
+    // a backend has its own if the thread that destroys an engine may be unable to record
+    if constexpr (requires { Backend::drain(queue); }) {
         Backend::drain(queue);
     } else {
         try {
@@ -19,8 +18,8 @@ void drain(typename Backend::Queue queue) noexcept {
     }
 }
 
-/// @brief The same where a queue that is recorded into a graph cannot be waited for: then for a
-/// point before that.
+/// @brief The same for a queue that may be in graph capture and then cannot be waited for: waits
+/// for `before_capture` instead.
 template <class Backend>
 void drain(typename Backend::Queue queue, typename Backend::Event const& before_capture) noexcept {
     if constexpr (requires { Backend::drain(queue, before_capture); }) {
@@ -30,9 +29,11 @@ void drain(typename Backend::Queue queue, typename Backend::Event const& before_
     }
 }
 
-/// @brief Last member of a class that owns buffers, so the first to go, also when a constructor
-/// throws: nothing is freed while commands on the queue still use it. Who assigns to such a class
-/// waits for the queue before.
+/// @brief Waits for a queue in its destructor.
+///
+/// Declare this last in a class that owns buffers: it is destroyed first, also when a constructor
+/// throws, and waits until no queued command uses them. Before an assignment to such a class the
+/// caller waits for the queue.
 template <class Backend>
 class Drain {
 public:

@@ -3,11 +3,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
-#include "../../policy/master_weights.hpp"
-#include "../../policy/master_weights_policy.hpp"
-#include "../../policy/optimizer_state_policy.hpp"
-#include "../../policy/parameters.hpp"
-#include "type_set.hpp"
 
 #include <cstddef>
 #include <tuple>
@@ -15,9 +10,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What the code of an engine depends on: types and functors. The stage is no part of it,
-/// which an engine reads as a row of the placement table, nor who cuts the layout: so compositions
-/// that differ in these share one engine.
+/// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
+/// compositions that differ only in them share one instantiation.
 template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
           class OptimizerStatePolicy, class MasterWeightsPolicy, class BucketerOptionsType,
           class... TypeSets>
@@ -27,8 +21,8 @@ struct EngineConfig {
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
     using OptimizerState = OptimizerStatePolicy;
-    using MasterWeights =
-        MasterWeightsPolicy; ///< as chosen; each type set says what its parameters have
+    using MasterWeights = MasterWeightsPolicy; ///< as chosen; each type set names the master
+                                               ///< weights of its parameters
     using BucketerOptions = BucketerOptionsType;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
@@ -39,13 +33,14 @@ struct EngineConfig {
     using Gradient = typename TypesAt<0>::Gradient;
 
     static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {
-        dtype_of<typename TypeSets::Parameter>()...}; ///< by number
+        dtype_of<typename TypeSets::Parameter>()...}; ///< by index
 
-    /// A payload may overflow at float16's maximum unless it is divided before it is summed.
+    /// Payloads must then be divided before they are summed, or they may overflow the range of
+    /// float16.
     static constexpr bool communicates_float16 =
         (std::is_same_v<typename TypeSets::Communication, float16> || ...);
 
-    /// The number of the set whose parameters are T; `types` when there is none.
+    /// Returns the index of the set whose parameters are T; `types` if there is none.
     template <class T>
     static constexpr std::size_t index_of() noexcept {
         bool const found[] = {std::is_same_v<typename TypeSets::Parameter, T>...};
@@ -58,32 +53,9 @@ struct EngineConfig {
     template <class T>
     using TypesOf = TypesAt<index_of<T>()>;
 
-    /// One element of `Part` for each type of parameters.
+    /// One `Part` per parameter type.
     template <template <class, class> class Part>
     using ForTypes = std::tuple<Part<EngineConfig, TypeSets>...>;
-};
-
-/// @brief The master weights of one parameter type: those of the policy, but none for floats, which
-/// are their own.
-template <class MasterPolicy, class P>
-using master_t = std::conditional_t<std::is_same_v<P, float>, NoMasterWeights, MasterPolicy>;
-
-template <class Reduction, class MasterPolicy, class P>
-using type_set_t =
-    TypeSet<P, typename Reduction::template GradientType<P>,
-            typename Reduction::template CommunicationType<P>,
-            typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
-
-template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
-struct MakeEngineConfig;
-
-template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class BucketerOptions, class Reduction, class MasterPolicy, class... P>
-struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions,
-                        Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy,
-                              BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 } // namespace ZERO_NAMESPACE::detail

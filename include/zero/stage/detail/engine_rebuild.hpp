@@ -6,13 +6,16 @@
 #include "../../layout/flat_layout.hpp"
 #include "../engine.hpp"
 #include "../parameter.hpp"
-#include "agreement.hpp"
+#include "add_held_states.hpp"
+#include "broadcast_on_host.hpp"
 #include "compared_options.hpp"
 #include "engine_context.hpp"
-#include "gather_on_host.hpp"
 #include "gradient_scheduler.hpp"
+#include "held_array.hpp"
+#include "held_parameters.hpp"
 #include "optimizer_shard.hpp"
 #include "parameter_scheduler.hpp"
+#include "require_agreement.hpp"
 #include "state_mover.hpp"
 
 #include <cstddef>

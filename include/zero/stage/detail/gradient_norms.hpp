@@ -25,11 +25,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Norms of the reduced gradients, times `factor`. Collective, waits; allocates.
+/// @brief Computes norms of the reduced gradients for `Engine::gradient_norms`.
 ///
-/// Each rank walks its own extents, in every stage: an element counts once, however many units use
-/// it and however many ranks keep it. Ranks exchange the integers of exact sums, so the norms have
-/// the same bits for every stage, partitioner and world size that give the same gradients.
+/// In every stage each rank processes only its own extents, so an element counts once, however many
+/// units use it and however many ranks store it. Ranks exchange the integers of exact sums. So
+/// equal gradients give the same bits in every stage, with every partitioner and world size.
 template <class Config>
 class GradientNorms {
 public:
@@ -37,12 +37,13 @@ public:
     using Queue = typename Backend::Queue;
     using Communicator = typename Config::Communicator;
 
-    GradientNorms(FlatLayout const& layout, std::size_t group_count, NormScope scope)
+    [[gnu::cold]] GradientNorms(FlatLayout const& layout, std::size_t group_count, NormScope scope)
         : _layout(&layout), _scope(scope),
           _count(scope == NormScope::global   ? 1
                  : scope == NormScope::groups ? group_count
                                               : layout.parameters().size()) {}
 
+    /// @brief Returns the norms times `factor`. Collective; waits and allocates.
     [[nodiscard]] std::vector<double> measure(NormKind kind, double factor,
                                               GradientScheduler<Config> const& reducer,
                                               Communicator& communicator, Queue queue,
@@ -52,7 +53,7 @@ public:
         std::vector<std::int64_t> values;
         Buffer<ops::NormSum> found(memory, _count, BufferKind::control);
         Buffer<std::int64_t> exchanged(memory, _count * integers(kind), BufferKind::control);
-        Drain<Backend> const drain(queue); // after everything that commands use, whatever is thrown
+        Drain<Backend> const drain(queue); // after everything that commands use, also after a throw
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             own.collect(*this, reducer.template store<Types>(),
@@ -61,7 +62,7 @@ public:
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
-        wait_for_collectives(communicator, queue); // the gradients are the result of some
+        wait_for_collectives(communicator, queue); // the gradients are results of collectives
         for (ops::NormSum& sum : sums) {
             for (std::size_t integer = 0; integer < integers(kind); ++integer) {
                 values.push_back(integers_of(kind, sum)[integer]);
@@ -85,8 +86,8 @@ public:
     }
 
 private:
-    /// What ranks reduce of a norm: digits and the count of non-finite elements, or the largest
-    /// magnitude.
+    /// The number of integers per norm that ranks reduce: digits and the count of non-finite
+    /// elements, or the largest magnitude.
     static std::size_t integers(NormKind kind) noexcept {
         return kind == NormKind::infinity ? 1 : ops::Inspection::count;
     }
@@ -103,7 +104,7 @@ private:
         return 0;
     }
 
-    /// This rank's extents of one parameter type.
+    /// The slices in this rank's extents of one parameter type.
     template <class, class Types>
     struct Slices {
         using Slice = NormSlice<typename Types::Accumulation>;

@@ -1,48 +1,32 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/throw_error.hpp"
-#include "../../core/error.hpp"
 #include "../../layout/flat_layout.hpp"
 
 #include <cstddef>
 
+/// The errors of `GradientScheduler` and `ParameterScheduler`.
 namespace ZERO_NAMESPACE::detail {
 
-[[noreturn]] inline void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,
-                                             std::size_t bucket, std::size_t rank) {
-    throw_error<LateGradient>(
-        {"zero: a gradient for parameter '", layout.parameter(parameter).name,
-         "' comes after the reduction of its bucket ", bucket,
-         " was enqueued in this micro-step (rank ", rank,
-         "); call gradients_ready() only after the last gradient of the unit."});
-}
+/// @throws LateGradient: the reduction of the parameter's bucket was enqueued in this micro-step
+[[noreturn, gnu::cold]] void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,
+                                                 std::size_t bucket, std::size_t rank);
 
-[[noreturn]] inline void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
-                                                 std::size_t rank) {
-    throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
-         " finds no free gradient lease on rank ", rank,
-         "; call gradients_ready() of a unit before you ask for the gradients of the next (also "
-         "when it has none), register parameters in order of use, or set extra_leases."});
-}
+/// @throws OutOfOrder: no gradient lease is free for a bucket of the unit
+[[noreturn, gnu::cold]] void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
+                                                     std::size_t rank);
 
-[[noreturn]] inline void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
-                                                  std::size_t rank, std::size_t missing,
-                                                  std::size_t free) {
-    throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " needs ", missing, " gathered buckets, the first is bucket ",
-         layout.unit_buckets(unit).front(), ", but only ", free,
-         " leases are free; release units that are not in use, or set extra_leases (rank ", rank,
-         ")."});
-}
+/// @throws OutOfOrder: fewer parameter leases are free than the unit needs
+/// @param missing leases that it needs
+[[noreturn, gnu::cold]] void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
+                                                      std::size_t rank, std::size_t missing,
+                                                      std::size_t free);
 
-[[noreturn]] inline void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {
-    throw_error<InvalidArgument>(
-        {"zero: parameter '", layout.parameter(parameter).name, "' of the adopted block lies in ",
-         layout.parameter_buckets(parameter).size(),
-         " buckets, so there is no contiguous engine memory for its gradient; register memory of "
-         "your own in Parameter::gradient, or use hand_over()."});
-}
+/// @throws InvalidArgument: an adopted block cuts the parameter, so its gradient is not contiguous
+[[noreturn, gnu::cold]] void throw_split_gradient(FlatLayout const& layout, std::size_t parameter);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "lease_errors.ipp"
+#endif

@@ -12,6 +12,7 @@
 #include "engine_context.hpp"
 #include "per_block_buffer.hpp"
 #include "placed_buffer.hpp"
+#include "placed_for_optimizer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +20,18 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What is kept beside the parameters of a shard so that the optimizer can update them, in
-/// one of the forms of `MasterForm`.
+/// @brief Master weights live here: it owns the memory that the policy adds to the parameters of a
+/// rank's shard, in one of the forms of `MasterForm`. A member of `OptimizerStore`.
 ///
-/// `place` says where the weights of a slice are; slices are placed once, in the order of the
-/// table. `take_over` enqueues that the weights become the parameters as they are. `show` gives a
-/// slice's owner what is kept.
+/// Reading and rounding of master weights inside loops is in host/detail/master_weight_access.hpp.
+///
+/// - `place` returns the addresses of a slice's weights. Each slice is placed once, in table order.
+/// - `take_over` enqueues a copy of the parameters to the master weights.
+/// - `show` fills the spans of an `OwnedSlice`.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;
 
+/// @brief Parameters that are their own master weights: owns nothing.
 template <class Config, class Types>
 class MasterWeightStore<Config, Types, MasterForm::own> {
 public:
@@ -49,6 +53,7 @@ public:
     }
 };
 
+/// @brief Copies of a wider type.
 template <class Config, class Types>
 class MasterWeightStore<Config, Types, MasterForm::copied> {
 public:
@@ -60,7 +65,7 @@ public:
     static constexpr std::size_t bytes = sizeof(M);
     static constexpr std::size_t bytes_per_block = 0;
 
-    explicit MasterWeightStore(TypeContext<Config> const& context)
+    [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
         : _queue(context.queue),
           _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
         bool const poison = context.options->poison;
@@ -89,6 +94,8 @@ private:
     PlacedBuffer<M> _master;
 };
 
+/// @brief The bits that complete bfloat16 parameters to floats: 16 bits per element, and one more
+/// that says whether the parameter was rounded up.
 template <class Config, class Types>
 class MasterWeightStore<Config, Types, MasterForm::split> {
 public:
@@ -98,7 +105,7 @@ public:
     static constexpr std::size_t bytes = sizeof(std::uint16_t);
     static constexpr std::size_t bytes_per_block = block_elements / 8;
 
-    explicit MasterWeightStore(TypeContext<Config> const& context)
+    [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
         : _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
           _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state,
                       bytes_per_block, *context.memory, BufferKind::master_weights) {
@@ -113,7 +120,7 @@ public:
                 _rounded_up.take(piece.elements)};
     }
 
-    /// A parameter as it is has no remainder.
+    /// The parameters are exact, so the remainder is zero.
     static void take_over(Queue queue, Pointers const& at, std::size_t elements) {
         Backend::fill(queue, at.remainder, elements, std::uint16_t{0});
         Backend::fill(queue, at.rounded_up, (elements + 7) / 8, std::uint8_t{0});
@@ -131,6 +138,8 @@ private:
     PerBlockBuffer<std::uint8_t> _rounded_up;
 };
 
+/// @brief Stochastically rounded parameters: owns nothing, but each element needs its index in the
+/// model as the counter of its random numbers.
 template <class Config, class Types>
 class MasterWeightStore<Config, Types, MasterForm::stochastic> {
 public:

@@ -8,11 +8,14 @@
 #include "../../ops/exact_sum.hpp"
 #include "engine_context.hpp"
 #include "gradient_scheduler.hpp"
+#include "group_state.hpp"
 #include "optimizer_store.hpp"
 #include "parameter_scheduler.hpp"
+#include "scratch_floats.hpp"
 #include "step_state.hpp"
 #include "stores_by_type.hpp"
 #include "updated_range.hpp"
+#include "visit_tuple.hpp"
 
 #include <cstddef>
 #include <limits>

@@ -11,6 +11,7 @@
 #include "engine_context.hpp"
 #include "per_block_buffer.hpp"
 #include "placed_buffer.hpp"
+#include "placed_for_optimizer.hpp"
 
 #include <array>
 #include <cstddef>
@@ -19,11 +20,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The states of the optimizer for a shard, in the type that the policy names, and the
-/// scales of their blocks if it has such.
+/// @brief Owns the optimizer states (moments) of a rank's shard in the type of the policy, and
+/// their block scales if the policy has them. A member of `OptimizerStore`.
 ///
-/// `place` says where the states of a slice are, and sets them to zero; slices are placed once, in
-/// the order of the table.
+/// `place` returns the addresses of a slice's states and enqueues that they become zero. Each slice
+/// is placed once, in table order. `show` fills the spans of an `OwnedSlice`.
 template <class Config>
 class OptimizerStateStore {
 public:
@@ -38,7 +39,7 @@ public:
     static constexpr std::size_t bytes = states * sizeof(S);
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
-    explicit OptimizerStateStore(TypeContext<Config> const& context)
+    [[gnu::cold]] explicit OptimizerStateStore(TypeContext<Config> const& context)
         : _queue(context.queue), _drain(context.queue) {
         float const unset =
             context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
@@ -81,8 +82,7 @@ private:
     Queue _queue;
     std::array<PlacedBuffer<S>, states> _states;
     std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
-    Drain<Backend> _drain; ///< memory may run out when commands use the first of these, and what
-                           ///< was made before
+    Drain<Backend> _drain; ///< an allocation may fail when commands already use earlier buffers
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -15,10 +15,10 @@
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "gradient_store.hpp"
+#include "group_state.hpp"
 #include "master_weight_store.hpp"
 #include "optimizer_state_store.hpp"
 #include "parameter_store.hpp"
-#include "step_state.hpp"
 #include "updated_range.hpp"
 #include "updated_value.hpp"
 

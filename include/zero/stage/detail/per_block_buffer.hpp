@@ -6,33 +6,28 @@
 #include "../../layout/detail/count_blocks.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
+#include "count_placed_blocks.hpp"
 
 #include <cstddef>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Memory for some numbers per block of 64 elements. Blocks begin with each slice of a
-/// parameter, so in adopted blocks of the caller, where slices start anywhere, two slices never
-/// share one.
+/// @brief Owns memory for a few numbers per block of 64 elements. Blocks begin with each slice of a
+/// parameter, so two slices never share one, even in adopted blocks, where slices start at any
+/// offset.
 template <class T>
 class PerBlockBuffer {
 public:
     PerBlockBuffer() = default;
 
+    /// @param numbers per block
     PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank,
                    Placement placement, std::size_t numbers, MemoryResource& memory,
                    BufferKind kind)
-        : _numbers(numbers) {
-        std::size_t blocks = 0;
-        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            blocks += layout.bucket(bucket).type == type
-                          ? count_blocks(layout, bucket, rank, placement)
-                          : 0;
-        }
-        _buffer = Buffer<T>(memory, blocks * _numbers, kind);
-    }
+        : _buffer(memory, count_placed_blocks(layout, type, rank, placement) * numbers, kind),
+          _numbers(numbers) {}
 
-    /// @brief The numbers of the next slice.
+    /// @brief Returns the numbers of the next slice, which has this many elements.
     [[nodiscard]] T* take(std::size_t elements) noexcept {
         T* const begin = _buffer.data() + _taken;
         _taken += blocks_of(elements) * _numbers;

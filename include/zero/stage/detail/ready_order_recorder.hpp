@@ -3,52 +3,36 @@
 #include "../../core/detail/namespace.hpp"
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The order in which the units of this rank became ready in a step: each the first time
-/// that it did, in whichever micro-step.
+/// @brief Records the order in which the units of this rank become ready in a step, each at its
+/// first time in any micro-step. An engine uses it to rebuild its buckets.
 class ReadyOrderRecorder {
 public:
-    /// @param is_wanted otherwise nothing is recorded
-    ReadyOrderRecorder(std::size_t units, bool is_wanted)
-        : _is_noted(is_wanted ? units : 0, false) {
-        _units.reserve(_is_noted.size()); // nothing is allocated inside a step
-    }
+    /// @param is_wanted if false, nothing is recorded
+    [[gnu::cold]] ReadyOrderRecorder(std::size_t units, bool is_wanted);
 
     [[nodiscard]] bool is_wanted() const noexcept { return !_is_noted.empty(); }
 
-    void begin_step() noexcept {
-        _units.clear();
-        _is_noted.assign(_is_noted.size(), false);
-    }
+    void begin_step() noexcept;
+    void note(std::size_t unit);
 
-    void note(std::size_t unit) {
-        if (is_wanted() && !std::exchange(_is_noted[unit], true)) {
-            _units.push_back(unit);
-        }
-    }
+    /// @brief Returns all units. Those that never became ready come last, in reverse order of use,
+    /// like at the end of a micro-step. Call it once per step.
+    [[nodiscard]] std::vector<std::size_t> const& complete();
 
-    /// @brief All units: those that never became ready come last, as at the end of a micro-step, in
-    /// reverse order of use. Once a step.
-    [[nodiscard]] std::vector<std::size_t> const& complete() {
-        for (std::size_t unit = _is_noted.size(); unit-- > 0;) {
-            note(unit);
-        }
-        return _units;
-    }
-
-    /// @brief Nothing is wanted any more.
-    void stop() {
-        _units = {};
-        _is_noted = {};
-    }
+    /// @brief Stops recording.
+    void stop();
 
 private:
     std::vector<std::size_t> _units;
-    std::vector<char> _is_noted; ///< by unit; empty when nothing is wanted
+    std::vector<char> _is_noted; ///< by unit; empty if nothing is recorded
 };
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "ready_order_recorder.ipp"
+#endif

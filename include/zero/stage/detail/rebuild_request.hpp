@@ -9,7 +9,7 @@ class Engine;
 
 namespace detail {
 
-/// @brief What an engine hands to its option `rebuild_buckets`; nobody else makes one.
+/// @brief The argument of the option `rebuild_buckets`. Only an engine makes one.
 template <class Config>
 class RebuildRequest {
     friend class Engine<Config>;

@@ -6,17 +6,18 @@
 #include "../../core/policy_category.hpp"
 #include "../../policy/detail/policy_list.hpp"
 #include "accepted_stage.hpp"
-#include "composition_conflict.hpp"
-#include "diagnose_stage.hpp"
-#include "replace_policy.hpp"
+#include "conflict.hpp"
+#include "conflict_in.hpp"
+#include "has_bare_backend.hpp"
+#include "policy_pack.hpp"
 #include "stage_config.hpp"
 
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The policies do not fit in how numbers are stored, so that no engine can be compiled with
-/// them.
+/// @brief Whether the policies disagree on how numbers are stored, so that no engine can be
+/// compiled with them.
 template <int N, class... Policies>
 consteval bool conflicts_in_storage() {
     if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
@@ -26,13 +27,15 @@ consteval bool conflicts_in_storage() {
     return false;
 }
 
+/// @brief Whether a stage can be compiled with the policy. @tparam DropsStorage leave out the
+/// policies that decide how numbers are stored
 template <bool DropsStorage, class Policy>
 inline constexpr bool is_usable =
     is_valid_policy<Policy>() && !has_bare_backend<Policy>()
     && !(DropsStorage
          && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
 
-/// @brief What a rejected stage would be without the policies that cannot be compiled.
+/// @brief The stage that remains without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>
 struct UsableStage;
 
@@ -48,8 +51,8 @@ struct UsableStage<N, DropsStorage, PolicyPack<Usable...>, First, Rest...>
                                      PolicyPack<Usable...>>,
                   Rest...> {};
 
-/// @brief A rejected stage can be used like an accepted one, so that its uses add no errors to the
-/// one that says why.
+/// @brief The base of a stage that is rejected. It can be used like an accepted one, so the only
+/// error is the one that names the cause.
 template <int N, class... Policies>
 class RejectedStage : public UsableStage<N, conflicts_in_storage<N, Policies...>(), PolicyPack<>,
                                          Policies...>::type {
@@ -59,7 +62,7 @@ class RejectedStage : public UsableStage<N, conflicts_in_storage<N, Policies...>
 public:
     using Base::Base;
 
-    /// For a communicator that was rejected.
+    /// Accepts a communicator that was rejected.
     template <class Communicator, class Parameters>
     RejectedStage(Communicator&, Parameters const&, typename Base::Options const& = {});
 };

@@ -4,15 +4,14 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../policy/detail/policy_list.hpp"
+#include "policy_pack.hpp"
 
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
 
-template <class... Policies>
-struct PolicyPack {};
-
-/// @brief What is no policy replaces none; the stage it then stands in says what it is.
+/// @brief Whether `Replacement` takes the place of `Policy`. A non-policy replaces nothing; the
+/// stage that contains it reports the error.
 template <class Replacement, class Policy>
 consteval bool replaces() {
     if constexpr (HasCategory<Replacement>) {
@@ -22,7 +21,9 @@ consteval bool replaces() {
     }
 }
 
-/// @brief The policies of a list that are not of a category, and one more.
+/// @brief Replaces the policy of the same category in a list, or adds one. `ZeroStage::with` uses
+/// it.
+/// @tparam Kept a `PolicyPack` of the policies that are kept so far
 template <class Replacement, class Kept, class... Policies>
 struct Exchange;
 

@@ -4,12 +4,14 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "accepted_stage.hpp"
-#include "diagnose_stage.hpp"
+#include "is_accepted.hpp"
 #include "rejected_stage.hpp"
 #include "stage_config.hpp"
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief The base of `ZeroStage`: the engine of an accepted stage, or its replacement in a
+/// rejected one.
 template <bool IsAccepted, int N, class... Policies>
 struct StageBase {
     using type = RejectedStage<N, Policies...>;

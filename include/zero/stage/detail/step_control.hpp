@@ -7,10 +7,6 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/text.hpp"
-#include "../../core/detail/throw_error.hpp"
-#include "../../core/error.hpp"
-#include "../../core/hash.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../ops/arithmetic.hpp"
@@ -22,21 +18,25 @@
 #include "../step_report.hpp"
 #include "decide_step.hpp"
 #include "drain.hpp"
+#include "group_state.hpp"
 #include "optimizer_shard.hpp"
+#include "step_commands.hpp"
+#include "step_errors.hpp"
+#include "step_settings.hpp"
 #include "step_state.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <string>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief How a step is decided, and what it leaves: the scalars of a step in the backend's memory,
-/// and every command that writes them.
+/// @brief Owns the scalars of a step in backend memory (loss scale, step count, hyper-parameters,
+/// decision, reports) and enqueues every command that reads or writes them.
+///
+/// A member of every engine. The arithmetic of the decision is in `DecideStep`.
 template <class Config>
 class StepControl {
 public:
@@ -48,17 +48,16 @@ public:
     using Group = GroupState<Optimizer>;
     using ScalerState = typename Config::LossScaler::State;
 
-    StepControl(FlatLayout const& layout, Communicator& communicator, Queue queue,
-                StageOptions<Config> const& options, MemoryResource& memory)
+    [[gnu::cold]] StepControl(FlatLayout const& layout, Communicator& communicator, Queue queue,
+                              StageOptions<Config> const& options, MemoryResource& memory)
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
-          _group_count(count_groups(layout, options)), _settings(2 * _group_count + 1),
-          _state(memory, 1, BufferKind::control),
-          _groups(memory, _group_count, BufferKind::control), _drain(queue) {
+          _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
+          _groups(memory, _settings.group_count(), BufferKind::control), _drain(queue) {
         set_initial_state();
     }
 
-    /// @brief The scale of the step that begins; the commands on `reader` so far read the previous
-    /// one, those to come read this one.
+    /// @brief Fixes the loss scale of the step that begins. Commands on `reader` that were enqueued
+    /// before read the previous scale, later ones read this one.
     void capture(Queue reader) {
         Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
         Backend::run(_queue, CaptureScale<Config>{_state.data()});
@@ -66,26 +65,27 @@ public:
         Backend::wait(reader, *_captured, Fence::loss_scale_captured);
     }
 
-    /// @brief Between steps: all that was enqueued is ordered before all that comes.
+    /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
+    /// later ones.
     void forget_events() noexcept { _captured.reset(); }
 
-    /// @brief The scale that was captured last, in the backend's memory.
+    /// @brief The address of the last captured scale, in backend memory.
     [[nodiscard]] float const* captured_scale() const noexcept {
         return &_state.data()->captured_scale;
     }
 
-    /// @brief The same on the host. Waits for its capture.
+    /// @brief Returns the last captured scale on the host. Waits for its capture.
     [[nodiscard]] float load_captured_scale() const {
         Backend::synchronise(_captured ? *_captured : Backend::record(_queue));
         rethrow_failure_of(*_communicator);
         return Backend::load(captured_scale());
     }
 
-    /// @brief Norm and overflow of all ranks, then factor, skip, hyper-parameters, next scale and
-    /// report. Collective.
+    /// @brief Enqueues the reduction of norm and overflow over all ranks, then `DecideStep`.
+    /// Collective.
     ///
-    /// What ranks may not do differently is in the tags of its collectives, which transports
-    /// compare: nothing else would meet a rank that makes other micro-steps, cancels a step alone,
+    /// The tags of its collectives contain what must be equal on all ranks, and transports compare
+    /// them. Nothing else would detect a rank that makes other micro-steps, cancels a step alone,
     /// or has another learning rate.
     /// @param begun steps so far, cancelled ones included
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
@@ -107,12 +107,12 @@ public:
                 _queue,
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
-            _communicator->all_reduce_integers(
-                &state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
-                CollectiveTag{"steps, rate and settings as hash",
-                              hash_of_settings(begun, learning_rate)});
+            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
+                                               IntegerReduction::min, _queue,
+                                               CollectiveTag{"steps, rate and settings as hash",
+                                                             _settings.hash(begun, learning_rate)});
         }
-        Backend::run(_queue, DecideStep<Config>{state, _groups.data(), _group_count, ++_serial,
+        Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
                                                 predivide,
                                                 _options->gradient_clipping.value_or(
@@ -120,14 +120,14 @@ public:
                                                 is_inspected, skips});
     }
 
-    /// @brief What a reduced gradient of this step is multiplied by. Waits for the capture of the
-    /// loss scale.
+    /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
+    /// Waits for the capture of the loss scale.
     [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
         return unscale_factor(predivide, divisor(micro_steps), load_captured_scale());
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
-    [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
+    [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
         return &_state.data()->decision;
     }
@@ -137,17 +137,17 @@ public:
     }
 
     void set_learning_rate(std::size_t group, double factor) {
-        _settings[2 * group] = std::bit_cast<std::uint64_t>(factor);
+        _settings.set_learning_rate_factor(group, factor);
         Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
     }
 
     void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
-        _settings[2 * group + 1] = hash_of_options<Optimizer>(hyper);
+        _settings.set_hyper_parameters(group, hash_of_options<Optimizer>(hyper));
         Backend::run(_queue,
                      Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
-    /// @throws InvalidArgument when the scaler cannot go on from this state
+    /// @throws InvalidArgument if the scaler cannot continue from this state
     void require_valid(ScalerState const& scaler) const {
         require_scale(scaler.scale, "scale");
         if constexpr (requires {
@@ -157,7 +157,7 @@ public:
         }
     }
 
-    /// @brief The state that the scaler begins with, but at another scale.
+    /// @brief Returns the initial state of the scaler with another scale.
     [[nodiscard]] ScalerState initial_with(float scale) const {
         ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
         scaler.scale = scale;
@@ -165,24 +165,23 @@ public:
     }
 
     void set_scaler_state(ScalerState const& scaler) {
-        note_scale(scaler.scale);
+        _settings.set_loss_scale(scaler.scale);
         Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
     }
 
-    /// @brief The scale alone.
+    /// @brief Sets the scale alone; the rest of the scaler's state is kept.
     void set_scale(float scale) {
-        note_scale(scale);
+        _settings.set_loss_scale(scale);
         Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
     }
 
-    /// @brief The state after everything that was enqueued. Waits.
+    /// @brief Returns the state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
         Backend::synchronise(Backend::record(_queue));
-        return Backend::load(
-            _state.data()); // not by a command: after a failure the queue runs none
+        return Backend::load(_state.data()); // not by a command: a failed queue runs none
     }
 
-    /// @brief What the step with this serial did. Waits for `done`. @throws OutOfOrder when it was
+    /// @brief Returns the report of a step. Waits for `done`. @throws OutOfOrder if it was
     /// overwritten
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
         Backend::synchronise(done);
@@ -191,22 +190,20 @@ public:
         StepReport const found =
             Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
         if (found.serial != serial) {
-            throw_error<OutOfOrder>(
-                {"zero: the report of step ", serial, " was overwritten; read it before ",
-                 StepState<Config>::reports_kept, " further steps are enqueued."});
+            throw_report_overwritten(serial, StepState<Config>::reports_kept);
         }
         return found;
     }
 
-    /// @brief What the last step did whose decision ran; all zero before the first. Waits.
+    /// @brief Returns the report of the last decided step; all zero before the first. Waits.
     [[nodiscard]] StepReport last_report() const {
         StepState<Config> const state = settled();
         Backend::rethrow_failure(_queue);
         return state.reports[state.last_serial % StepState<Config>::reports_kept];
     }
 
-    /// @brief The options under which the host has to know how the step was decided: waits and
-    /// throws, or calls back.
+    /// @brief Waits for the decision and throws or calls back, if an option asks for it:
+    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -218,11 +215,8 @@ public:
             return;
         }
         StepReport const last = report(_serial, done);
-        if (throws && last.non_finite_count != 0) { // a step of no sample is skipped, too
-            throw_error<NonFiniteGradients>(
-                {"zero: ", last.non_finite_count, " gradients are infinite or NaN, the first is ",
-                 locate(last.first_non_finite), "; the step changed nothing (rank ",
-                 _communicator->rank(), ")."});
+        if (throws && last.non_finite_count != 0) { // not is_skipped: an empty step is skipped
+            throw_non_finite(*_layout, last, _communicator->rank());
         }
         if constexpr (has_minimum) {
             if (!answers_minimum || !settled().is_exhausted) {
@@ -231,10 +225,7 @@ public:
             if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
                 _options->loss_scaler.on_minimum(_options->loss_scaler.context);
             } else {
-                throw_error<LossScaleExhausted>(
-                    {"zero: the gradients overflowed at the smallest loss scale ", last.loss_scale,
-                     ", first in ", locate(last.first_non_finite),
-                     "; the step changed nothing (rank ", _communicator->rank(), ")."});
+                throw_exhausted(*_layout, last, _communicator->rank());
             }
         }
     }
@@ -242,20 +233,6 @@ public:
 private:
     [[nodiscard]] bool is_mean() const noexcept {
         return _options->reduction.kind == ReductionKind::mean;
-    }
-
-    void note_scale(float scale) noexcept {
-        _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
-    }
-
-    [[nodiscard]] std::uint64_t hash_of_settings(std::uint64_t begun,
-                                                 double learning_rate) const noexcept {
-        Hash hash;
-        hash.add(begun).add(learning_rate);
-        for (std::uint64_t const setting : _settings) {
-            hash.add(setting);
-        }
-        return hash.value();
     }
 
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
@@ -266,24 +243,16 @@ private:
     static constexpr bool has_minimum =
         requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
-    static std::size_t count_groups(FlatLayout const& layout, StageOptions<Config> const& options) {
-        std::size_t count = options.groups.size();
-        for (auto const& parameter : layout.parameters()) {
-            count = parameter.group >= count ? parameter.group + 1 : count;
-        }
-        return count == 0 ? 1 : count;
-    }
-
     [[gnu::cold]] void set_initial_state() {
-        List<GroupState<Optimizer>> groups(_group_count);
+        List<Group> groups(group_count());
         StepState<Config> state;
-        Drain<Backend> const drain(_queue); // commands use both, also when something is thrown
+        Drain<Backend> const drain(_queue); // commands use both, also after a throw
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
-        for (std::size_t group = 0; group < _group_count; ++group) {
+        for (std::size_t group = 0; group < group_count(); ++group) {
             bool const is_listed = group < _options->groups.size();
             groups[group].options =
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
@@ -294,29 +263,14 @@ private:
         Backend::synchronise(Backend::record(_queue));
     }
 
-    [[nodiscard]] std::string locate(std::int64_t element) const {
-        auto const index = static_cast<std::size_t>(element);
-        for (std::size_t parameter = 0; parameter < _layout->parameters().size(); ++parameter) {
-            auto const& spec = _layout->parameter(parameter);
-            if (index >= _layout->first_element(parameter)
-                && index - _layout->first_element(parameter) < spec.elements) {
-                return text({"element ", index - _layout->first_element(parameter),
-                             " of parameter '", spec.name, "'"});
-            }
-        }
-        return text({"element ", element});
-    }
-
     FlatLayout const* _layout;
     Communicator* _communicator;
     StageOptions<Config> const* _options;
     Queue _queue;
-    std::size_t _group_count;
-    List<std::uint64_t>
-        _settings; ///< what was set since the construction: two for each group, and the scale
+    StepSettings _settings;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
-    std::optional<Event> _captured; ///< none at first and after `forget_events`
+    std::optional<Event> _captured; ///< empty at first and after `forget_events`
     std::uint64_t _serial = 0;
     Drain<Backend> _drain;
 };

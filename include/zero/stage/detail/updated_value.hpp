@@ -6,7 +6,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What an update may not write is what is rounded from master weights.
+/// @brief The type of the parameter values in an update: const if they are rounded from master
+/// weights.
 template <class Types>
 using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const,
                                         typename Types::Parameter>;

@@ -1,28 +1,20 @@
 #pragma once
 
-#include "../../core/detail/light_std.hpp"
-#include "../../core/detail/namespace.hpp"
+#include "require_agreement.hpp"
+
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
-#include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
-#include "../../core/memory_resource.hpp"
-#include "../../layout/flat_layout.hpp"
-#include "compared_options.hpp"
-#include "gather_on_host.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
-#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @param types by number
-inline std::string describe(FlatLayout const& layout, std::size_t index,
-                            std::span<DType const> types) {
+/// @brief Describes a parameter, or its absence. @param types by index
+[[gnu::cold]] inline std::string describe_parameter(FlatLayout const& layout, std::size_t index,
+                                                    std::span<DType const> types) {
     if (index >= layout.parameters().size()) {
         return text({"nothing (it has ", layout.parameters().size(), " parameters)"});
     }
@@ -37,11 +29,11 @@ inline std::string describe(FlatLayout const& layout, std::size_t index,
                  spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
-/// @brief Which of the options differ, quoted: "'optimizer', 'groups'". When none do, it is those
-/// that make the buckets.
-inline std::string name_differences(List<ComparedOption> const& options,
-                                    std::span<std::uint64_t const> first,
-                                    std::span<std::uint64_t const> other) {
+/// @brief Names the options that differ: "'optimizer', 'groups'". If none do, those that make the
+/// buckets differ.
+[[gnu::cold]] inline std::string name_differences(List<ComparedOption> const& options,
+                                                  std::span<std::uint64_t const> first,
+                                                  std::span<std::uint64_t const> other) {
     std::string names;
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
@@ -51,20 +43,14 @@ inline std::string name_differences(List<ComparedOption> const& options,
     return names.empty() ? "'bucketer' or the partitioner" : names;
 }
 
-/// @brief Compares layouts and options of all ranks; names the first parameter that differs and
-/// both sides, or the options. Collective.
-/// @param types of the parameters, by number
-/// @param options the same names on every rank
-/// @throws LayoutMismatch on every rank
-template <class Communicator>
-void require_agreement(FlatLayout const& layout, std::span<DType const> types,
-                       List<ComparedOption> const& options, Communicator& communicator,
-                       typename Communicator::Backend::Queue queue, MemoryResource& memory) {
+ZERO_INLINE void require_agreement(FlatLayout const& layout, std::span<DType const> types,
+                                   List<ComparedOption> const& options, GatherValues gather) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (ComparedOption const& option : options) {
         own.push_back(option.hash);
     }
-    auto const heads = gather_on_host(communicator, queue, memory, own, "layout hash");
+    std::vector<std::uint64_t> heads;
+    gather(own, "layout hash", heads);
     std::size_t other = 0;
     std::size_t most = 0;
     auto const head = [&](std::size_t rank) {
@@ -83,7 +69,8 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types,
     for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
         hashes[index] = layout.parameter_hash(index);
     }
-    auto const all = gather_on_host(communicator, queue, memory, hashes, "parameter hashes");
+    std::vector<std::uint64_t> all;
+    gather(hashes, "parameter hashes", all);
     std::size_t first = 0;
     while (first < most && all[first] == all[other * most + first]) {
         ++first;
@@ -96,11 +83,12 @@ void require_agreement(FlatLayout const& layout, std::span<DType const> types,
              name_differences(options, head(0).subspan(2), head(other).subspan(2)),
              "; give all ranks the same."});
     }
-    std::string const text = describe(layout, first, types);
+    std::string const text = describe_parameter(layout, first, types);
     std::vector<std::uint64_t> padded(32);
     std::size_t const bytes = padded.size() * sizeof(padded[0]);
     std::memcpy(padded.data(), text.data(), smaller(text.size(), bytes - 1));
-    auto const texts = gather_on_host(communicator, queue, memory, padded, "parameter names");
+    std::vector<std::uint64_t> texts;
+    gather(padded, "parameter names", texts);
     auto const* const characters = reinterpret_cast<char const*>(texts.data());
     throw_error<LayoutMismatch>(
         {"zero: the ranks registered different models; parameter number ", first, " is ",

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/dtype.hpp"
+#include "../layout/parameter_spec.hpp"
+#include "initialiser.hpp"
+#include "parameter.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A parameter of any type. A model with several parameter types registers a list of these,
+/// and every engine works on them.
+struct AnyParameter {
+    /// @brief Erases the type; numbers and pointers are kept. Implicit, for lists of parameters of
+    /// several types.
+    template <class T, class G>
+    AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor)
+        : spec{parameter.name,  parameter.elements,  parameter.units,
+               parameter.group, parameter.trainable, 0,
+               parameter.rows},
+          type(dtype_of<T>()), gradient_type(dtype_of<G>()), data(parameter.data),
+          gradient(parameter.gradient) {
+        if (parameter.initialise) {
+            initialise = [fill = parameter.initialise](std::size_t begin,
+                                                       std::span<std::byte> bytes) {
+                fill(begin,
+                     std::span<T>(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)));
+            };
+        }
+    }
+
+    ParameterSpec spec;                  ///< what the layout depends on
+    DType type;                          ///< of the parameter
+    DType gradient_type;                 ///< of its gradient
+    void* data;                          ///< as in `Parameter`
+    void* gradient;                      ///< as in `Parameter`
+    Initialiser<std::byte> initialise{}; ///< fills memory of the type
+};
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "../../comm/communicator.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
+#include "through_backend.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the values of rank 0. Collective; waits.
+/// @param values as many on every rank
+/// @param what is compared between ranks, as the tag of the collective
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
+                  MemoryResource& memory, std::vector<std::uint64_t> const& values,
+                  char const* what) {
+    return through_backend(
+        communicator, queue, memory, values, 0, values.size(),
+        [&](std::uint64_t* own, std::uint64_t*) {
+            communicator.broadcast(own, values.size(), 0, queue, CollectiveTag{what, 0});
+        });
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief One parameter group in backend memory. `StepControl` owns the array of them.
+template <class Optimizer>
+struct GroupState {
+    typename Optimizer::Options options{};
+    double learning_rate_factor = 1.0;
+    typename Optimizer::Hyper hyper{}; ///< of the current step
+};
+
+} // namespace ZERO_NAMESPACE::detail

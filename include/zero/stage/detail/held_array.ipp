@@ -1,0 +1,54 @@
+#pragma once
+
+#include "held_array.hpp"
+
+#include "../../layout/detail/order_by.hpp"
+#include "../../layout/parameter_spec.hpp"
+#include "../../layout/piece.hpp"
+
+#include <cstdint>
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE bool HeldArray::has(FlatLayout const& layout, std::size_t parameter) const {
+    ParameterSpec const& spec = layout.parameter(parameter);
+    return spec.type == type && spec.elements != 0 && (spec.trainable || has_frozen);
+}
+
+ZERO_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const {
+    std::size_t most = 0;
+    for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
+        most =
+            larger(most, has(layout, parameter) ? bytes(layout.parameter(parameter).elements) : 0);
+    }
+    return most;
+}
+
+ZERO_INLINE List<HeldSlice> HeldArray::by_parameter() const {
+    std::vector<std::uint64_t> parameters;
+    for (HeldSlice const& slice : slices) {
+        parameters.push_back(slice.parameter);
+    }
+    List<HeldSlice> sorted;
+    for (std::size_t const index : order_by(parameters)) {
+        sorted.push_back(slices[index]);
+    }
+    return sorted;
+}
+
+ZERO_INLINE std::vector<std::size_t> HeldArray::byte_cuts(FlatLayout const& layout,
+                                                          std::size_t parameter) const {
+    std::vector<std::size_t> cuts;
+    std::size_t const bucket = layout.parameter_buckets(parameter).front();
+    for (Piece const& piece : layout.pieces(bucket)) {
+        if (piece.parameter == parameter) {
+            for (std::size_t const cut : layout.cuts(bucket)) {
+                std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+                cuts.push_back(bytes(smaller(end, piece.elements)));
+            }
+        }
+    }
+    return cuts;
+}
+
+} // namespace ZERO_NAMESPACE::detail

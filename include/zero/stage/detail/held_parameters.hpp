@@ -1,0 +1,36 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/piece.hpp"
+#include "../../layout/range.hpp"
+#include "engine_context.hpp"
+#include "held_array.hpp"
+#include "parameter_store.hpp"
+
+#include <cstddef>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the parameters of one type that this rank holds. @param layout that `memory` was
+/// made for
+template <class Config, class Types>
+[[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
+                                        FlatLayout const& layout,
+                                        EngineContext<Config> const& context, std::size_t type) {
+    HeldArray array{type, true, sizeof(typename Types::Parameter)};
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            Range const held = context.row.shards_parameters()
+                                   ? layout.extent(bucket, context.rank())
+                                   : Range{0, layout.elements(bucket)};
+            layout.for_slices(bucket, held, [&](Piece const& piece) {
+                array.slices.push_back({piece.parameter, piece.parameter_begin, piece.elements,
+                                        memory.slice(bucket, piece)});
+            });
+        }
+    }
+    return array;
+}
+
+} // namespace ZERO_NAMESPACE::detail

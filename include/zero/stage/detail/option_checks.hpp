@@ -1,0 +1,35 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/error.hpp"
+#include "../../layout/storage.hpp"
+#include "../non_finite.hpp"
+
+#include <cstddef>
+#include <optional>
+
+/// The checks of `validate_options` that depend on no policy. Each throws InvalidArgument.
+namespace ZERO_NAMESPACE::detail {
+
+[[gnu::cold]] void check_clipping(std::optional<float> const& largest_norm);
+
+/// @param skips_overflow the loss scaler decides what happens to non-finite gradients
+[[gnu::cold]] void check_non_finite(NonFinite non_finite, bool skips_overflow);
+
+/// @param is_default of `options.optimizer`
+[[gnu::cold]] void check_optimizer_is_used(std::size_t groups, bool is_default);
+
+/// @brief Rethrows the error of an optimizer's options with the group that they belong to.
+[[noreturn, gnu::cold]] void throw_for_group(InvalidArgument const& error, std::size_t group);
+
+[[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
+
+/// @param rebuilds `rebuild_buckets` is given, @param has_block `adopted_block` is
+[[gnu::cold]] void check_storage(int stage, Storage storage, bool rebuilds,
+                                 std::size_t leases_until_rebuild, bool has_block);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "option_checks.ipp"
+#endif

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "option_checks.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../layout/placement.hpp"
+
+namespace ZERO_NAMESPACE::detail {
+
+// Not inlined: g++ 12 otherwise assumes that the value of an empty optional is read, and warns in
+// the caller's code.
+[[gnu::noinline]] ZERO_INLINE void check_clipping(std::optional<float> const& largest_norm) {
+    if (largest_norm && (!(*largest_norm > 0.0F) || !is_finite(*largest_norm))) {
+        throw_error<InvalidArgument>(
+            {"zero: gradient_clipping is ", *largest_norm,
+             "; it must be positive and finite. Leave it out to switch clipping off."});
+    }
+}
+
+ZERO_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
+    if (skips_overflow && non_finite != NonFinite::skip) {
+        throw_error<InvalidArgument>(
+            {"zero: non_finite would be ignored, because the loss scaler skips steps whose "
+             "gradients are infinite or NaN; leave it out (at_minimum of DynamicLossScaler reports "
+             "overflows that go on), or use NoLossScaler."});
+    }
+}
+
+ZERO_INLINE void check_optimizer_is_used(std::size_t groups, bool is_default) {
+    if (groups != 0 && !is_default) {
+        throw_error<InvalidArgument>(
+            {"zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of "
+             "every group; give them there only."});
+    }
+}
+
+ZERO_INLINE void throw_for_group(InvalidArgument const& error, std::size_t group) {
+    throw_error<InvalidArgument>({error.what(), " It is an option of group ", group, '.'});
+}
+
+ZERO_INLINE void check_learning_rate_factor(std::size_t group, double factor) {
+    if (!is_non_negative_float(factor)) {
+        throw_error<InvalidArgument>({"zero: learning_rate_factor of group ", group, " is ", factor,
+                                      "; it must be finite as a float and not negative."});
+    }
+}
+
+ZERO_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
+                               std::size_t leases_until_rebuild, bool has_block) {
+    if (storage != Storage::owned
+        && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
+        throw_error<InvalidArgument>(
+            {"zero: stage 3 frees parameters between uses, which it cannot do with the caller's "
+             "memory; use Storage::owned (give initial values by 'data' or 'initialise') or a "
+             "stage below 3."});
+    }
+    if (rebuilds && storage == Storage::adopted) {
+        throw_error<InvalidArgument>(
+            {"zero: rebuild_buckets would be ignored, because an adopted block is cut in the order "
+             "of its addresses; leave it out, or use Storage::scattered."});
+    }
+    if (!rebuilds && leases_until_rebuild != 0) {
+        throw_error<InvalidArgument>(
+            {"zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, "
+             "or use extra_leases."});
+    }
+    if ((storage == Storage::adopted) != has_block) {
+        throw_error<InvalidArgument>(
+            {"zero: Storage::adopted and adopted_block go together; give both or neither."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../step_report.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+/// The errors of `StepControl`.
+namespace ZERO_NAMESPACE::detail {
+
+/// @throws OutOfOrder
+/// @param kept how many reports are kept
+[[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
+
+/// @throws NonFiniteGradients naming the first element
+[[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
+                                              int rank);
+
+/// @throws LossScaleExhausted naming the first element
+[[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
+                                             int rank);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "step_errors.ipp"
+#endif

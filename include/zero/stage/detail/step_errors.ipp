@@ -1,0 +1,48 @@
+#pragma once
+
+#include "step_errors.hpp"
+
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+#include <string>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Describes an element by its parameter. @param element index counted through all
+/// parameters in registration order
+[[gnu::cold]] inline std::string locate_element(FlatLayout const& layout, std::int64_t element) {
+    auto const index = static_cast<std::size_t>(element);
+    for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
+        auto const& spec = layout.parameter(parameter);
+        if (index >= layout.first_element(parameter)
+            && index - layout.first_element(parameter) < spec.elements) {
+            return text({"element ", index - layout.first_element(parameter), " of parameter '",
+                         spec.name, "'"});
+        }
+    }
+    return text({"element ", element});
+}
+
+ZERO_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t kept) {
+    throw_error<OutOfOrder>({"zero: the report of step ", serial,
+                             " was overwritten; read it before ", kept,
+                             " further steps are enqueued."});
+}
+
+ZERO_INLINE void throw_non_finite(FlatLayout const& layout, StepReport const& report, int rank) {
+    throw_error<NonFiniteGradients>({"zero: ", report.non_finite_count,
+                                     " gradients are infinite or NaN, the first is ",
+                                     locate_element(layout, report.first_non_finite),
+                                     "; the step changed nothing (rank ", rank, ")."});
+}
+
+ZERO_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report, int rank) {
+    throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ",
+                                     report.loss_scale, ", first in ",
+                                     locate_element(layout, report.first_non_finite),
+                                     "; the step changed nothing (rank ", rank, ")."});
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/flat_layout.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Records on the host the settings that were changed since construction, so that ranks can
+/// compare them by a hash in every step. `StepControl` owns it.
+class StepSettings {
+public:
+    /// @param listed_groups entries of `options.groups`; if 0, the parameters decide how many
+    ///     groups there are
+    [[gnu::cold]] StepSettings(FlatLayout const& layout, std::size_t listed_groups);
+
+    [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
+
+    void set_learning_rate_factor(std::size_t group, double factor) noexcept;
+    void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
+    void set_loss_scale(float scale) noexcept;
+
+    /// @brief Returns a hash of the settings and of what else must be equal on all ranks.
+    /// @param begun steps so far, cancelled ones included
+    [[nodiscard]] std::uint64_t hash(std::uint64_t begun, double learning_rate) const noexcept;
+
+private:
+    std::size_t _group_count;
+    std::vector<std::uint64_t> _settings; ///< two for each group, and the loss scale; 0: unchanged
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "step_settings.ipp"
+#endif

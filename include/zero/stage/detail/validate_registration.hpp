@@ -1,0 +1,26 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/storage.hpp"
+#include "../any_parameter.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Checks the parameter groups, and whether the composition can use an adopted block.
+/// @param groups entries of `options.groups`
+/// @param needs_whole the optimizer needs whole parameters
+/// @param serves_adopted the partitioner can cut an adopted block
+/// @param types number of parameter types
+/// @throws InvalidArgument naming the parameter or the group, and the remedy
+[[gnu::cold]] void validate_registration(std::span<AnyParameter const> parameters,
+                                         std::size_t groups, Storage storage, bool needs_whole,
+                                         bool serves_adopted, std::size_t types);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "validate_registration.ipp"
+#endif

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "validate_registration.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE void validate_registration(std::span<AnyParameter const> parameters, std::size_t groups,
+                                       Storage storage, bool needs_whole, bool serves_adopted,
+                                       std::size_t types) {
+    if (needs_whole && storage == Storage::adopted) {
+        throw_error<InvalidArgument>(
+            {"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; "
+             "use Storage::scattered or Storage::owned."});
+    }
+    if (!serves_adopted && storage == Storage::adopted) {
+        throw_error<InvalidArgument>(
+            {"zero: an adopted block is cut bucket by bucket where it lies, and another "
+             "partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
+    }
+    std::vector<bool> is_used(groups, parameters.empty());
+    for (auto const& parameter : parameters) {
+        // the largest index decides how many groups are made
+        if (groups == 0 && parameter.spec.group >= parameters.size()) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
+                 ", but there are ", parameters.size(),
+                 " parameters, which make no more groups than that; number groups from 0."});
+        }
+        if (groups != 0 && parameter.spec.group >= groups) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
+                 ", but options.groups has ", groups, " entries; list every group, or none."});
+        }
+        if (groups != 0) {
+            is_used[parameter.spec.group] = true;
+        }
+    }
+    for (std::size_t group = 0; group < groups; ++group) {
+        if (!is_used[group]) {
+            throw_error<InvalidArgument>({"zero: options.groups has ", groups,
+                                          " entries, but no parameter is in group ", group,
+                                          ", so its options would be ignored; set the group of a "
+                                          "parameter, or leave the entry out."});
+        }
+    }
+    if (types > 1 && storage == Storage::adopted) {
+        throw_error<InvalidArgument>({"zero: an adopted block holds one parameter type, but the "
+                                      "model has several; use Storage::scattered."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Hyper-parameters of one parameter group.
+template <class Optimizer>
+struct ParameterGroup {
+    typename Optimizer::Options optimizer{}; ///< of this group only
+    double learning_rate_factor = 1.0; ///< multiplies the learning rate given to `step`; finite as
+                                       ///< a float, not negative
+};
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <array>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief What a partitioner can be combined with: a row of `partitioner_table`.
+struct PartitionerRow {
+    char const* name;           ///< of the type
+    bool is_even;               ///< every bucket takes the native collectives
+    bool keeps_parameters;      ///< cuts no parameter, so it serves optimizers that need whole
+                                ///< parameters in every stage
+    bool chooses_bucketer;      ///< brings its own bucketer and accepts no other
+    bool serves_adopted_block;  ///< works with Storage::adopted
+    std::array<bool, 4> stages; ///< the stages that accept it, with the default bucketer
+};
+
+} // namespace ZERO_NAMESPACE
