@@ -1,29 +1,31 @@
 #pragma once
 
-#include "../core/detail/namespace.hpp"
-#include "../core/detail/require_cxx20.hpp"
-#include "detail/copy_kernels.cuh"
-#include "detail/element_kernels.cuh"
-#include "detail/inspect_kernels.cuh"
-#include "detail/update_kernels.cuh"
-
 #include "../backend/backend.hpp"
 #include "../backend/slices.hpp"
 #include "../backend/update_decision.hpp"
 #include "../core/buffer.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/require_cxx20.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
-#include "../host/kernels.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "allocator_memory.hpp"
+#include "detail/check.hpp"
+#include "detail/chunk_sizes.cuh"
 #include "detail/config.cuh"
+#include "detail/copy_kernels.cuh"
+#include "detail/element_kernels.cuh"
+#include "detail/inspect_kernels.cuh"
 #include "detail/launch.cuh"
-#include "detail/pack.cuh"
 #include "detail/sum_kernels.cuh"
-#include "memory.hpp"
+#include "detail/update_kernels.cuh"
+#include "pool_allocator.hpp"
 #include "runtime_backend.hpp"
-#include "slice_table.hpp"
+#include "table_range.hpp"
+
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -51,7 +53,7 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
         Buffer<int> is_exact(memory, 1, BufferKind::control);
-        kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
+        detail::launch(queue, 1, 1, detail::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
         synchronise(record(queue));
         if (load(is_exact.data()) == 0) {
             zero::detail::throw_error<InvalidArgument>(
@@ -64,7 +66,7 @@ struct Backend : RuntimeBackend {
     /// @brief Runs a command on the scalars of a step, in one thread.
     template <class F>
     ZERO_CUDA_HIDDEN static void run(Queue queue, F const& functor) {
-        kernels::launch(queue, 1, 1, kernels::run_kernel<F>, functor);
+        detail::launch(queue, 1, 1, detail::run_kernel<F>, functor);
     }
 
     template <class T>
@@ -76,7 +78,8 @@ struct Backend : RuntimeBackend {
         std::memcpy(bytes, &value, sizeof(T));
         if (std::all_of(bytes, bytes + sizeof(T),
                         [&](unsigned char byte) { return byte == bytes[0]; })) {
-            check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue), "cudaMemsetAsync");
+            detail::check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue),
+                          "cudaMemsetAsync");
             return;
         }
         using Word =
@@ -85,32 +88,32 @@ struct Backend : RuntimeBackend {
         static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Word),
                       "zero: fill is for elements of 1, 2, 4 or 8 bytes.");
         if constexpr (sizeof(T) == sizeof(Word)) {
-            kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
-                            kernels::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
-                            __builtin_bit_cast(Word, value));
+            detail::launch(queue, detail::chunks_of(elements), detail::block_threads,
+                           detail::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
+                           __builtin_bit_cast(Word, value));
         }
     }
 
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements,
                                          float factor) {
-        std::size_t const blocks = kernels::chunks_of(elements);
+        std::size_t const blocks = detail::chunks_of(elements);
         if (factor != 1.0F) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::convert_kernel<true, To, From>, out, in, elements, factor);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::convert_kernel<true, To, From>, out, in, elements, factor);
         } else if constexpr (std::is_same_v<To, From>) {
             copy_bytes(queue, out, in, elements * sizeof(To));
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::convert_kernel<false, To, From>, out, in, elements, factor);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::convert_kernel<false, To, From>, out, in, elements, factor);
         }
     }
 
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in,
                                             std::size_t elements) {
-        kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
-                        kernels::accumulate_kernel<To, From>, sum, in, elements);
+        detail::launch(queue, detail::chunks_of(elements), detail::block_threads,
+                       detail::accumulate_kernel<To, From>, sum, in, elements);
     }
 
     /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
@@ -124,15 +127,15 @@ struct Backend : RuntimeBackend {
             copy_bytes(queue, out, peers[0], elements * sizeof(T));
             return;
         }
-        std::size_t const blocks = kernels::chunks_of(elements);
-        if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::sum_ranks_kernel<T, kernels::few_peers>, out,
-                            peers_of<T, kernels::few_peers>(peers, world), elements);
+        std::size_t const blocks = detail::chunks_of(elements);
+        if (world <= detail::few_peers) {
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::sum_ranks_kernel<T, detail::few_peers>, out,
+                           peers_of<T, detail::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::sum_ranks_kernel<T, kernels::most_peers>, out,
-                            peers_of<T, kernels::most_peers>(peers, world), elements);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::sum_ranks_kernel<T, detail::most_peers>, out,
+                           peers_of<T, detail::most_peers>(peers, world), elements);
         }
     }
 
@@ -157,18 +160,18 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table,
                                          ops::Inspection* result) {
         std::size_t const resident = 4 * static_cast<std::size_t>(table.multiprocessors);
-        kernels::launch(queue, std::min(table.count, resident), kernels::block_threads,
-                        kernels::inspect_kernel<A>, table, result);
+        detail::launch(queue, std::min(table.count, resident), detail::block_threads,
+                       detail::inspect_kernel<A>, table, result);
     }
 
     /// @brief Adds each slice to its norm.
     template <class A>
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
                                               NormKind kind, ops::NormSum* norms) {
-        auto* const kernel = kind == NormKind::l1   ? &kernels::norms_kernel<NormKind::l1, A>
-                             : kind == NormKind::l2 ? &kernels::norms_kernel<NormKind::l2, A>
-                                                    : &kernels::norms_kernel<NormKind::infinity, A>;
-        kernels::launch(queue, table.count, kernels::block_threads, kernel, table, norms);
+        auto* const kernel = kind == NormKind::l1   ? &detail::norms_kernel<NormKind::l1, A>
+                             : kind == NormKind::l2 ? &detail::norms_kernel<NormKind::l2, A>
+                                                    : &detail::norms_kernel<NormKind::infinity, A>;
+        detail::launch(queue, table.count, detail::block_threads, kernel, table, norms);
     }
 
     /// @brief One optimizer step over the slices, unless it is skipped.
@@ -176,9 +179,8 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
                                         Group const* groups, UpdateDecision const* decision) {
         if constexpr (!Optimizer::whole_tensor) { // stages refuse the others
-            kernels::launch(queue, table.count, kernels::block_threads,
-                            kernels::update_kernel<Optimizer, Slice, Group>, table, groups,
-                            decision);
+            detail::launch(queue, table.count, detail::block_threads,
+                           detail::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
         }
     }
 
@@ -187,16 +189,16 @@ struct Backend : RuntimeBackend {
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void
     copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads,
-                        kernels::copy_kernel<false, T, InBucket const>, table, bucket);
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::copy_kernel<false, T, InBucket const>, table, bucket);
     }
 
     /// @brief The way back.
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
                                                 InBucket* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads,
-                        kernels::copy_kernel<true, T, InBucket>, table, bucket);
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::copy_kernel<true, T, InBucket>, table, bucket);
     }
 
 private:
@@ -206,13 +208,13 @@ private:
     }
 
     template <class T, int most>
-    ZERO_CUDA_HIDDEN static kernels::Peers<T, most> peers_of(T const* const* peers, int world) {
+    ZERO_CUDA_HIDDEN static detail::Peers<T, most> peers_of(T const* const* peers, int world) {
         if (world > most) {
             zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
                                                         " ranks on one device; at most ", most,
                                                         " are possible."});
         }
-        kernels::Peers<T, most> result{};
+        detail::Peers<T, most> result{};
         std::copy_n(peers, world, result.memory);
         result.world = world;
         return result;
@@ -223,15 +225,15 @@ private:
                                                   std::int64_t const* const* peers, int world,
                                                   std::size_t elements) {
         std::size_t const blocks = std::min<std::size_t>(
-            (elements + kernels::block_threads - 1) / kernels::block_threads, 64);
-        if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::combine_integers_kernel<is_sum, kernels::few_peers>, out,
-                            peers_of<std::int64_t, kernels::few_peers>(peers, world), elements);
+            (elements + detail::block_threads - 1) / detail::block_threads, 64);
+        if (world <= detail::few_peers) {
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::combine_integers_kernel<is_sum, detail::few_peers>, out,
+                           peers_of<std::int64_t, detail::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::combine_integers_kernel<is_sum, kernels::most_peers>, out,
-                            peers_of<std::int64_t, kernels::most_peers>(peers, world), elements);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::combine_integers_kernel<is_sum, detail::most_peers>, out,
+                           peers_of<std::int64_t, detail::most_peers>(peers, world), elements);
         }
     }
 };

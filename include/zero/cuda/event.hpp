@@ -1,11 +1,14 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "detail/check.hpp"
 #include "detail/event_pool.hpp"
-#include "error.hpp"
+#include "detail/query_event.hpp"
+#include "detail/stream_capture.hpp"
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <utility>
 
 namespace ZERO_NAMESPACE::cuda {
@@ -22,7 +25,7 @@ public:
         Event event;
         event._node = detail::EventPool::instance().take();
         event._node->is_captured = detail::is_capturing(stream);
-        check(cudaEventRecord(event._node->event, stream), "cudaEventRecord");
+        detail::check(cudaEventRecord(event._node->event, stream), "cudaEventRecord");
         return event;
     }
 
@@ -54,8 +57,8 @@ public:
     /// CudaError
     void make_wait(cudaStream_t stream) const {
         if (_node != nullptr) {
-            check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault),
-                  "cudaStreamWaitEvent");
+            detail::check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault),
+                          "cudaStreamWaitEvent");
         }
     }
 
@@ -64,7 +67,7 @@ public:
     void synchronise() const {
         if (_node != nullptr) {
             refuse_if_captured("cudaEventSynchronize");
-            check(cudaEventSynchronize(_node->event), "cudaEventSynchronize");
+            detail::check(cudaEventSynchronize(_node->event), "cudaEventSynchronize");
         }
     }
 
@@ -75,7 +78,7 @@ public:
         }
         refuse_if_captured("cudaEventQuery");
         bool is_complete = false;
-        check(detail::query(_node->event, is_complete), "cudaEventQuery");
+        detail::check(detail::query_event(_node->event, is_complete), "cudaEventQuery");
         return is_complete;
     }
 
@@ -93,7 +96,7 @@ private:
     /// Asking CUDA would give the same answer, but spoil the capture.
     void refuse_if_captured(char const* what) const {
         if (is_captured()) {
-            check(cudaErrorCapturedEvent, what);
+            detail::check(cudaErrorCapturedEvent, what);
         }
     }
 

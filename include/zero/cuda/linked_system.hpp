@@ -1,9 +1,10 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/event_pool.hpp"
-#include "detail/nccl_start.hpp"
+#include "detail/query_event.hpp"
+#include "detail/stream_capture.hpp"
 #include "nccl_library.hpp"
+#include "nccl_system.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -41,7 +42,7 @@ public:
     int is_event_complete(EventHandle event, bool& is_complete) noexcept override {
         detail::OutsideCapture const
             outside; // otherwise the question spoils a graph that is being captured
-        return detail::query(static_cast<cudaEvent_t>(event), is_complete);
+        return detail::query_event(static_cast<cudaEvent_t>(event), is_complete);
     }
     void destroy_event(EventHandle event) noexcept override {
         static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event)));

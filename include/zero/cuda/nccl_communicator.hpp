@@ -8,10 +8,11 @@
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
-#include "../ops/arithmetic.hpp"
+#include "detail/nccl_require_matching_version.hpp"
 #include "detail/nccl_require_success.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
+#include "nccl_interface.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 

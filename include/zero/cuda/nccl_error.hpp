@@ -2,9 +2,6 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
-#include "../core/source_location.hpp"
-
-#include <string>
 
 namespace ZERO_NAMESPACE::cuda {
 
@@ -12,26 +9,20 @@ namespace ZERO_NAMESPACE::cuda {
 /// peer; `code()` is NCCL's.
 class NcclError : public CommunicatorError {
 public:
-    explicit NcclError(std::string const& message, SourceLocation where = SourceLocation::current(),
-                       int code = 0)
-        : CommunicatorError(message, where, code) {}
+    using CommunicatorError::CommunicatorError;
 };
 
 /// @brief The library that was loaded does not go with the header that the program was compiled
 /// with.
 class NcclVersionMismatch : public NcclError {
 public:
-    explicit NcclVersionMismatch(std::string const& message,
-                                 SourceLocation where = SourceLocation::current(), int code = 0)
-        : NcclError(message, where, code) {}
+    using NcclError::NcclError;
 };
 
 /// @brief A variable that the launcher sets is missing or ill-formed, or does not fit this machine.
 class LauncherError : public InvalidArgument {
 public:
-    explicit LauncherError(std::string const& message,
-                           SourceLocation where = SourceLocation::current(), int code = 0)
-        : InvalidArgument(message, where, code) {}
+    using InvalidArgument::InvalidArgument;
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -5,13 +5,13 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
-#include "../stage/detail/drain.hpp"
-#include "detail/event_pool.hpp"
-#include "error.hpp"
+#include "default_memory.hpp"
+#include "detail/check.hpp"
+#include "detail/stream_capture.hpp"
 #include "event.hpp"
-#include "memory.hpp"
+#include "owned_stream.hpp"
 #include "slice_table.hpp"
-#include "stream.hpp"
+#include "unset_stream.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -54,9 +54,9 @@ struct RuntimeBackend {
         bool const is_capturing = detail::is_capturing(queue);
         detail::OutsideCapture const outside; // one of another stream
         if (!is_capturing) {
-            ignore(cudaStreamSynchronize(queue));
+            detail::ignore(cudaStreamSynchronize(queue));
         } else if (before_capture.handle() != nullptr) {
-            ignore(cudaEventSynchronize(before_capture.handle()));
+            detail::ignore(cudaEventSynchronize(before_capture.handle()));
         }
     }
 
@@ -64,12 +64,13 @@ struct RuntimeBackend {
     /// or any where the device shares the host's page tables. @throws CudaError
     static bool is_accessible(void const* memory) {
         cudaPointerAttributes attributes{};
-        check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+        detail::check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
         int device = 0;
         int shares_page_tables = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device),
-              "cudaDeviceGetAttribute");
+        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        detail::check(
+            cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device),
+            "cudaDeviceGetAttribute");
         return attributes.type != cudaMemoryTypeUnregistered || shares_page_tables != 0;
     }
 
@@ -85,7 +86,7 @@ struct RuntimeBackend {
         cudaError_t const code = cudaStreamIsCapturing(
             queue, &status); // legal during a capture, and reports failures of earlier work
         if (code != cudaErrorStreamCaptureImplicit) {
-            check(code, "work that was enqueued earlier");
+            detail::check(code, "work that was enqueued earlier");
         }
     }
 
@@ -94,10 +95,10 @@ struct RuntimeBackend {
     template <class T>
     static T load(T const* value) {
         T result{};
-        check(
+        detail::check(
             cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread),
             "cudaMemcpyAsync");
-        check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
         return result;
     }
 
@@ -105,7 +106,8 @@ struct RuntimeBackend {
     /// Either side may be host memory. @throws CudaError
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
-            check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");
+            detail::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue),
+                          "cudaMemcpyAsync");
         }
     }
 };

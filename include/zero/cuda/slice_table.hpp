@@ -4,8 +4,10 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "detail/check.hpp"
+#include "detail/chunk.hpp"
 #include "detail/event_pool.hpp"
-#include "error.hpp"
+#include "table_range.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -15,26 +17,6 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::cuda {
-
-/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole
-/// blocks of scaled states.
-inline constexpr std::size_t chunk_elements = 8192;
-
-/// @brief The work of one thread block: part `index` of a slice.
-struct Chunk {
-    std::uint32_t slice; ///< number of the slice in the whole table
-    std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
-};
-
-/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per
-/// block, or several.
-template <class Slice>
-struct TableRange {
-    Slice const* slices = nullptr; ///< of the whole table
-    Chunk const* chunks = nullptr; ///< of these slices
-    std::size_t count = 0;         ///< of chunks
-    int multiprocessors = 1;       ///< of the device
-};
 
 /// @brief A table of slices in device memory that kernels walk; made once, when an engine is
 /// constructed, so that a step uploads nothing.
@@ -49,9 +31,10 @@ public:
     /// `memory` throws
     SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices)
         : _slices(std::move(slices)), _first_chunk{0} {
-        std::vector<Chunk> chunks;
+        std::vector<detail::Chunk> chunks;
         for (Slice const& slice : _slices) {
-            std::size_t const count = (elements_of(slice) + chunk_elements - 1) / chunk_elements;
+            std::size_t const count =
+                (elements_of(slice) + detail::chunk_elements - 1) / detail::chunk_elements;
             for (std::size_t index = 0; index < count; ++index) {
                 chunks.push_back({static_cast<std::uint32_t>(_first_chunk.size() - 1),
                                   static_cast<std::uint32_t>(index)});
@@ -62,18 +45,19 @@ public:
             return;
         }
         int device = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        check(cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
-              "cudaDeviceGetAttribute");
+        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        detail::check(
+            cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute");
         _device_slices = Buffer<Slice>(memory, _slices.size(), BufferKind::control);
-        _device_chunks = Buffer<Chunk>(memory, chunks.size(), BufferKind::control);
-        check(cudaMemcpyAsync(_device_slices.data(), _slices.data(), _device_slices.size_bytes(),
-                              cudaMemcpyHostToDevice, stream),
-              "cudaMemcpyAsync");
-        check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(), _device_chunks.size_bytes(),
-                              cudaMemcpyHostToDevice, stream),
-              "cudaMemcpyAsync");
-        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        _device_chunks = Buffer<detail::Chunk>(memory, chunks.size(), BufferKind::control);
+        detail::check(cudaMemcpyAsync(_device_slices.data(), _slices.data(),
+                                      _device_slices.size_bytes(), cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync");
+        detail::check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(),
+                                      _device_chunks.size_bytes(), cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync");
+        detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
     /// @brief As they were given, in host memory.
@@ -110,7 +94,7 @@ private:
     zero::detail::List<Slice> _slices;
     std::vector<std::size_t> _first_chunk; ///< by slice
     Buffer<Slice> _device_slices;
-    Buffer<Chunk> _device_chunks;
+    Buffer<detail::Chunk> _device_chunks;
     int _multiprocessors = 1;
     [[no_unique_address]] detail::KeptEvents _kept_events;
 };

@@ -2,10 +2,10 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../host/tensor.hpp"
-#include "../slice_table.hpp"
+#include "../table_range.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "inspect_kernels.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
@@ -15,7 +15,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <class To, class From>
@@ -58,6 +58,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

@@ -2,26 +2,19 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "../../ops/number.hpp"
-#include "../slice_table.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
-
-/// The elements of this block's chunk of [0, n).
-inline __device__ std::size_t elements_of_chunk(std::size_t begin, std::size_t n) {
-    return n - begin < chunk_elements ? n - begin : chunk_elements;
-}
 
 /// @tparam Word unsigned integer of the size of an element
 template <class Word>
@@ -104,6 +97,6 @@ ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int*
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

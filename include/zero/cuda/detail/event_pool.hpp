@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../error.hpp"
+#include "check.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -12,39 +12,6 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::cuda::detail {
-
-/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is
-/// reported by the call that this is asked for.
-inline bool is_capturing(cudaStream_t stream) noexcept {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    ignore(cudaStreamIsCapturing(stream, &status));
-    return status != cudaStreamCaptureStatusNone;
-}
-
-/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture,
-/// which CUDA else forbids during one of this thread, or a global one of another.
-class OutsideCapture {
-public:
-    OutsideCapture() noexcept { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
-    OutsideCapture(OutsideCapture&&) = delete;
-    OutsideCapture& operator=(OutsideCapture&&) = delete;
-    ~OutsideCapture() { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
-
-private:
-    cudaStreamCaptureMode _mode = cudaStreamCaptureModeRelaxed;
-};
-
-/// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be
-/// mistaken for one of the caller's next launch.
-inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
-    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
-    cudaError_t const code = cudaEventQuery(event);
-    if (code == cudaErrorNotReady && was_clean) {
-        ignore(cudaGetLastError());
-    }
-    is_complete = code == cudaSuccess;
-    return code == cudaErrorNotReady ? cudaSuccess : code;
-}
 
 /// @brief An event of the runtime, and how many handles name it.
 struct EventNode {

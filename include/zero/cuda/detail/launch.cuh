@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../error.hpp"
-#include "../slice_table.hpp"
+#include "check.hpp"
+#include "chunk.hpp"
 #include "config.cuh"
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
@@ -36,12 +36,7 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 
-/// @brief Blocks for a range of which each gets a chunk.
-ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept {
-    return (elements + chunk_elements - 1) / chunk_elements;
-}
-
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

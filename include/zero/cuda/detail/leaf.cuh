@@ -1,8 +1,11 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
-#include "pack.cuh"
+#include "config.cuh"
+#include "launch.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +15,7 @@
 ///
 /// Eight threads that follow one another sum a leaf: thread k is its lane k and has elements k, k +
 /// 8, k + 16, ...
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned whole_warp = 0xffffffffU;
@@ -186,4 +189,4 @@ __device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_ind
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

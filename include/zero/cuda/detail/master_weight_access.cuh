@@ -16,7 +16,7 @@
 
 /// How an update reads and writes its weights on the device: eight at a time, or the first `count`
 /// of eight, which may be none. `begin` is a multiple of 8.
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <class M, class P>
@@ -133,4 +133,4 @@ __device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

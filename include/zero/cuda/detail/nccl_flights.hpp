@@ -2,7 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
-#include "event_pool.hpp"
+#include "../nccl_system.hpp"
 #include "nccl_require_success.hpp"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../nccl_library.hpp"
 #include "nccl_group.hpp"
 #include "nccl_lifetime.hpp"

@@ -1,18 +1,25 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../nccl_error.hpp"
+#include "../nccl_interface.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
+#include "../nccl_system.hpp"
+#include "device_scope.hpp"
 #include "nccl_abort_cause.hpp"
 #include "nccl_check_options.hpp"
 #include "nccl_environment.hpp"
 #include "nccl_group.hpp"
+#include "nccl_require_matching_version.hpp"
 #include "nccl_require_success.hpp"
 #include "nccl_session.hpp"
+#include "scoped_variable.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -41,12 +48,6 @@ inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
              is_blocking ? "blocking" : "non_blocking", "; unset the variable, or set the mode to ",
              is_blocking ? "non_blocking." : "blocking."});
     }
-}
-
-inline int current_device(NcclSystem& system) {
-    int device = 0;
-    require_success(system, system.current_device(device), "cudaGetDevice");
-    return device;
 }
 
 /// @brief NCCL refuses all other questions about a communicator that it still sets up.
@@ -144,31 +145,19 @@ inline void select_device(NcclSystem& system, int local_rank) {
 inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces,
                                                         NcclOptions const& options) {
     check_making(interfaces, options);
-    Launch const launch = read_launch(*interfaces.system);
-    select_device(*interfaces.system, launch.local_rank);
+    NcclEnvironment const environment = read_environment(*interfaces.system);
+    select_device(*interfaces.system, environment.local_rank);
     // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL
     // reads it in both calls.
-    ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
+    ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", environment.address.c_str());
     NcclUniqueId id;
     require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id),
-                    "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address
+                    "ncclGetUniqueId for NCCL_COMM_ID=" + environment.address
                         + " (of MASTER_ADDR and the port)");
-    return join_group(interfaces, id, launch.rank, launch.world, options,
-                      " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
+    return join_group(interfaces, id, environment.rank, environment.world, options,
+                      " at " + environment.address
+                          + " (another port can be given in ZERO_NCCL_PORT)");
 }
-
-/// @brief Goes back to the device that was current.
-class DeviceScope {
-public:
-    explicit DeviceScope(NcclSystem& system) : _system(&system), _device(current_device(system)) {}
-    DeviceScope(DeviceScope const&) = delete;
-    DeviceScope& operator=(DeviceScope const&) = delete;
-    ~DeviceScope() { _system->set_device(_device); }
-
-private:
-    NcclSystem* _system;
-    int _device;
-};
 
 inline void check_devices(NcclSystem& system, std::span<int const> devices) {
     int count = 0;

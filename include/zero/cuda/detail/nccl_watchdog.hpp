@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../nccl_library.hpp"
+#include "../nccl_system.hpp"
 
 #include <condition_variable>
 #include <mutex>

@@ -14,7 +14,7 @@
 
 /// How an update reads and writes the optimizer's states on the device: eight at a time, or the
 /// first `count` of eight, which may be none. `begin` is a multiple of 8.
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 template <std::size_t states, class S>
@@ -122,4 +122,4 @@ __device__ ScaledStateAccess<states> access(ScaledStatePointers<states> const& a
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// The NaN that every result of arithmetic is stored as, like on the host.
@@ -182,4 +182,4 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

@@ -1,7 +1,12 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "element_kernels.cuh"
+#include "../../ops/arithmetic.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
+#include "config.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +14,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief One pointer per rank, as an argument of a kernel: it is copied when the kernel is
@@ -78,6 +83,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

@@ -3,9 +3,10 @@
 #include "../../backend/update_decision.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "../slice_table.hpp"
+#include "../table_range.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "inspect_kernels.cuh"
 #include "launch.cuh"
 #include "master_weight_access.cuh"
 #include "optimizer_state_access.cuh"
@@ -17,7 +18,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states
@@ -103,6 +104,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

@@ -1,11 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "error.hpp"
+#include "detail/check.hpp"
 
 #include <cuda_runtime_api.h>
-
-#include <cstdint>
 
 namespace ZERO_NAMESPACE::cuda {
 
@@ -15,13 +13,13 @@ class OwnedStream {
 public:
     /// @brief A new stream of the current device. @throws CudaError
     OwnedStream() {
-        check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
-              "cudaStreamCreateWithFlags");
+        detail::check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
+                      "cudaStreamCreateWithFlags");
     }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
     /// @brief Does not wait: what is on the stream still runs.
-    ~OwnedStream() { ignore(cudaStreamDestroy(_stream)); }
+    ~OwnedStream() { detail::ignore(cudaStreamDestroy(_stream)); }
 
     /// @brief The stream, which is valid as long as this object lives.
     [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
@@ -29,11 +27,5 @@ public:
 private:
     cudaStream_t _stream = nullptr;
 };
-
-/// @brief No stream: what an option holds in which the caller has to name one.
-inline cudaStream_t unset_stream() noexcept {
-    return reinterpret_cast<cudaStream_t>(
-        ~std::uintptr_t{0}); // CUDA's own special streams are small numbers
-}
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -1,28 +1,16 @@
 #pragma once
 
-#include "../core/detail/namespace.hpp"
-#include "../core/detail/text.hpp"
-#include "../core/error.hpp"
-#include "../core/source_location.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/error.hpp"
+#include "../../core/source_location.hpp"
+#include "../cuda_error.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <string>
 
-namespace ZERO_NAMESPACE {
-
-/// @brief A call of the CUDA runtime failed. `code()` is its cudaError_t; after most of them the
-/// device takes no further work of this process.
-class CudaError : public Error {
-public:
-    explicit CudaError(std::string const& message, SourceLocation where = SourceLocation::current(),
-                       int code = 0)
-        : Error(message, where, code) {}
-};
-
-namespace cuda {
-
-namespace detail {
+namespace ZERO_NAMESPACE::cuda::detail {
 
 [[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what,
                                           SourceLocation const& where) {
@@ -54,14 +42,12 @@ namespace detail {
     throw CudaError(text + '.', where, static_cast<int>(code));
 }
 
-} // namespace detail
-
 /// @brief Throws unless the call succeeded. @param what the call, for the message
 /// @throws CudaError; OutOfOrder when the call is not possible because a stream is being captured
 inline void check(cudaError_t code, char const* what,
                   SourceLocation where = SourceLocation::current()) {
     if (code != cudaSuccess) {
-        detail::throw_cuda_error(code, what, where);
+        throw_cuda_error(code, what, where);
     }
 }
 
@@ -69,5 +55,4 @@ inline void check(cudaError_t code, char const* what,
 /// device that failed repeats its error for ever.
 inline void ignore(cudaError_t) noexcept {}
 
-} // namespace cuda
-} // namespace ZERO_NAMESPACE
+} // namespace ZERO_NAMESPACE::cuda::detail
