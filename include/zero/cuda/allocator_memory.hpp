@@ -11,31 +11,32 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Memory of an engine from an allocator of the caller's, which has to outlive it.
+/// @brief An engine's memory resource that takes its memory from a caller-owned allocator, which
+/// must outlive it.
 ///
-/// An engine allocates when it is constructed, and uses its memory on several streams: so
-/// `allocate` waits for the stream. Memory is given back when everything that used it has run.
+/// An engine allocates when it is constructed and uses its memory on several streams, so `allocate`
+/// waits for the stream. An engine deallocates only after all work that uses the memory has run.
 template <DeviceAllocator A>
 class AllocatorMemory final : public MemoryResource {
 public:
-    /// @param stream in whose order the allocator works; it has to outlive this object
+    /// @param stream the stream in whose order the allocator works; must outlive this object
     AllocatorMemory(A& allocator, cudaStream_t stream) noexcept
         : _allocator(&allocator), _stream(stream) {}
 
-    /// @brief Memory that every stream may use at once: waits for what is on the allocator's
-    /// stream. @throws CudaError; what the allocator throws
+    /// @brief Returns memory that every stream may use at once: waits for the allocator's stream.
+    /// @throws CudaError; any exception of the allocator
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind) override {
         void* const memory = _allocator->allocate(bytes, _stream);
         detail::check(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         return memory;
     }
 
-    /// @brief Gives the memory back in the order of the allocator's stream; other streams have to
-    /// be done with it. What the allocator throws is ignored.
+    /// @brief Deallocates in the order of the allocator's stream; other streams must no longer use
+    /// the memory. Exceptions of the allocator are ignored.
     void deallocate(void* memory, std::size_t bytes, BufferKind) noexcept override {
         try {
             _allocator->deallocate(memory, bytes, _stream);
-        } catch (...) { // a runtime that shuts down has taken the memory back
+        } catch (...) { // a runtime that shuts down has already reclaimed the memory
         }
     }
 

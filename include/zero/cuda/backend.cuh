@@ -34,21 +34,21 @@
 #include <type_traits>
 
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 1407 // see config.cuh
+#pragma nv_diag_suppress 1407 // see detail/config.cuh
 
 namespace ZERO_NAMESPACE::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy
-/// that is enqueued.
+/// @brief A CUDA device as a backend: queues are streams, and every operation enqueues a kernel or
+/// a copy on the current device of the calling thread.
 ///
-/// The current device of the calling thread counts. Results are those of the host backend, bit for
-/// bit. Memory may have any alignment; kernels move 16 bytes at a time where all that a slice
-/// consists of is aligned to that. The kernels are instantiated in the units that use them, and
-/// neither they nor the functions here are visible outside a shared library.
+/// Results equal those of the host backend bit for bit. Memory may have any alignment; kernels move
+/// 16 bytes at a time where all memory of a slice is aligned to that. Kernels are instantiated in
+/// the units that use them, and neither they nor the functions here are visible outside a shared
+/// library.
 struct Backend : RuntimeBackend {
-    /// @brief Refuses code that was compiled with -ftz=true or with -use_fast_math, which contains
-    /// it; neither has a macro. Waits.
+    /// @brief Throws if the code was compiled with -ftz=true or -use_fast_math, which includes it;
+    /// neither defines a macro. Waits for the device. Engines call it when they are constructed.
     /// @throws InvalidArgument, CudaError
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
@@ -58,17 +58,17 @@ struct Backend : RuntimeBackend {
         if (load(is_exact.data()) == 0) {
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, "
-                 "which contains it: numbers below the normal ones become "
-                 "zero; compile without."});
+                 "which includes it: subnormal numbers become zero; compile without these flags."});
         }
     }
 
-    /// @brief Runs a command on the scalars of a step, in one thread.
+    /// @brief Enqueues a command of the engine on its scalars, in one thread.
     template <class F>
     ZERO_CUDA_HIDDEN static void run(Queue queue, F const& functor) {
         detail::launch(queue, 1, 1, detail::run_kernel<F>, functor);
     }
 
+    /// @brief Enqueues out[i] = value. @throws CudaError
     template <class T>
     ZERO_CUDA_HIDDEN static void fill(Queue queue, T* out, std::size_t elements, T value) {
         if (elements == 0) {
@@ -94,6 +94,8 @@ struct Backend : RuntimeBackend {
         }
     }
 
+    /// @brief Enqueues out[i] = in[i] * factor, in float, rounded to `To`; a copy if neither value
+    /// nor type changes. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements,
                                          float factor) {
@@ -109,6 +111,7 @@ struct Backend : RuntimeBackend {
         }
     }
 
+    /// @brief Enqueues sum[i] += in[i], in float, rounded to `To`. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in,
                                             std::size_t elements) {
@@ -116,10 +119,10 @@ struct Backend : RuntimeBackend {
                        detail::accumulate_kernel<To, From>, sum, in, elements);
     }
 
-    /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
+    /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
     /// rounded once.
-    /// @param peers W pointers, which are copied at once
-    /// @throws InvalidArgument for more than 256 ranks
+    /// @param peers `world` pointers, copied before the call returns
+    /// @throws InvalidArgument for more than 256 ranks; CudaError
     template <class T>
     ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                                            std::size_t elements) {
@@ -139,23 +142,23 @@ struct Backend : RuntimeBackend {
         }
     }
 
-    /// @brief Enqueued: the sum over `world` peers, whose pointers are copied at once. @throws
-    /// InvalidArgument for more than 256 ranks
+    /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r. The pointers are copied
+    /// before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError
     ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
         combine_integers<true>(queue, out, peers, world, elements);
     }
 
-    /// @brief Enqueued: the minimum over `world` peers, whose pointers are copied at once. @throws
-    /// InvalidArgument for more than 256 ranks
+    /// @brief Enqueues out[i] = the minimum of peers[r][i] over all ranks r. The pointers are
+    /// copied before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError
     ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
         combine_integers<false>(queue, out, peers, world, elements);
     }
 
-    /// @brief Adds the slices to an inspection.
+    /// @brief Enqueues the addition of the slices to an inspection. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table,
                                          ops::Inspection* result) {
@@ -164,7 +167,7 @@ struct Backend : RuntimeBackend {
                        detail::inspect_kernel<A>, table, result);
     }
 
-    /// @brief Adds each slice to its norm.
+    /// @brief Enqueues the addition of each slice to its norm. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
                                               NormKind kind, ops::NormSum* norms) {
@@ -174,18 +177,21 @@ struct Backend : RuntimeBackend {
         detail::launch(queue, table.count, detail::block_threads, kernel, table, norms);
     }
 
-    /// @brief One optimizer step over the slices, unless it is skipped.
+    /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
+    /// is to skip.
+    /// @throws CudaError
     template <class Optimizer, class Slice, class Group>
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
                                         Group const* groups, UpdateDecision const* decision) {
-        if constexpr (!Optimizer::whole_tensor) { // stages refuse the others
+        if constexpr (!Optimizer::whole_tensor) { // stages reject optimizers of whole tensors
             detail::launch(queue, table.count, detail::block_threads,
                            detail::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
         }
     }
 
-    /// @brief Copies a bucket to the tensors that it is made of, in one launch, and converts where
-    /// the types differ.
+    /// @brief Enqueues one kernel that copies a bucket to its tensors, and converts where the types
+    /// differ.
+    /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void
     copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
@@ -193,7 +199,9 @@ struct Backend : RuntimeBackend {
                        detail::copy_kernel<false, T, InBucket const>, table, bucket);
     }
 
-    /// @brief The way back.
+    /// @brief Enqueues one kernel that copies tensors to their bucket, and converts where the types
+    /// differ.
+    /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
                                                 InBucket* bucket) {
@@ -212,7 +220,7 @@ private:
         if (world > most) {
             zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
                                                         " ranks on one device; at most ", most,
-                                                        " are possible."});
+                                                        " are supported."});
         }
         detail::Peers<T, most> result{};
         std::copy_n(peers, world, result.memory);

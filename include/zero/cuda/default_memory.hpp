@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Where engines take their memory from unless they are told otherwise: stream-ordered, from
-/// the pool of the current device.
+/// @brief Returns the memory resource of engines for which the options name no other:
+/// stream-ordered, from the pool of the current device.
 inline MemoryResource& default_memory() noexcept {
     static PoolAllocator allocator;
     static AllocatorMemory<PoolAllocator> memory(allocator, cudaStreamPerThread);

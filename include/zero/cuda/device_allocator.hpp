@@ -9,11 +9,11 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Something that hands out device memory in the order of a stream: a memory resource of
-/// RMM, or two functions around any other interface.
+/// @brief A stream-ordered allocator of device memory: a memory resource of RMM, or two functions
+/// around any other interface. `AllocatorMemory` makes an engine's memory resource of it.
 ///
-/// `allocate` throws, or returns memory that is aligned to at least 128 bytes and may be used by
-/// what is enqueued on the stream after the call.
+/// `allocate` throws, or returns memory that is aligned to at least 128 bytes and that work
+/// enqueued on the stream after the call may use.
 template <class A>
 concept DeviceAllocator =
     requires(A& allocator, void* memory, std::size_t bytes, cudaStream_t stream) {

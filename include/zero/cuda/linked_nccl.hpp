@@ -24,7 +24,8 @@ static_assert(static_cast<int>(NcclResult::success) == ncclSuccess
               && static_cast<int>(NcclResult::remote_error) == ncclRemoteError
               && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
 
-/// @brief The real NCCL. Holds nothing.
+/// @brief The `NcclLibrary` of real programs: the NCCL that the program is linked with. Stateless;
+/// `linked_nccl()` hands it out.
 class LinkedNccl final : public NcclLibrary {
 public:
     int header_version() noexcept override { return NCCL_VERSION_CODE; }

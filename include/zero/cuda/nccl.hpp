@@ -17,19 +17,20 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief The two, as every communicator of a program uses them.
+/// @brief Returns the NCCL and the system that every communicator of the program shares.
 inline NcclInterface linked_nccl() noexcept {
     static LinkedNccl nccl;
     static LinkedSystem system;
     return {&nccl, &system};
 }
 
-/// @brief `BasicNcclCommunicator` with NCCL's own types; `cuda/nccl.cuh` names it for the CUDA
-/// backend.
+/// @brief `BasicNcclCommunicator` over the linked NCCL, with NCCL's own types. `cuda/nccl.cuh`
+/// names it `NcclCommunicator` for the CUDA backend.
 ///
 /// @code
-///     auto communicator = zero::cuda::NcclCommunicator::from_environment();   // one process per
-///     device, started by torchrun Zero engine(communicator, parameters, options);
+///     // one process per device, started by torchrun
+///     auto communicator = zero::cuda::NcclCommunicator::from_environment();
+///     Zero engine(communicator, parameters, options);
 /// @endcode
 template <class B>
 class NcclCommunicatorOn : public BasicNcclCommunicator<B> {
@@ -46,7 +47,8 @@ public:
         return Base::take_over(linked_nccl(), comm, options);
     }
 
-    /// @brief A new group's id, to be sent to all its ranks. @throws NcclError
+    /// @brief Returns the id of a new group, which one rank makes and sends to all others. @throws
+    /// NcclError
     static ncclUniqueId make_unique_id() {
         NcclUniqueId const id = cuda::make_unique_id(linked_nccl());
         ncclUniqueId theirs{};
@@ -79,7 +81,7 @@ public:
         return ranks;
     }
 
-    /// @brief Null after an abort, which has freed it.
+    /// @brief Returns NCCL's communicator; null after an abort, which frees it.
     [[nodiscard]] ncclComm_t handle() const noexcept {
         return static_cast<ncclComm_t>(Base::handle());
     }

@@ -6,10 +6,11 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief The two together; both outlive every communicator made with them.
+/// @brief The NCCL and the system that a communicator uses. Owns neither; both outlive every
+/// communicator made with them.
 struct NcclInterface {
-    NcclLibrary* nccl = nullptr;  ///< never null in what starts a communicator
-    NcclSystem* system = nullptr; ///< the same
+    NcclLibrary* nccl = nullptr;  ///< must not be null when a communicator starts
+    NcclSystem* system = nullptr; ///< must not be null when a communicator starts
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -7,21 +7,21 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief A stream that is made for the current device and destroyed with this object. It does not
-/// wait for the legacy default stream.
+/// @brief Owns a stream of the device that is current when it is constructed. The stream does not
+/// synchronise with the legacy default stream. An engine owns one for its communication.
 class OwnedStream {
 public:
-    /// @brief A new stream of the current device. @throws CudaError
+    /// @brief Creates a stream of the current device. @throws CudaError
     OwnedStream() {
         detail::check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
                       "cudaStreamCreateWithFlags");
     }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
-    /// @brief Does not wait: what is on the stream still runs.
+    /// @brief Does not wait: work on the stream still runs.
     ~OwnedStream() { detail::ignore(cudaStreamDestroy(_stream)); }
 
-    /// @brief The stream, which is valid as long as this object lives.
+    /// @brief Returns the stream, which is valid while this object lives.
     [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
 
 private:

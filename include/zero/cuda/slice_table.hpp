@@ -18,17 +18,17 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief A table of slices in device memory that kernels walk; made once, when an engine is
-/// constructed, so that a step uploads nothing.
+/// @brief Owns a table of slices in device memory that kernels walk. An engine makes its tables
+/// when it is constructed, so a step uploads nothing.
 template <class Slice>
 class SliceTable {
 public:
-    using Range = TableRange<Slice>; ///< what kernels take: some consecutive slices
+    using Range = TableRange<Slice>; ///< the argument of kernels: consecutive slices
 
     SliceTable() = default;
 
-    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what
-    /// `memory` throws
+    /// @brief Uploads the slices to the current device and waits for the copy.
+    /// @throws CudaError; any exception of `memory`
     SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices)
         : _slices(std::move(slices)), _first_chunk{0} {
         std::vector<detail::Chunk> chunks;
@@ -60,14 +60,14 @@ public:
         detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
-    /// @brief As they were given, in host memory.
+    /// @brief Returns the slices, in host memory.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
 
-    /// @brief All slices, for a kernel.
+    /// @brief Returns all slices, as an argument for kernels.
     [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
 
-    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this
-    /// table.
+    /// @brief Returns slices [first, first + count), as an argument for kernels; no chunks if
+    /// `count` is 0. Points into this table.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
         if (count == 0) {
             return {};
@@ -77,7 +77,7 @@ public:
                 _first_chunk[first + count] - begin, _multiprocessors};
     }
 
-    /// @brief Bytes of the backend's memory.
+    /// @brief Returns the size of the table in device memory.
     [[nodiscard]] std::size_t size_bytes() const noexcept {
         return _device_slices.size_bytes() + _device_chunks.size_bytes();
     }

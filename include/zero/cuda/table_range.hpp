@@ -7,14 +7,14 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per
-/// block, or several.
+/// @brief Consecutive slices of a `SliceTable`, as kernels take them: one thread block processes
+/// one chunk, or several. Owns nothing.
 template <class Slice>
 struct TableRange {
-    Slice const* slices = nullptr;         ///< of the whole table
-    detail::Chunk const* chunks = nullptr; ///< of these slices
-    std::size_t count = 0;                 ///< of chunks
-    int multiprocessors = 1;               ///< of the device
+    Slice const* slices = nullptr;         ///< in device memory, of the whole table
+    detail::Chunk const* chunks = nullptr; ///< in device memory, of these slices alone
+    std::size_t count = 0;                 ///< number of chunks
+    int multiprocessors = 1;               ///< multiprocessors of the device
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -8,10 +8,10 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief No stream: what an option holds in which the caller has to name one.
+/// @brief Returns the value of a stream option that the caller must set; no stream has it.
 inline cudaStream_t unset_stream() noexcept {
     return reinterpret_cast<cudaStream_t>(
-        ~std::uintptr_t{0}); // CUDA's own special streams are small numbers
+        ~std::uintptr_t{0}); // the special streams of CUDA are small numbers
 }
 
 } // namespace ZERO_NAMESPACE::cuda

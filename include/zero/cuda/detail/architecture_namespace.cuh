@@ -2,11 +2,16 @@
 
 #include "../../core/version.hpp"
 
-// Two libraries of one program that were compiled for different architectures must not run each
-// other's kernels: a launcher of the one would then pick a kernel that has no code for the device.
-// So kernels and what launches them are hidden, and everything on the way has the architectures in
-// its name.
+// Defines ZERO_CUDA_NAMESPACE, the inline namespace of all device code. Its name lists the
+// architectures for which nvcc compiles.
+//
+// Two libraries of one program may be compiled for different architectures. They must not run each
+// other's kernels: a launcher of one would then select a kernel that has no code for the device.
+// Therefore kernels and their launchers are hidden (detail/config.cuh), and everything in between
+// has the architectures in its name.
 
+// ZERO_CUDA_JOIN(n, a, b, ...) is a_b_...: the first name and n further ones. The preprocessor has
+// no loop, so there is one macro per number.
 #define ZERO_CUDA_JOIN_1(a, b) a##_##b
 #define ZERO_CUDA_JOIN_2(a, b, ...) ZERO_CUDA_JOIN_1(a##_##b, __VA_ARGS__)
 #define ZERO_CUDA_JOIN_3(a, b, ...) ZERO_CUDA_JOIN_2(a##_##b, __VA_ARGS__)
@@ -33,23 +38,24 @@
 #define ZERO_CUDA_JOIN_24(a, b, ...) ZERO_CUDA_JOIN_23(a##_##b, __VA_ARGS__)
 #define ZERO_CUDA_JOIN_COUNTED(count, ...) ZERO_CUDA_JOIN_##count(__VA_ARGS__)
 #define ZERO_CUDA_JOIN(count, ...) ZERO_CUDA_JOIN_COUNTED(count, __VA_ARGS__)
+
 #define ZERO_CUDA_25TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x,     \
                        found, ...)                                                                 \
     found
-/// How many architectures are named; above 24 it is the 25th, which is a larger number.
+/// The number of architectures in a list. For a longer list than 24 it is the 25th architecture,
+/// which is a larger number.
 #define ZERO_CUDA_COUNT(...)                                                                       \
     ZERO_CUDA_25TH(__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8,  \
                    7, 6, 5, 4, 3, 2, 1, 0)
 
-/// The name of the inline namespace of everything that runs on a device:
-/// v<major>_<minor>_<patch>_sm_<architecture>..., as nvcc numbers them.
+/// v<major>_<minor>_<patch>_sm_<architecture>_..., with architectures numbered as in
+/// __CUDA_ARCH_LIST__.
 #if ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__) > 24
-#error                                                                                             \
-    "zero: this nvcc compiles for more than 24 architectures at once; name fewer with -arch or -gencode."
+#error "zero: nvcc compiles for more than 24 architectures; name fewer with -arch or -gencode."
 #define ZERO_CUDA_NAMESPACE too_many_architectures
 #else
 #define ZERO_CUDA_NAMESPACE                                                                        \
     ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_1_0_sm, __CUDA_ARCH_LIST__)
 #endif
 static_assert(zero::version_major == 0 && zero::version_minor == 1 && zero::version_patch == 0,
-              "zero: ZERO_CUDA_NAMESPACE has to name the version of core/version.hpp.");
+              "zero: ZERO_CUDA_NAMESPACE must name the version of core/version.hpp.");

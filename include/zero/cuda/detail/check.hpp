@@ -12,6 +12,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
+/// @brief Throws the error for a failed call of the CUDA runtime, with a remedy where one is known.
+/// @throws OutOfOrder if a stream capture forbids the call; CudaError otherwise
 [[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what,
                                           SourceLocation const& where) {
     std::string text =
@@ -19,20 +21,20 @@ namespace ZERO_NAMESPACE::cuda::detail {
                             cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
     if (code == cudaErrorStreamCaptureIsolation) {
         throw OutOfOrder(text
-                             + "; what is captured cannot wait for what was enqueued before the "
-                               "capture: call join() of an engine right before it begins.",
+                             + "; captured work cannot wait for work that was enqueued before the "
+                               "capture: call join() of the engine right before the capture.",
                          where, static_cast<int>(code));
     }
     if (code == cudaErrorStreamCaptureMerge) {
         throw OutOfOrder(text
-                             + "; ranks of one loopback group are captured together, into one "
-                               "graph (docs/cuda.md).",
+                             + "; the ranks of a loopback group must be captured together, into "
+                               "one graph (docs/cuda.md).",
                          where, static_cast<int>(code));
     }
     if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported) {
         throw OutOfOrder(text
-                             + "; while a graph is captured nothing of a step can be waited for or "
-                               "read on the host.",
+                             + "; while a graph is captured, the host can neither wait for a step "
+                               "nor read its results.",
                          where, static_cast<int>(code));
     }
     if (code == cudaErrorMemoryAllocation) {
@@ -42,8 +44,10 @@ namespace ZERO_NAMESPACE::cuda::detail {
     throw CudaError(text + '.', where, static_cast<int>(code));
 }
 
-/// @brief Throws unless the call succeeded. @param what the call, for the message
-/// @throws CudaError; OutOfOrder when the call is not possible because a stream is being captured
+/// @brief Throws unless a call of the CUDA runtime succeeded. The CUDA layer passes every code
+/// through this function or through `ignore`.
+/// @param what the name of the call, for the message
+/// @throws OutOfOrder if a stream capture forbids the call; CudaError otherwise
 inline void check(cudaError_t code, char const* what,
                   SourceLocation where = SourceLocation::current()) {
     if (code != cudaSuccess) {
@@ -51,8 +55,8 @@ inline void check(cudaError_t code, char const* what,
     }
 }
 
-/// @brief For clean-up, which has nobody to report to: the runtime may be shutting down, and a
-/// device that failed repeats its error for ever.
+/// @brief Discards a code in clean-up code, which cannot report it: the runtime may be shutting
+/// down, and a failed device repeats its error for ever.
 inline void ignore(cudaError_t) noexcept {}
 
 } // namespace ZERO_NAMESPACE::cuda::detail

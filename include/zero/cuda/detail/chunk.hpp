@@ -7,14 +7,16 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole
-/// blocks of scaled states.
+/// @brief Elements of a slice that one thread block processes: a whole number of leaves of the
+/// exact sum and of blocks of scaled states.
 inline constexpr std::size_t chunk_elements = 8192;
 
-/// @brief The work of one thread block: part `index` of a slice.
+/// @brief The work of one thread block: elements [index * chunk_elements, (index + 1) *
+/// chunk_elements) of a slice, as far as the slice has them. `SliceTable` makes them, kernels read
+/// them.
 struct Chunk {
-    std::uint32_t slice; ///< number of the slice in the whole table
-    std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
+    std::uint32_t slice; ///< index in the whole table
+    std::uint32_t index; ///< index of the chunk in its slice
 };
 
 } // namespace ZERO_NAMESPACE::cuda::detail

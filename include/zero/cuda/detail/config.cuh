@@ -1,6 +1,7 @@
 #pragma once
 
-// Built by nvcc only.
+// Every .cuh header of the library includes this file: it checks how nvcc is called, and defines
+// ZERO_CUDA_NAMESPACE, ZERO_CUDA_HIDDEN and ZERO_KERNEL.
 #if !defined(__CUDACC__)
 #error "zero: headers that end in .cuh are for nvcc; include them in .cu files only."
 #endif
@@ -13,8 +14,11 @@
 
 #include "architecture_namespace.cuh"
 
-// What is instantiated with a type without linkage (an optimizer of an unnamed namespace) cannot
-// be hidden and need not be: warning 1407 says so.
-/// Marks a kernel, and a function from which one is launched.
+// An instantiation with a type without linkage (an optimizer in an unnamed namespace) cannot be
+// hidden and need not be. nvcc reports that as warning 1407, which headers with hidden templates
+// suppress.
+
+/// Marks a function that launches a kernel: it is not visible outside a shared library.
 #define ZERO_CUDA_HIDDEN __attribute__((visibility("hidden")))
+/// Marks a kernel.
 #define ZERO_KERNEL ZERO_CUDA_HIDDEN __global__

@@ -18,6 +18,7 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Copies a pack, and converts it if the types differ.
 template <class To, class From>
 struct CopyPack {
     To* to;
@@ -37,8 +38,8 @@ struct CopyPack {
     }
 };
 
-/// @brief Copies tensors to where they stand in a bucket, or the way back, and converts them where
-/// the types differ.
+/// @brief Copies tensors to their places in a bucket, or back, one chunk per block, and converts
+/// where the types differ.
 template <bool to_bucket, class Tensor, class InBucket>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {

@@ -6,13 +6,14 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
+/// @brief Returns the device of the calling thread. @throws CommunicatorError
 inline int current_device(NcclSystem& system) {
     int device = 0;
     require_success(system, system.current_device(device), "cudaGetDevice");
     return device;
 }
 
-/// @brief Goes back to the device that was current.
+/// @brief Restores the current device at the end of a scope.
 class DeviceScope {
 public:
     explicit DeviceScope(NcclSystem& system) : _system(&system), _device(current_device(system)) {}

@@ -16,7 +16,7 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @tparam Word unsigned integer of the size of an element
+/// @brief Sets elements to a value. @tparam Word unsigned integer of the size of an element
 template <class Word>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     fill_kernel(Word* out, std::size_t n, Word value) {
@@ -28,6 +28,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     }
 }
 
+/// @brief Converts a pack, times a factor if `scaled`.
 template <bool scaled, class To, class From>
 struct ConvertPack {
     To* to;
@@ -48,6 +49,7 @@ struct ConvertPack {
     }
 };
 
+/// @brief Converts elements, times a factor if `scaled`.
 template <bool scaled, class To, class From>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     convert_kernel(To* out, From const* in, std::size_t n, float factor) {
@@ -56,6 +58,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), are_aligned(body.to, body.from), body);
 }
 
+/// @brief Adds a pack to a sum, in float.
 template <class To, class From>
 struct AccumulatePack {
     To* sum;
@@ -75,6 +78,7 @@ struct AccumulatePack {
     }
 };
 
+/// @brief Adds elements to sums, in float.
 template <class To, class From>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     accumulate_kernel(To* sum, From const* in, std::size_t n) {
@@ -83,13 +87,13 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), are_aligned(body.sum, body.from), body);
 }
 
-/// @brief Runs a command of the engine's on its scalars.
+/// @brief Runs a command of the engine on its scalars, in one thread.
 template <class Functor>
 ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
     functor();
 }
 
-/// @brief Writes whether numbers below the normal ones survive arithmetic.
+/// @brief Writes whether subnormal numbers survive arithmetic.
 template <class = void>
 ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int* is_exact) {
     float const half = ops::mul(least_normal, 0.5F);

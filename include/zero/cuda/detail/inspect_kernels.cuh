@@ -21,7 +21,8 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Leaf sums wait until each of the eight threads of a leaf has one; then all add at once.
+/// @brief Collects leaf sums of a thread until each of the eight threads of a leaf has one; then
+/// all of them add at once.
 class LeafQueue {
 public:
     __device__ explicit LeafQueue(BlockSums& block) : _sum(block) {}
@@ -50,7 +51,7 @@ private:
     unsigned _turn = 0;
 };
 
-/// @brief Sums the leaves of one chunk. Called by all threads of a block.
+/// @brief Sums the leaves of one chunk. All threads of the block call it.
 template <NormKind kind, class A>
 __device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index,
                                  LeafQueue& queue, BlockSums& block) {
@@ -80,7 +81,7 @@ __device__ inline void add_chunk(A const* values, std::size_t elements, long lon
     }
 }
 
-/// @brief Adds all slices to one inspection: each block takes many chunks and writes once.
+/// @brief Adds all slices to one inspection. Each block takes several chunks and writes once.
 template <class A>
 ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {

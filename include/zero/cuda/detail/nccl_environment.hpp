@@ -10,12 +10,12 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief What a launcher such as torchrun tells each process.
+/// @brief The environment variables that a launcher such as torchrun sets for each process.
 struct NcclEnvironment {
     int rank = 0;
     int world = 1;
-    int local_rank = 0;  ///< among the processes of this machine
-    std::string address; ///< of rank 0, "host:port" as NCCL_COMM_ID wants it
+    int local_rank = 0;  ///< rank among the processes of this machine
+    std::string address; ///< address of rank 0, "host:port" as in NCCL_COMM_ID
 };
 
 [[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found,
@@ -35,7 +35,8 @@ inline std::string required_variable(NcclSystem& system, char const* name, char 
     return text;
 }
 
-/// @brief Digits alone: no sign, no blanks, nothing after them.
+/// @brief Parses a variable that must consist of digits only: no sign, no blanks, nothing after
+/// them.
 inline int integer_variable(NcclSystem& system, char const* name, char const* needed, int least,
                             int most) {
     std::string const text = required_variable(system, name, needed);
@@ -51,8 +52,8 @@ inline int integer_variable(NcclSystem& system, char const* name, char const* ne
     return static_cast<int>(value);
 }
 
-/// @brief ZERO_NCCL_PORT, or the port after MASTER_PORT: that one itself belongs to the launcher's
-/// store.
+/// @brief Returns ZERO_NCCL_PORT, or the port after MASTER_PORT, which itself belongs to the
+/// launcher's store.
 inline int nccl_port(NcclSystem& system) {
     if (system.variable("ZERO_NCCL_PORT") != nullptr) {
         return integer_variable(system, "ZERO_NCCL_PORT",
@@ -66,8 +67,8 @@ inline int nccl_port(NcclSystem& system) {
            + 1;
 }
 
-/// @brief Reads and checks all variables. @throws LauncherError naming the variable, its value and
-/// what it must be
+/// @brief Reads and checks all variables.
+/// @throws LauncherError naming the variable, its value and its valid values
 inline NcclEnvironment read_environment(NcclSystem& system) {
     constexpr int most = 1 << 24;
     NcclEnvironment environment;

@@ -11,16 +11,18 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief 22809 is "2.28.9", 2708 is "2.7.8": the code changed with 2.9.
+/// @brief Returns a version as text: 22809 is "2.28.9", 2708 is "2.7.8", because the code changed
+/// with 2.9.
 inline std::string nccl_version_text(int version) {
     int const major_unit = version < 10000 ? 1000 : 10000;
     return zero::detail::text(
         {version / major_unit, '.', version % major_unit / 100, '.', version % 100});
 }
 
-/// @brief A library of the same major version that is not older than the header fits: structures of
-/// newer headers are unknown to older libraries.
-/// @throws NcclVersionMismatch naming both
+/// @brief Throws unless the loaded library has the major version of the header and is not older:
+/// older libraries do not know the structures of newer headers. Every start of a communicator calls
+/// it.
+/// @throws NcclVersionMismatch naming both versions
 inline void require_matching_version(NcclLibrary& nccl) {
     int library = 0;
     require_success(nccl, nccl.get_version(library), "ncclGetVersion");

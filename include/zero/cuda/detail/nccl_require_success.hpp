@@ -13,7 +13,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief "unhandled cuda error (NCCL code 1; NCCL's last message: ...)"
+/// @brief Returns the text of a failure: "unhandled cuda error (NCCL code 1; NCCL's last message:
+/// ...)".
 inline std::string describe(NcclLibrary& nccl, NcclResult result, NcclHandle handle) {
     char const* const last = nccl.last_error(handle);
     bool const has_last = last != nullptr && *last != '\0';
@@ -22,8 +23,9 @@ inline std::string describe(NcclLibrary& nccl, NcclResult result, NcclHandle han
                                ')'});
 }
 
-/// @brief Throws for everything but success and "in progress"; `what` is the function's name or
-/// what was done.
+/// @brief Throws for every result but success and "in progress".
+/// @param what the name of the function, or what was done, for the message
+/// @throws NcclError
 inline void require_success(NcclLibrary& nccl, NcclResult result, std::string_view what,
                             NcclHandle handle = nullptr,
                             SourceLocation where = SourceLocation::current()) {
@@ -35,7 +37,7 @@ inline void require_success(NcclLibrary& nccl, NcclResult result, std::string_vi
     }
 }
 
-/// @brief The same for a code of the CUDA runtime.
+/// @brief Throws for every code of the CUDA runtime but success. @throws CommunicatorError
 inline void require_success(NcclSystem& system, int code, std::string_view what,
                             SourceLocation where = SourceLocation::current()) {
     if (code != 0) {

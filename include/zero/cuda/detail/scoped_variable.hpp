@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Sets an environment variable for a scope.
+/// @brief Sets an environment variable for a scope, and restores the previous state afterwards.
 class ScopedVariable {
 public:
     ScopedVariable(NcclSystem& system, char const* name, char const* value)

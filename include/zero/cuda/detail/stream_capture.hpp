@@ -7,16 +7,17 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is
-/// reported by the call that this is asked for.
+/// @brief Returns whether a stream is being captured. Legal during a capture, unlike a wait, which
+/// invalidates it. The call that asks reports errors of the stream itself.
 inline bool is_capturing(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     ignore(cudaStreamIsCapturing(stream, &status));
     return status != cudaStreamCaptureStatusNone;
 }
 
-/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture,
-/// which CUDA else forbids during one of this thread, or a global one of another.
+/// @brief While an object lives, the calling thread may query and wait for work outside a capture.
+/// CUDA otherwise forbids that during a capture of this thread, and during a global capture of any
+/// thread.
 class OutsideCapture {
 public:
     OutsideCapture() noexcept { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
