@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 using Number = zero::bfloat16; // bits of a __nv_bfloat16
@@ -15,6 +16,10 @@ using Communicator =
 using Zero = zero::ZeroStage<2, zero::Parameters<Number>, Communicator>;
 
 constexpr int ranks = 4, width = 64;
+
+void check(cudaError_t code) {
+    if (code != cudaSuccess) throw std::runtime_error(cudaGetErrorString(code));
+}
 
 __device__ float hidden(Number const* slopes, Number const* shifts, float x) {
     return tanhf(zero::to_float(slopes[threadIdx.x]) * x + zero::to_float(shifts[threadIdx.x]));
@@ -61,10 +66,8 @@ int main() {
     zero::run_ranks<Communicator>(ranks, [&](Communicator& communicator) {
         zero::cuda::OwnedStream const stream; // or any of yours that outlives the engine
         float* scalars = nullptr;             // on the device: difference and error
-        zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&scalars), 2 * sizeof(float)),
-                          "cudaMalloc");
-        zero::cuda::check(cudaMemsetAsync(scalars, 0, 2 * sizeof(float), stream.get()),
-                          "cudaMemsetAsync");
+        check(cudaMalloc(&scalars, 2 * sizeof(float)));
+        check(cudaMemsetAsync(scalars, 0, 2 * sizeof(float), stream.get()));
         std::vector<Number> slopes;
         for (int i = 1; i <= width; ++i)
             slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
@@ -101,11 +104,10 @@ int main() {
             engine.step(0.02 * (1.0 - step / 1000.0)); // enqueued; .report() would wait for it
         }
         float& error = errors[static_cast<std::size_t>(communicator.rank())];
-        zero::cuda::check(cudaMemcpyAsync(&error, scalars + 1, sizeof(float),
-                                          cudaMemcpyDeviceToHost, stream.get()),
-                          "cudaMemcpyAsync");
-        zero::cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
-        zero::cuda::check(cudaFree(scalars), "cudaFree");
+        check(cudaMemcpyAsync(&error, scalars + 1, sizeof(float), cudaMemcpyDeviceToHost,
+                              stream.get()));
+        check(cudaStreamSynchronize(stream.get()));
+        check(cudaFree(scalars));
     });
     bool is_fitted = true;
     for (float const error : errors) {

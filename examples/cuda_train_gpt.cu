@@ -4,6 +4,7 @@
 // gpt/cuda/kernels.cuh, their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is
 // shared with the host's.
 
+#include "gpt/cuda/check.cuh"
 #include "gpt/cuda/communicator.cuh"
 #include "gpt/cuda/cuda_device.cuh"
 #include "gpt/program.hpp"
@@ -37,14 +38,14 @@ std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t str
     }
     CudaBuffer<std::int64_t> buffer(stream, cuts.back());
     std::int64_t* const mine = buffer.data() + cuts[rank];
-    zero::cuda::check(cudaMemcpyAsync(mine, &own, sizeof(own), cudaMemcpyHostToDevice, stream),
-                      "cudaMemcpyAsync");
+    check_cuda(cudaMemcpyAsync(mine, &own, sizeof(own), cudaMemcpyHostToDevice, stream),
+               "cudaMemcpyAsync");
     communicator.all_gather(static_cast<std::int64_t const*>(mine), buffer.data(), cuts, stream,
                             {"the tables", 0});
-    zero::cuda::check(cudaMemcpyAsync(all.data(), buffer.data(), all.size() * sizeof(own),
-                                      cudaMemcpyDeviceToHost, stream),
-                      "cudaMemcpyAsync");
-    zero::cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check_cuda(cudaMemcpyAsync(all.data(), buffer.data(), all.size() * sizeof(own),
+                               cudaMemcpyDeviceToHost, stream),
+               "cudaMemcpyAsync");
+    check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     return all;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/cuda/error.hpp>
+#include <zero/cuda/detail/check.hpp>
 
 #include <cuda_runtime.h>
 
@@ -15,18 +15,18 @@ class DeviceArray {
 public:
     /// Zeros.
     explicit DeviceArray(std::size_t elements) {
-        cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
-                    "cudaMalloc");
-        cuda::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
+        cuda::detail::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                            "cudaMalloc");
+        cuda::detail::check(cudaMemset(_data, 0, elements * sizeof(T)), "cudaMemset");
     }
     explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
-        cuda::check(
+        cuda::detail::check(
             cudaMemcpy(_data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
             "cudaMemcpy");
     }
     DeviceArray(DeviceArray const&) = delete;
     DeviceArray& operator=(DeviceArray const&) = delete;
-    ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
+    ~DeviceArray() { cuda::detail::ignore(cudaFree(_data)); }
     [[nodiscard]] T* data() const { return _data; }
 
 private:

@@ -2,7 +2,7 @@
 
 #include "device_array.cuh"
 
-#include <zero/cuda/stream.hpp>
+#include <zero/cuda/owned_stream.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -22,21 +22,23 @@ void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t by
     DeviceArray<char> const other(flushed);
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
-    cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
-    cuda::check(cudaEventCreate(&end), "cudaEventCreate");
-    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); // arrays are still being filled
+    cuda::detail::check(cudaEventCreate(&begin), "cudaEventCreate");
+    cuda::detail::check(cudaEventCreate(&end), "cudaEventCreate");
+    cuda::detail::check(cudaDeviceSynchronize(),
+                        "cudaDeviceSynchronize"); // arrays are still being filled
     for (auto _ : state) {
-        cuda::check(cudaMemsetAsync(other.data(), 1, flushed, stream), "cudaMemsetAsync");
-        cuda::check(cudaEventRecord(begin, stream), "cudaEventRecord");
+        cuda::detail::check(cudaMemsetAsync(other.data(), 1, flushed, stream), "cudaMemsetAsync");
+        cuda::detail::check(cudaEventRecord(begin, stream), "cudaEventRecord");
         body(stream);
-        cuda::check(cudaEventRecord(end, stream), "cudaEventRecord");
-        cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
+        cuda::detail::check(cudaEventRecord(end, stream), "cudaEventRecord");
+        cuda::detail::check(cudaEventSynchronize(end), "cudaEventSynchronize");
         float milliseconds = 0.0F;
-        cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+        cuda::detail::check(cudaEventElapsedTime(&milliseconds, begin, end),
+                            "cudaEventElapsedTime");
         state.SetIterationTime(static_cast<double>(milliseconds) * 1e-3);
     }
-    cuda::ignore(cudaEventDestroy(begin));
-    cuda::ignore(cudaEventDestroy(end));
+    cuda::detail::ignore(cudaEventDestroy(begin));
+    cuda::detail::ignore(cudaEventDestroy(end));
     state.SetBytesProcessed(
         static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * bytes));
 }

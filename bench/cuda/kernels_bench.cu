@@ -69,10 +69,10 @@ void flatten(benchmark::State& state) {
 template <class Call>
 void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
     std::size_t memory_bytes = 0;
-    cuda::check(call(nullptr, memory_bytes, nullptr), "CUB");
+    cuda::detail::check(call(nullptr, memory_bytes, nullptr), "CUB");
     bench::DeviceArray<char> const memory(memory_bytes);
     bench::time_on_device(state, moved_bytes, [&](cudaStream_t stream) {
-        cuda::check(call(memory.data(), memory_bytes, stream), "CUB");
+        cuda::detail::check(call(memory.data(), memory_bytes, stream), "CUB");
     });
 }
 

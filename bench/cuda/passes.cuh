@@ -45,7 +45,7 @@ public:
           _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
         cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), elements_of(sizes),
                             from_float<A>(0.01F));
-        cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
     void enqueue(cudaStream_t stream) const {
@@ -87,7 +87,7 @@ public:
           _second(elements_of(sizes)), _parameters(elements_of(sizes)),
           _moved_bytes(30 * elements_of(sizes)),
           _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
-        cuda::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
     void enqueue(cudaStream_t stream) const {

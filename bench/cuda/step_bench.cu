@@ -1,8 +1,8 @@
 #include "device_time.cuh"
 #include "passes.cuh"
 
+#include <zero/cuda/allocator_memory.hpp>
 #include <zero/cuda/backend.cuh>
-#include <zero/cuda/memory.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
@@ -50,7 +50,7 @@ class ZeroedMemory final : public MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
         void* const memory = _pool.allocate(bytes, kind);
-        cuda::check(cudaMemset(memory, 0, bytes), "cudaMemset");
+        cuda::detail::check(cudaMemset(memory, 0, bytes), "cudaMemset");
         return memory;
     }
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {

@@ -18,7 +18,7 @@
 
 namespace zero::test {
 
-namespace kernels = cuda::kernels;
+namespace kernels = cuda::detail; // their names end in _kernel
 
 class KernelList {
 public:

@@ -19,20 +19,20 @@ public:
     /// back.
     template <class Enqueue>
     void capture(cudaStream_t stream, Enqueue const& enqueue) {
-        cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                    "cudaStreamBeginCapture");
+        cuda::detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                            "cudaStreamBeginCapture");
         try {
             enqueue();
         } catch (...) {
-            cuda::ignore(cudaStreamEndCapture(stream, &_graph));
+            cuda::detail::ignore(cudaStreamEndCapture(stream, &_graph));
             throw;
         }
-        cuda::check(cudaStreamEndCapture(stream, &_graph), "cudaStreamEndCapture");
-        cuda::check(cudaGraphInstantiate(&_executable, _graph, 0), "cudaGraphInstantiate");
+        cuda::detail::check(cudaStreamEndCapture(stream, &_graph), "cudaStreamEndCapture");
+        cuda::detail::check(cudaGraphInstantiate(&_executable, _graph, 0), "cudaGraphInstantiate");
     }
 
     void launch(cudaStream_t stream) const {
-        cuda::check(cudaGraphLaunch(_executable, stream), "cudaGraphLaunch");
+        cuda::detail::check(cudaGraphLaunch(_executable, stream), "cudaGraphLaunch");
     }
 
     CapturedGraph() = default;
@@ -40,10 +40,10 @@ public:
     CapturedGraph& operator=(CapturedGraph&&) = delete;
     ~CapturedGraph() {
         if (_executable != nullptr) {
-            cuda::ignore(cudaGraphExecDestroy(_executable));
+            cuda::detail::ignore(cudaGraphExecDestroy(_executable));
         }
         if (_graph != nullptr) {
-            cuda::ignore(cudaGraphDestroy(_graph));
+            cuda::detail::ignore(cudaGraphDestroy(_graph));
         }
     }
 
@@ -163,7 +163,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
         engine.set_learning_rate(1, learning_rates[step] * 0.5);
         bool const overflows_here =
             overflows[step] && rank + 1 == static_cast<std::uint64_t>(communicator.size());
-        cuda::check(
+        cuda::detail::check(
             cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()),
             "cudaMemsetAsync");
     };
@@ -171,9 +171,9 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
             run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {
-                cuda::kernels::launch(stream.get(), 1, 1,
-                                      perhaps_overflow<typename Stage::GradientType>,
-                                      gradient.data(), is_overflow.data());
+                cuda::detail::launch(stream.get(), 1, 1,
+                                     perhaps_overflow<typename Stage::GradientType>,
+                                     gradient.data(), is_overflow.data());
             });
         }
         (void)engine.step(1.0);
@@ -205,7 +205,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     result.step_count = engine.step_count();
     result.scale = engine.loss_scaler_state().scale;
     collect(engine, toy_specs(), result.trained);
-    cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
     return result;
 }
 

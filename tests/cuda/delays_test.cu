@@ -32,7 +32,7 @@ struct DelayingBackend : cuda::Backend {
     static void pause(Queue queue) {
         state = state * 6364136223846793005U + 1442695040888963407U;
         if (state >> 62U == 0) {
-            cuda::kernels::launch(queue, 1, 1, spin, static_cast<long long>(state >> 33U) % 100000);
+            cuda::detail::launch(queue, 1, 1, spin, static_cast<long long>(state >> 33U) % 100000);
         }
     }
 

@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-#include <zero/cuda/error.hpp>
+#include <zero/cuda/detail/check.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -33,9 +33,9 @@ inline bool skips_without_device() {
 /// tests do not wait for the default one.
 template <class T>
 void copy_to_device(T* device, T const* host, std::size_t elements) {
-    cuda::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice),
-                "cudaMemcpy");
-    cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+    cuda::detail::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice),
+                        "cudaMemcpy");
+    cuda::detail::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
 /// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type.
@@ -45,10 +45,10 @@ class DeviceArray {
 public:
     explicit DeviceArray(std::size_t elements) : _elements(elements) {
         if (elements != 0) {
-            cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
-                        "cudaMalloc");
-            cuda::check(cudaMemset(_data, 0xff, elements * sizeof(T)), "cudaMemset");
-            cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+            cuda::detail::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                                "cudaMalloc");
+            cuda::detail::check(cudaMemset(_data, 0xff, elements * sizeof(T)), "cudaMemset");
+            cuda::detail::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         }
     }
     explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) {
@@ -58,7 +58,7 @@ public:
         other._data = nullptr;
     }
     DeviceArray& operator=(DeviceArray&&) = delete;
-    ~DeviceArray() { cuda::ignore(cudaFree(_data)); }
+    ~DeviceArray() { cuda::detail::ignore(cudaFree(_data)); }
 
     [[nodiscard]] T* data() const { return _data; }
     [[nodiscard]] std::size_t size() const { return _elements; }
@@ -72,9 +72,10 @@ private:
 template <class T>
 std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
     std::vector<std::remove_const_t<T>> values(memory.size());
-    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    cuda::check(cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDefault),
-                "cudaMemcpy");
+    cuda::detail::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    cuda::detail::check(
+        cudaMemcpy(values.data(), memory.data(), memory.size_bytes(), cudaMemcpyDefault),
+        "cudaMemcpy");
     return values;
 }
 

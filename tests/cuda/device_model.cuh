@@ -52,7 +52,7 @@ void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t ra
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
             auto const gradient = gradients[parameter];
             if (!gradient.empty()) {
-                cuda::kernels::launch(
+                cuda::detail::launch(
                     stream, 4, 128,
                     add_toy_gradient<std::remove_reference_t<decltype(gradient[0])>>,
                     gradient.data(), gradient.size(), 2 + rank * 100 + unit, parameter,

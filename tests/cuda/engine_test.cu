@@ -129,8 +129,9 @@ TEST_CASE("Memory of the host for a gradient, or for parameters that the engine 
     }
     using Stage = DeviceStage<2, Parameters<bfloat16>>;
     int shares_page_tables = 0;
-    cuda::check(cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, 0),
-                "cudaDeviceGetAttribute");
+    cuda::detail::check(
+        cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, 0),
+        "cudaDeviceGetAttribute");
     auto const message_of = [](bool are_values) {
         std::vector<bfloat16> memory(500);
         return run_and_observe<DeviceLoopback>(

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/cuda/nccl_library.hpp>
+#include <zero/cuda/nccl_system.hpp>
 #include <zero/host/queue.hpp>
 
 #include <chrono>

@@ -145,20 +145,21 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for what w
                  ++step) { // much, so that it is under way for long
                 (void)run_device_step(engine, stream.get(), 0, step, 1, 0.1, 4);
             }
-            cuda::check(cudaLaunchHostFunc(
-                            stream.get(),
-                            [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; },
-                            &is_done),
-                        "cudaLaunchHostFunc");
+            cuda::detail::check(
+                cudaLaunchHostFunc(
+                    stream.get(), [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; },
+                    &is_done),
+                "cudaLaunchHostFunc");
             engine.join();
-            cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
-                        "cudaStreamBeginCapture");
+            cuda::detail::check(
+                cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                "cudaStreamBeginCapture");
             engine.begin_step();
             throw std::runtime_error("the model fails");
         } catch (std::runtime_error const&) {
             cudaGraph_t captured = nullptr;
-            cuda::ignore(cudaStreamEndCapture(stream.get(), &captured));
-            cuda::ignore(cudaGraphDestroy(captured));
+            cuda::detail::ignore(cudaStreamEndCapture(stream.get(), &captured));
+            cuda::detail::ignore(cudaGraphDestroy(captured));
         }
         return memory.was_early ? 1 : 0;
     });

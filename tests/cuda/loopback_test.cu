@@ -79,7 +79,7 @@ struct OnDevice {
     explicit OnDevice(std::vector<T> const& values) : memory(values) {}
     T* data() const { return memory.data(); }
     std::vector<T> read(cudaStream_t stream) const {
-        cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
         return on_host(memory);
     }
     DeviceArray<T> memory;
@@ -135,7 +135,7 @@ TEST_CASE("The loopback on a device reduces more integers than fit into one meet
             communicator.all_reduce_integers(sums.data(), 150, IntegerReduction::sum, stream.get());
             communicator.all_reduce_integers(least.data(), 150, IntegerReduction::min,
                                              stream.get());
-            cuda::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+            cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
             auto result = on_host(sums);
             auto const other = on_host(least);
             result.insert(result.end(), other.begin(), other.end());

@@ -20,7 +20,7 @@ namespace {
 template <class Stage>
 std::vector<CapturedResult> run(bool captures) {
     int count = 0;
-    cuda::check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    cuda::detail::check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
     std::vector<int> devices(static_cast<std::size_t>(count));
     std::iota(devices.begin(), devices.end(), 0);
     auto group = cuda::NcclCommunicator::make_group(devices, {.time_out = test_time_out.time_out});
@@ -30,7 +30,7 @@ std::vector<CapturedResult> run(bool captures) {
     for (std::size_t rank = 0; rank < group.size(); ++rank) {
         threads.emplace_back([&, rank] {
             try {
-                cuda::check(cudaSetDevice(devices[rank]), "cudaSetDevice");
+                cuda::detail::check(cudaSetDevice(devices[rank]), "cudaSetDevice");
                 GroupGraph graph(1); // its own
                 results[rank] =
                     run_captured_steps<Stage>(group[rank], captures ? &graph : nullptr, 0);

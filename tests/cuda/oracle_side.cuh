@@ -21,11 +21,11 @@ namespace zero::test::oracle {
 struct ManagedMemory {
     static void* allocate(std::size_t bytes, cudaStream_t = {}) {
         void* memory = nullptr;
-        cuda::check(cudaMallocManaged(&memory, bytes), "cudaMallocManaged");
+        cuda::detail::check(cudaMallocManaged(&memory, bytes), "cudaMallocManaged");
         return memory;
     }
     static void deallocate(void* memory, std::size_t = 0, cudaStream_t = {}) noexcept {
-        cuda::ignore(cudaFree(memory));
+        cuda::detail::ignore(cudaFree(memory));
     }
 };
 
@@ -56,7 +56,7 @@ struct Side<cuda::Backend> {
         return queue == nullptr ? cuda::unset_stream() : queue->get();
     }
     static void synchronise(cudaStream_t stream) noexcept {
-        cuda::ignore(cudaStreamSynchronize(stream));
+        cuda::detail::ignore(cudaStreamSynchronize(stream));
     }
     static void make_wait(cudaStream_t stream, cuda::Event const& event) {
         event.make_wait(stream);
@@ -70,7 +70,7 @@ struct Side<cuda::Backend> {
             std::unique_ptr<Command> const own(static_cast<Command*>(data));
             (*own)();
         };
-        cuda::check(cudaLaunchHostFunc(stream, call, kept.get()), "cudaLaunchHostFunc");
+        cuda::detail::check(cudaLaunchHostFunc(stream, call, kept.get()), "cudaLaunchHostFunc");
         static_cast<void>(kept.release());
     }
 

@@ -2,6 +2,7 @@
 
 #include "../attention_shape.hpp"
 #include "../text.hpp"
+#include "check.cuh"
 #include "kernels.cuh"
 #include "memory.cuh"
 #include "products.cuh"
@@ -21,8 +22,8 @@ class CudaText {
 public:
     CudaText(cudaStream_t stream, Text const& text)
         : _training(place(stream, text.training())), _validation(place(stream, text.validation())) {
-        zero::cuda::check(cudaStreamSynchronize(stream),
-                          "cudaStreamSynchronize"); // the host's copy may go
+        check_cuda(cudaStreamSynchronize(stream),
+                   "cudaStreamSynchronize"); // the host's copy may go
     }
     std::span<std::uint8_t const> training() const noexcept {
         return {_training.data(), _training.size()};
@@ -35,9 +36,9 @@ private:
     static CudaBuffer<std::uint8_t> place(cudaStream_t stream,
                                           std::span<std::uint8_t const> bytes) {
         CudaBuffer<std::uint8_t> buffer(stream, bytes.size());
-        zero::cuda::check(cudaMemcpyAsync(buffer.data(), bytes.data(), bytes.size(),
-                                          cudaMemcpyHostToDevice, stream),
-                          "cudaMemcpyAsync");
+        check_cuda(cudaMemcpyAsync(buffer.data(), bytes.data(), bytes.size(),
+                                   cudaMemcpyHostToDevice, stream),
+                   "cudaMemcpyAsync");
         return buffer;
     }
 
@@ -109,10 +110,10 @@ public:
     template <class T>
     std::vector<std::remove_const_t<T>> on_host(std::span<T> values) const {
         std::vector<std::remove_const_t<T>> copy(values.size());
-        zero::cuda::check(cudaMemcpyAsync(copy.data(), values.data(), values.size_bytes(),
-                                          cudaMemcpyDeviceToHost, _stream),
-                          "cudaMemcpyAsync");
-        zero::cuda::check(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
+        check_cuda(cudaMemcpyAsync(copy.data(), values.data(), values.size_bytes(),
+                                   cudaMemcpyDeviceToHost, _stream),
+                   "cudaMemcpyAsync");
+        check_cuda(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         return copy;
     }
 
@@ -266,8 +267,7 @@ private:
 
     template <class T>
     void clear(T* data, std::size_t elements) const {
-        zero::cuda::check(cudaMemsetAsync(data, 0, elements * sizeof(T), _stream),
-                          "cudaMemsetAsync");
+        check_cuda(cudaMemsetAsync(data, 0, elements * sizeof(T), _stream), "cudaMemsetAsync");
     }
     void sum_columns(View<float const> values, float const* factors, float* sums) const {
         std::size_t const blocks =

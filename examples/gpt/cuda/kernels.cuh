@@ -3,8 +3,8 @@
 #include "../gelu.hpp"
 #include "../storage.hpp"
 #include "../text.hpp"
+#include "check.cuh"
 
-#include <zero/cuda/error.hpp>
 #include <zero/policy/parameters.hpp>
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ namespace gpt::kernels {
 
 inline constexpr unsigned threads = 128;
 
-/// @brief Enqueues a kernel with `threads` threads a block. @throws zero::CudaError
+/// @brief Enqueues a kernel with `threads` threads a block. @throws std::runtime_error
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, std::size_t blocks, void (*kernel)(Parameters...),
             Arguments const&... arguments) {
@@ -30,8 +30,8 @@ void launch(cudaStream_t stream, std::size_t blocks, void (*kernel)(Parameters..
         config.gridDim = dim3(static_cast<unsigned>(blocks));
         config.blockDim = dim3(threads);
         config.stream = stream;
-        zero::cuda::check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...),
-                          "cudaLaunchKernelEx");
+        check_cuda(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...),
+                   "cudaLaunchKernelEx");
     }
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "../view.hpp"
+#include "check.cuh"
 
 #include <zero/core/memory_resource.hpp>
-#include <zero/cuda/error.hpp>
-#include <zero/cuda/memory.hpp>
+#include <zero/cuda/default_memory.hpp>
 
 #include <cuda_runtime.h>
 
@@ -23,10 +23,9 @@ public:
     CudaBuffer() = default;
     CudaBuffer(cudaStream_t stream, std::size_t elements) : _elements(elements) {
         if (elements != 0) {
-            zero::cuda::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
-                              "cudaMalloc");
-            zero::cuda::check(cudaMemsetAsync(_data, 0, elements * sizeof(T), stream),
-                              "cudaMemsetAsync");
+            check_cuda(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
+                       "cudaMalloc");
+            check_cuda(cudaMemsetAsync(_data, 0, elements * sizeof(T), stream), "cudaMemsetAsync");
         }
     }
     CudaBuffer(CudaBuffer&& other) noexcept
@@ -37,7 +36,7 @@ public:
         std::swap(_elements, other._elements);
         return *this;
     }
-    ~CudaBuffer() { zero::cuda::ignore(cudaFree(_data)); }
+    ~CudaBuffer() { static_cast<void>(cudaFree(_data)); }
 
     static constexpr std::size_t alignment = 256; ///< of cudaMalloc
 

@@ -1,29 +1,31 @@
 #pragma once
 
-#include "../core/detail/namespace.hpp"
-#include "../core/detail/require_cxx20.hpp"
-#include "detail/copy_kernels.cuh"
-#include "detail/element_kernels.cuh"
-#include "detail/inspect_kernels.cuh"
-#include "detail/update_kernels.cuh"
-
 #include "../backend/backend.hpp"
 #include "../backend/slices.hpp"
 #include "../backend/update_decision.hpp"
 #include "../core/buffer.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/require_cxx20.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
-#include "../host/kernels.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "allocator_memory.hpp"
+#include "detail/check.hpp"
+#include "detail/chunk_sizes.cuh"
 #include "detail/config.cuh"
+#include "detail/copy_kernels.cuh"
+#include "detail/element_kernels.cuh"
+#include "detail/inspect_kernels.cuh"
 #include "detail/launch.cuh"
-#include "detail/pack.cuh"
 #include "detail/sum_kernels.cuh"
-#include "memory.hpp"
+#include "detail/update_kernels.cuh"
+#include "pool_allocator.hpp"
 #include "runtime_backend.hpp"
-#include "slice_table.hpp"
+#include "table_range.hpp"
+
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,41 +34,41 @@
 #include <type_traits>
 
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 1407 // see config.cuh
+#pragma nv_diag_suppress 1407 // see detail/config.cuh
 
 namespace ZERO_NAMESPACE::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief A CUDA device as a backend: queues are streams, and every operation is a kernel or a copy
-/// that is enqueued.
+/// @brief A CUDA device as a backend: queues are streams, and every operation enqueues a kernel or
+/// a copy on the current device of the calling thread.
 ///
-/// The current device of the calling thread counts. Results are those of the host backend, bit for
-/// bit. Memory may have any alignment; kernels move 16 bytes at a time where all that a slice
-/// consists of is aligned to that. The kernels are instantiated in the units that use them, and
-/// neither they nor the functions here are visible outside a shared library.
+/// Results equal those of the host backend bit for bit. Memory may have any alignment; kernels move
+/// 16 bytes at a time where all memory of a slice is aligned to that. Kernels are instantiated in
+/// the units that use them, and neither they nor the functions here are visible outside a shared
+/// library.
 struct Backend : RuntimeBackend {
-    /// @brief Refuses code that was compiled with -ftz=true or with -use_fast_math, which contains
-    /// it; neither has a macro. Waits.
+    /// @brief Throws if the code was compiled with -ftz=true or -use_fast_math, which includes it;
+    /// neither defines a macro. Waits for the device. Engines call it when they are constructed.
     /// @throws InvalidArgument, CudaError
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
         AllocatorMemory<PoolAllocator> memory(allocator(), queue);
         Buffer<int> is_exact(memory, 1, BufferKind::control);
-        kernels::launch(queue, 1, 1, kernels::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
+        detail::launch(queue, 1, 1, detail::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
         synchronise(record(queue));
         if (load(is_exact.data()) == 0) {
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: this code was compiled by nvcc with -ftz=true, or with -use_fast_math, "
-                 "which contains it: numbers below the normal ones become "
-                 "zero; compile without."});
+                 "which includes it: subnormal numbers become zero; compile without these flags."});
         }
     }
 
-    /// @brief Runs a command on the scalars of a step, in one thread.
+    /// @brief Enqueues a command of the engine on its scalars, in one thread.
     template <class F>
     ZERO_CUDA_HIDDEN static void run(Queue queue, F const& functor) {
-        kernels::launch(queue, 1, 1, kernels::run_kernel<F>, functor);
+        detail::launch(queue, 1, 1, detail::run_kernel<F>, functor);
     }
 
+    /// @brief Enqueues out[i] = value. @throws CudaError
     template <class T>
     ZERO_CUDA_HIDDEN static void fill(Queue queue, T* out, std::size_t elements, T value) {
         if (elements == 0) {
@@ -76,7 +78,8 @@ struct Backend : RuntimeBackend {
         std::memcpy(bytes, &value, sizeof(T));
         if (std::all_of(bytes, bytes + sizeof(T),
                         [&](unsigned char byte) { return byte == bytes[0]; })) {
-            check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue), "cudaMemsetAsync");
+            detail::check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue),
+                          "cudaMemsetAsync");
             return;
         }
         using Word =
@@ -85,38 +88,41 @@ struct Backend : RuntimeBackend {
         static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Word),
                       "zero: fill is for elements of 1, 2, 4 or 8 bytes.");
         if constexpr (sizeof(T) == sizeof(Word)) {
-            kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
-                            kernels::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
-                            __builtin_bit_cast(Word, value));
+            detail::launch(queue, detail::chunks_of(elements), detail::block_threads,
+                           detail::fill_kernel<Word>, reinterpret_cast<Word*>(out), elements,
+                           __builtin_bit_cast(Word, value));
         }
     }
 
+    /// @brief Enqueues out[i] = in[i] * factor, in float, rounded to `To`; a copy if neither value
+    /// nor type changes. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements,
                                          float factor) {
-        std::size_t const blocks = kernels::chunks_of(elements);
+        std::size_t const blocks = detail::chunks_of(elements);
         if (factor != 1.0F) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::convert_kernel<true, To, From>, out, in, elements, factor);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::convert_kernel<true, To, From>, out, in, elements, factor);
         } else if constexpr (std::is_same_v<To, From>) {
             copy_bytes(queue, out, in, elements * sizeof(To));
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::convert_kernel<false, To, From>, out, in, elements, factor);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::convert_kernel<false, To, From>, out, in, elements, factor);
         }
     }
 
+    /// @brief Enqueues sum[i] += in[i], in float, rounded to `To`. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in,
                                             std::size_t elements) {
-        kernels::launch(queue, kernels::chunks_of(elements), kernels::block_threads,
-                        kernels::accumulate_kernel<To, From>, sum, in, elements);
+        detail::launch(queue, detail::chunks_of(elements), detail::block_threads,
+                       detail::accumulate_kernel<To, From>, sum, in, elements);
     }
 
-    /// @brief Enqueued: out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
+    /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
     /// rounded once.
-    /// @param peers W pointers, which are copied at once
-    /// @throws InvalidArgument for more than 256 ranks
+    /// @param peers `world` pointers, copied before the call returns
+    /// @throws InvalidArgument for more than 256 ranks; CudaError
     template <class T>
     ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                                            std::size_t elements) {
@@ -124,79 +130,83 @@ struct Backend : RuntimeBackend {
             copy_bytes(queue, out, peers[0], elements * sizeof(T));
             return;
         }
-        std::size_t const blocks = kernels::chunks_of(elements);
-        if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::sum_ranks_kernel<T, kernels::few_peers>, out,
-                            peers_of<T, kernels::few_peers>(peers, world), elements);
+        std::size_t const blocks = detail::chunks_of(elements);
+        if (world <= detail::few_peers) {
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::sum_ranks_kernel<T, detail::few_peers>, out,
+                           peers_of<T, detail::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::sum_ranks_kernel<T, kernels::most_peers>, out,
-                            peers_of<T, kernels::most_peers>(peers, world), elements);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::sum_ranks_kernel<T, detail::most_peers>, out,
+                           peers_of<T, detail::most_peers>(peers, world), elements);
         }
     }
 
-    /// @brief Enqueued: the sum over `world` peers, whose pointers are copied at once. @throws
-    /// InvalidArgument for more than 256 ranks
+    /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r. The pointers are copied
+    /// before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError
     ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
         combine_integers<true>(queue, out, peers, world, elements);
     }
 
-    /// @brief Enqueued: the minimum over `world` peers, whose pointers are copied at once. @throws
-    /// InvalidArgument for more than 256 ranks
+    /// @brief Enqueues out[i] = the minimum of peers[r][i] over all ranks r. The pointers are
+    /// copied before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError
     ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
         combine_integers<false>(queue, out, peers, world, elements);
     }
 
-    /// @brief Adds the slices to an inspection.
+    /// @brief Enqueues the addition of the slices to an inspection. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table,
                                          ops::Inspection* result) {
         std::size_t const resident = 4 * static_cast<std::size_t>(table.multiprocessors);
-        kernels::launch(queue, std::min(table.count, resident), kernels::block_threads,
-                        kernels::inspect_kernel<A>, table, result);
+        detail::launch(queue, std::min(table.count, resident), detail::block_threads,
+                       detail::inspect_kernel<A>, table, result);
     }
 
-    /// @brief Adds each slice to its norm.
+    /// @brief Enqueues the addition of each slice to its norm. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
                                               NormKind kind, ops::NormSum* norms) {
-        auto* const kernel = kind == NormKind::l1   ? &kernels::norms_kernel<NormKind::l1, A>
-                             : kind == NormKind::l2 ? &kernels::norms_kernel<NormKind::l2, A>
-                                                    : &kernels::norms_kernel<NormKind::infinity, A>;
-        kernels::launch(queue, table.count, kernels::block_threads, kernel, table, norms);
+        auto* const kernel = kind == NormKind::l1   ? &detail::norms_kernel<NormKind::l1, A>
+                             : kind == NormKind::l2 ? &detail::norms_kernel<NormKind::l2, A>
+                                                    : &detail::norms_kernel<NormKind::infinity, A>;
+        detail::launch(queue, table.count, detail::block_threads, kernel, table, norms);
     }
 
-    /// @brief One optimizer step over the slices, unless it is skipped.
+    /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
+    /// is to skip.
+    /// @throws CudaError
     template <class Optimizer, class Slice, class Group>
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
                                         Group const* groups, UpdateDecision const* decision) {
-        if constexpr (!Optimizer::whole_tensor) { // stages refuse the others
-            kernels::launch(queue, table.count, kernels::block_threads,
-                            kernels::update_kernel<Optimizer, Slice, Group>, table, groups,
-                            decision);
+        if constexpr (!Optimizer::whole_tensor) { // stages reject optimizers of whole tensors
+            detail::launch(queue, table.count, detail::block_threads,
+                           detail::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
         }
     }
 
-    /// @brief Copies a bucket to the tensors that it is made of, in one launch, and converts where
-    /// the types differ.
+    /// @brief Enqueues one kernel that copies a bucket to its tensors, and converts where the types
+    /// differ.
+    /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void
     copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads,
-                        kernels::copy_kernel<false, T, InBucket const>, table, bucket);
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::copy_kernel<false, T, InBucket const>, table, bucket);
     }
 
-    /// @brief The way back.
+    /// @brief Enqueues one kernel that copies tensors to their bucket, and converts where the types
+    /// differ.
+    /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
                                                 InBucket* bucket) {
-        kernels::launch(queue, table.count, kernels::block_threads,
-                        kernels::copy_kernel<true, T, InBucket>, table, bucket);
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::copy_kernel<true, T, InBucket>, table, bucket);
     }
 
 private:
@@ -206,13 +216,13 @@ private:
     }
 
     template <class T, int most>
-    ZERO_CUDA_HIDDEN static kernels::Peers<T, most> peers_of(T const* const* peers, int world) {
+    ZERO_CUDA_HIDDEN static detail::Peers<T, most> peers_of(T const* const* peers, int world) {
         if (world > most) {
             zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
                                                         " ranks on one device; at most ", most,
-                                                        " are possible."});
+                                                        " are supported."});
         }
-        kernels::Peers<T, most> result{};
+        detail::Peers<T, most> result{};
         std::copy_n(peers, world, result.memory);
         result.world = world;
         return result;
@@ -223,15 +233,15 @@ private:
                                                   std::int64_t const* const* peers, int world,
                                                   std::size_t elements) {
         std::size_t const blocks = std::min<std::size_t>(
-            (elements + kernels::block_threads - 1) / kernels::block_threads, 64);
-        if (world <= kernels::few_peers) {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::combine_integers_kernel<is_sum, kernels::few_peers>, out,
-                            peers_of<std::int64_t, kernels::few_peers>(peers, world), elements);
+            (elements + detail::block_threads - 1) / detail::block_threads, 64);
+        if (world <= detail::few_peers) {
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::combine_integers_kernel<is_sum, detail::few_peers>, out,
+                           peers_of<std::int64_t, detail::few_peers>(peers, world), elements);
         } else {
-            kernels::launch(queue, blocks, kernels::block_threads,
-                            kernels::combine_integers_kernel<is_sum, kernels::most_peers>, out,
-                            peers_of<std::int64_t, kernels::most_peers>(peers, world), elements);
+            detail::launch(queue, blocks, detail::block_threads,
+                           detail::combine_integers_kernel<is_sum, detail::most_peers>, out,
+                           peers_of<std::int64_t, detail::most_peers>(peers, world), elements);
         }
     }
 };

@@ -1,9 +1,10 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/event_pool.hpp"
-#include "detail/nccl_start.hpp"
+#include "detail/query_event.hpp"
+#include "detail/stream_capture.hpp"
 #include "nccl_library.hpp"
+#include "nccl_system.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -17,8 +18,8 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief The CUDA runtime, the steady clock, threads and the environment of the process. Holds
-/// nothing.
+/// @brief The `NcclSystem` of real programs: the CUDA runtime, the steady clock, threads and the
+/// environment of the process. Stateless; `linked_nccl()` hands it out.
 class LinkedSystem final : public NcclSystem {
 public:
     int device_count(int& devices) noexcept override { return cudaGetDeviceCount(&devices); }
@@ -39,9 +40,8 @@ public:
     }
 
     int is_event_complete(EventHandle event, bool& is_complete) noexcept override {
-        detail::OutsideCapture const
-            outside; // otherwise the question spoils a graph that is being captured
-        return detail::query(static_cast<cudaEvent_t>(event), is_complete);
+        detail::OutsideCapture const outside; // otherwise the query would invalidate a capture
+        return detail::query_event(static_cast<cudaEvent_t>(event), is_complete);
     }
     void destroy_event(EventHandle event) noexcept override {
         static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
@@ -59,8 +59,8 @@ public:
             std::chrono::steady_clock::now().time_since_epoch());
     }
 
-    /// Most waits are for NCCL's own launch, in microseconds; some for ranks that start minutes
-    /// later.
+    /// Most waits are for NCCL's own launch and take microseconds; some are for ranks that start
+    /// minutes later.
     void pause(unsigned turn) noexcept override {
         if (turn < 200) {
             std::this_thread::yield();
@@ -76,7 +76,7 @@ public:
             std::condition_variable changed;
             bool has_ended = false;
         };
-        std::shared_ptr<Run> run; // shared, since either thread may be the last one
+        std::shared_ptr<Run> run; // shared, because either thread may finish last
         try {
             run = std::make_shared<Run>();
             std::thread([run, device, work, &nccl, handle] {
@@ -88,7 +88,7 @@ public:
                 }
                 run->changed.notify_all();
             }).detach();
-        } catch (std::exception const&) { // no thread, or no memory
+        } catch (std::exception const&) { // no thread or no memory is available
             work(nccl, handle);
             return true;
         }

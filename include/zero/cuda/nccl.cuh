@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief The communicator of a CUDA program: one rank per device, over NCCL.
+/// @brief The communicator of CUDA programs: one rank per device, over NCCL.
 using NcclCommunicator = NcclCommunicatorOn<Backend>;
 static_assert(Communicator<NcclCommunicator>);
 

@@ -8,10 +8,11 @@
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
-#include "../ops/arithmetic.hpp"
+#include "detail/nccl_require_matching_version.hpp"
 #include "detail/nccl_require_success.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
+#include "nccl_interface.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 
@@ -26,24 +27,24 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief A communicator over NCCL, for any backend whose queues are streams. `cuda/nccl.hpp` has
-/// the one that is meant for use, with NCCL's own types.
+/// @brief A communicator over NCCL for any backend whose queues are streams. `cuda/nccl.hpp` has
+/// the one for programs, with NCCL's own types. Owns the rank's NCCL communicator, except as a
+/// reference (see `refer_to`).
 ///
-/// One object per rank; one thread at a time calls it, except for `abort`. Calls enqueue and
-/// return; the first ones, in which NCCL connects the ranks, wait for the peers. Cuts in W equal
-/// parts use NCCL's reduce-scatter and all-gather; others one group of reduce or broadcast per
-/// non-empty extent. Sums are formed by NCCL in the element type, in the order of its algorithm:
-/// the same for the same call on the same machines, but not the order of the ranks. An all-reduce
-/// is a reduce-scatter and an all-gather, so that it has the same bits (unless `native_all_reduce`
-/// is set). One rank alone copies.
+/// There is one object per rank, used by one thread at a time except for `abort`. Calls enqueue and
+/// return; the first calls, in which NCCL connects the ranks, wait for the peers. Cuts into W equal
+/// parts use NCCL's reduce-scatter and all-gather; other cuts use one group of reduce or broadcast
+/// calls, one per non-empty extent. NCCL forms sums in the element type, in the order of its
+/// algorithm: the same for the same call on the same machines, but not rank order. An all-reduce is
+/// a reduce-scatter and an all-gather, so it has the same bits (unless `native_all_reduce` is set).
+/// A single rank copies.
 ///
-/// Any error of NCCL, of a peer or of the clock aborts the communicator and throws; what the
-/// watchdog finds is thrown by the next call. From then on every call throws `Aborted` with the
-/// first cause. Ranks of one process learn each other's causes; those of other processes see an
-/// error of NCCL or their time-out. The destructor waits for what was enqueued, at most
-/// `finish_time_out`; then, or while an exception unwinds, it aborts. (That of a reference does
-/// neither: see `refer_to`.) An abort is waited for at most 5 s. Destroy CUDA graphs that hold
-/// collectives before the communicator: NCCL waits for them.
+/// Any error of NCCL, of a peer or of the clock aborts the communicator and throws. The next call
+/// throws what the watchdog finds. From then on every call throws `Aborted` with the first cause.
+/// Ranks of one process learn each other's causes; ranks of other processes see an error of NCCL or
+/// their time-out. The destructor waits for enqueued collectives, at most `finish_time_out`; after
+/// that, or while an exception unwinds, it aborts. An abort is waited for at most 5 s. Destroy CUDA
+/// graphs that hold collectives before the communicator, because NCCL waits for them.
 template <class B>
 class BasicNcclCommunicator {
 public:
@@ -51,54 +52,54 @@ public:
     using Backend = B;
     using Queue = typename B::Queue;
 
-    /// @brief Uses a communicator of the caller, whose it stays. Its device must be the current
-    /// one. One that NCCL still sets up is waited for.
+    /// @brief Refers to a caller-owned communicator, whose device must be current. Waits for one
+    /// that NCCL is still setting up.
     ///
-    /// The destructor of a reference neither waits nor aborts, also while an exception unwinds: the
-    /// caller waits (`synchronise`) or lets the peers go (`abort`). Any failure aborts by itself,
-    /// which frees NCCL's communicator. So the reference outlives the scope of the engine, is asked
-    /// `is_aborted()` last, and goes before the handle, which its watchdog uses: that is destroyed
-    /// only if the answer was no.
-    /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when it
-    /// is not set up in time
+    /// The destructor of a reference neither waits nor aborts, not even while an exception unwinds:
+    /// the caller waits (`synchronise`) or releases the peers (`abort`). Any failure aborts by
+    /// itself, which frees NCCL's communicator. Therefore the reference must outlive the engine,
+    /// its `is_aborted()` is the last call on it, and it must be destroyed before the handle, which
+    /// its watchdog uses. Destroy the handle only if `is_aborted()` returned false.
+    /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut if the
+    /// communicator is not set up in time
     static BasicNcclCommunicator refer_to(NcclInterface interfaces, NcclHandle handle,
                                           NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, false, options));
     }
 
-    /// @brief Takes over a communicator of the caller, whose it stays when this throws. One that
-    /// NCCL made non-blocking is destroyed in bounded time.
+    /// @brief Takes ownership of a caller's communicator; if this throws, the caller still owns it.
+    /// One that NCCL made non-blocking is destroyed in bounded time.
     /// @throws as `refer_to`
     static BasicNcclCommunicator take_over(NcclInterface interfaces, NcclHandle handle,
                                            NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::use_handle(interfaces, handle, true, options));
     }
 
-    /// @brief Joins a new group; collective. Uses the current device.
-    /// @param id what one rank got from `make_unique_id` and sent to all
-    /// @throws InvalidArgument, also where NCCL_COMM_BLOCKING contradicts the mode;
-    /// NcclVersionMismatch; NcclError; CommunicatorError; TimedOut when ranks are missing
+    /// @brief Joins a new group with the current device; collective.
+    /// @param id what `make_unique_id` returned on one rank, sent to all others
+    /// @throws InvalidArgument, also if NCCL_COMM_BLOCKING contradicts the mode;
+    /// NcclVersionMismatch; NcclError; CommunicatorError; TimedOut if ranks are missing
     static BasicNcclCommunicator from_unique_id(NcclInterface interfaces, NcclUniqueId const& id,
                                                 int rank, int world,
                                                 NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::join_group(interfaces, id, rank, world, options));
     }
 
-    /// @brief Joins the group of the processes that torchrun, or a launcher that sets the same
+    /// @brief Joins the group of processes that torchrun, or a launcher that sets the same
     /// variables, started; collective. Makes LOCAL_RANK the current device.
     ///
     /// Reads RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR; the port is ZERO_NCCL_PORT or the one
-    /// after MASTER_PORT. Changes NCCL_COMM_ID while it runs, so no other thread may read or change
-    /// the environment then.
+    /// after MASTER_PORT. Changes NCCL_COMM_ID while it runs, so no other thread may access the
+    /// environment then.
     /// @throws LauncherError; as `from_unique_id`
     static BasicNcclCommunicator from_environment(NcclInterface interfaces,
                                                   NcclOptions const& options = {}) {
         return BasicNcclCommunicator(detail::join_launched_group(interfaces, options));
     }
 
-    /// @brief A new group in this process, one rank per device, by rank. The current device stays
-    /// as it is.
-    /// @param devices each at most once, of one rank each
+    /// @brief Creates a group in this process, one rank per device, in rank order. Leaves the
+    /// current device unchanged.
+    /// @param devices each at most once, for one rank each
     /// @throws InvalidArgument; as `from_unique_id`
     static std::vector<BasicNcclCommunicator> make_group(NcclInterface interfaces,
                                                          std::span<int const> devices,
@@ -115,14 +116,14 @@ public:
     [[nodiscard]] int rank() const noexcept { return _session->rank(); }
     [[nodiscard]] int size() const noexcept { return _session->world(); }
 
-    /// @brief What of the options ranks have to choose alike, see `Communicator`: whether NCCL's
-    /// own all-reduce is used.
+    /// @brief Hashes the options that must be equal on all ranks, see `Communicator`: whether
+    /// NCCL's own all-reduce is used.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         return Hash().add(_session->uses_native_all_reduce()).value();
     }
 
-    /// @brief As `Communicator` says. @throws CommunicatorError; InvalidArgument before anything
-    /// was enqueued.
+    /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
+    /// enqueued
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
@@ -172,37 +173,37 @@ public:
     }
 
     /// @brief Ends every wait of this rank, on the host and on the device, and frees NCCL's
-    /// communicator. Any thread.
+    /// communicator. Thread-safe.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         _session->abort(cause, is_provisional);
     }
 
-    /// @brief Throws what has gone wrong since the last call (asynchronous errors, time-outs,
-    /// aborts). Waits for nothing; for the rank's own thread.
+    /// @brief Throws what has failed since the last call (asynchronous errors, time-outs, aborts).
+    /// Does not wait. Call it on the rank's own thread.
     ///
-    /// Call it after having waited for the device by other means: an abort ends such a wait, and
-    /// leaves the data undefined.
-    void rethrow_failure() { _session->check("a question for failures"); }
+    /// Call it after waiting for the device by other means: an abort ends such a wait and leaves
+    /// the data undefined.
+    void rethrow_failure() { _session->check("a query for failures"); }
 
-    /// @brief Waits until all collectives so far have run, as long as the time-out allows. @throws
-    /// TimedOut, NcclError, Aborted
+    /// @brief Waits until all collectives so far have run, within the time-out.
+    /// @throws TimedOut, NcclError, Aborted
     void synchronise() { _session->synchronise(); }
 
-    /// @brief Whether NCCL's communicator was freed by an abort, of whatever cause; then every call
-    /// throws. Any thread.
+    /// @brief Returns whether an abort, of any cause, has freed NCCL's communicator; every call
+    /// throws then. Thread-safe.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }
 
-    /// @brief The ncclComm_t, null after an abort.
+    /// @brief Returns the ncclComm_t; null after an abort.
     [[nodiscard]] NcclHandle handle() const noexcept { return _session->handle(); }
 
-    /// @brief NCCL and the system, as they were given.
+    /// @brief Returns the NCCL and the system that this communicator was made with.
     [[nodiscard]] NcclInterface interfaces() const noexcept { return _session->interfaces(); }
 
-    /// @brief For the parts of this library that work on the same communicator.
+    /// @brief For the parts of this library that share the communicator.
     [[nodiscard]] detail::NcclSession& session() const noexcept { return *_session; }
 
 protected:
-    /// @brief Takes a rank's session that has been opened; not null.
+    /// @brief Takes the open session of a rank; must not be null.
     explicit BasicNcclCommunicator(std::unique_ptr<detail::NcclSession> session) noexcept
         : _session(std::move(session)) {}
 
@@ -249,7 +250,7 @@ private:
     std::unique_ptr<detail::NcclSession> _session;
 };
 
-/// @brief A new group's id, to be sent to all its ranks. @throws NcclError
+/// @brief Returns the id of a new group, to be sent to all its ranks. @throws NcclError
 inline NcclUniqueId make_unique_id(NcclInterface interfaces) {
     detail::require_matching_version(*interfaces.nccl);
     NcclUniqueId id;

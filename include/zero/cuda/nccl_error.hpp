@@ -9,7 +9,12 @@
 namespace ZERO_NAMESPACE::cuda {
 
 /// @brief A function of NCCL failed, or a communicator reported an error of the network or of a
-/// peer; `code()` is NCCL's.
+/// peer.
+///
+/// `code()` is the ncclResult_t. `detail/nccl_require_success.hpp` turns codes of NCCL into this
+/// error; `BasicNcclCommunicator` throws it, after it has aborted the communicator. Other failures
+/// of a communicator are `TimedOut` (a peer did not come), `Aborted` (the group was aborted
+/// earlier) and `CommunicatorError` (a call of the CUDA runtime failed), all in core/error.hpp.
 class NcclError : public CommunicatorError {
 public:
     explicit NcclError(std::string const& message, SourceLocation where = SourceLocation::current(),
@@ -17,7 +22,7 @@ public:
         : CommunicatorError(message, where, code) {}
 };
 
-/// @brief The library that was loaded does not go with the header that the program was compiled
+/// @brief The NCCL library that was loaded does not match the header that the program was compiled
 /// with.
 class NcclVersionMismatch : public NcclError {
 public:
@@ -26,7 +31,8 @@ public:
         : NcclError(message, where, code) {}
 };
 
-/// @brief A variable that the launcher sets is missing or ill-formed, or does not fit this machine.
+/// @brief An environment variable that the launcher sets is missing, malformed or does not fit this
+/// machine.
 class LauncherError : public InvalidArgument {
 public:
     explicit LauncherError(std::string const& message,

@@ -3,61 +3,61 @@
 #include "../core/detail/namespace.hpp"
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief What a function of NCCL returns: NCCL's own numbers, so that they can be told apart
-/// without its header.
+/// @brief The result of a function of NCCL, with NCCL's own numbers, so that code can tell results
+/// apart without NCCL's header.
 enum class NcclResult : int {
     success = 0,              ///< ncclSuccess
     unhandled_cuda_error = 1, ///< a call of the CUDA runtime failed inside NCCL
     system_error = 2,         ///< a call of the operating system failed inside NCCL
-    internal_error = 3,       ///< NCCL itself, or memory that was written over
-    invalid_argument = 4,     ///< one argument is wrong
-    invalid_usage = 5, ///< calls that do not go together, or memory or devices that NCCL cannot use
-    remote_error = 6,  ///< a peer left or the network failed
+    internal_error = 3,       ///< a defect of NCCL, or overwritten memory
+    invalid_argument = 4,     ///< an argument is wrong
+    invalid_usage =
+        5,            ///< calls that do not fit together, or memory or devices that NCCL cannot use
+    remote_error = 6, ///< a peer left, or the network failed
     in_progress =
         7 ///< a non-blocking call goes on; `NcclLibrary::get_async_error` says when it is done
 };
 
-/// @brief What the ranks of a group have to share before they can meet (128 opaque bytes; send them
-/// to the others by any means).
+/// @brief The id of a group, which all its ranks must share before they can meet: 128 opaque bytes
+/// that the program sends by any means.
 struct NcclUniqueId {
-    std::array<std::byte, 128> bytes{}; ///< as NCCL made them, the same on every rank of the group
+    std::array<std::byte, 128> bytes{}; ///< as NCCL made them, equal on all ranks of the group
 };
 
-/// @brief What a reduction makes of the ranks' values, element by element.
+/// @brief How a reduction combines the ranks' values, per element.
 enum class NcclReduction : std::uint8_t {
     sum, ///< in the order of NCCL's algorithm
     min  ///< the smallest
 };
 
-/// @brief Element types by size and meaning; the numbers are this library's, not NCCL's.
+/// @brief Element types by size and meaning. The numbers are this library's, not NCCL's.
 enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 
 /// @brief How calls behave that NCCL cannot finish at once.
 ///
-/// Non-blocking ones return, are asked about and can be given up: an absent peer is an exception
-/// after the time-out. Each costs the start of a thread inside NCCL. Blocking ones save it (it
-/// matters for many small buckets) and can hang the calling thread: in the start and in a
-/// destructor for good, in a collective until an abort from another thread, for instance the
-/// watchdog's, which NCCL does not promise to survive.
+/// Non-blocking calls return at once and are polled, so the caller can give up: an absent peer
+/// becomes an exception after the time-out. Each call starts a thread inside NCCL. Blocking calls
+/// save that thread, which matters for many small buckets, but can hang the calling thread: for
+/// ever in the start and in a destructor, and in a collective until another thread aborts, such as
+/// the watchdog. NCCL does not promise to survive such an abort.
 enum class NcclMode : std::uint8_t { non_blocking, blocking };
 
 using NcclHandle = void*;   ///< an ncclComm_t
 using StreamHandle = void*; ///< a cudaStream_t
 
-/// @brief The functions of NCCL that the communicator calls, as a replaceable table:
-/// `cuda/nccl.hpp` has the real one.
+/// @brief The functions of NCCL that the communicator calls, as a replaceable interface.
+/// `cuda/linked_nccl.hpp` has the implementation for programs; tests bring fakes.
 ///
-/// They mean what NCCL documents, throw nothing and return its codes. A unique id and a handle are
-/// NCCL's, without their types. Collectives enqueue on `stream` and return; every rank calls the
-/// same ones in the same order, with memory of its device. Those of a non-blocking communicator may
-/// return `in_progress`, as may its other calls: then nothing else is called on it until
-/// `get_async_error` says that this one is done.
+/// The functions mean what NCCL documents, throw nothing and return NCCL's codes. A unique id and a
+/// handle are NCCL's, without their types. Collectives enqueue on `stream` and return. Every rank
+/// calls the same collectives in the same order, with memory of its device. Any call on a
+/// non-blocking communicator may return `in_progress`: then nothing else may be called on it until
+/// `get_async_error` reports that the call is done.
 class NcclLibrary {
 public:
     NcclLibrary() = default;
@@ -65,134 +65,75 @@ public:
     NcclLibrary& operator=(NcclLibrary const&) = delete;
     virtual ~NcclLibrary() = default;
 
-    /// @brief The version of the header that the program was compiled with, coded as NCCL does:
-    /// 22809 is 2.28.9.
+    /// @brief Returns the version of the header that the program was compiled with, coded as in
+    /// NCCL: 22809 is 2.28.9.
     virtual int header_version() noexcept = 0;
-    /// @brief The version of the library that was loaded, coded alike.
+    /// @brief Gets the version of the library that was loaded, in the same code.
     virtual NcclResult get_version(int& version) noexcept = 0;
-    /// @brief NCCL's own text for a code; static.
+    /// @brief Returns NCCL's own text for a code; static.
     virtual char const* error_string(NcclResult result) noexcept = 0;
-    /// @brief What NCCL logged last, which may be of another call.
+    /// @brief Returns NCCL's last log message, which may belong to another call.
     virtual char const* last_error(NcclHandle handle) noexcept = 0;
 
-    /// @brief The id of a new group; the process listens for its ranks, or, where NCCL_COMM_ID is
-    /// set, the id is that address.
+    /// @brief Makes the id of a new group. The process then listens for the ranks; if NCCL_COMM_ID
+    /// is set, the id is that address.
     virtual NcclResult get_unique_id(NcclUniqueId& id) noexcept = 0;
-    /// @brief Joins a group with the current device; collective. When this fails, `handle` is null
-    /// or must be aborted.
+    /// @brief Joins a group with the current device; collective. If this fails, `handle` is null or
+    /// must be aborted.
     virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
                                  NcclMode mode) noexcept = 0;
-    /// @brief How many ranks the group has. Joins the last call, which must be done.
+    /// @brief Gets the number of ranks. Joins the last call, which must be done.
     virtual NcclResult count(NcclHandle handle, int& world) noexcept = 0;
-    /// @brief The number of this rank, from 0.
+    /// @brief Gets the rank, from 0.
     virtual NcclResult user_rank(NcclHandle handle, int& rank) noexcept = 0;
-    /// @brief Asks without waiting: `error` is `in_progress` until the last call is done, then its
-    /// result, or what failed in the background.
+    /// @brief Polls: `error` is `in_progress` until the last call is done, then its result, or the
+    /// error of what failed in the background.
     virtual NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept = 0;
-    /// @brief Begins the end: what was enqueued is flushed; `destroy` follows when that is done.
+    /// @brief Starts the shutdown: enqueued work is flushed. `destroy` follows once this is done.
     virtual NcclResult finalize(NcclHandle handle) noexcept = 0;
-    /// @brief Frees the communicator; after `finalize`. Waits for CUDA graphs that hold its
+    /// @brief Frees the communicator, after `finalize`. Waits for CUDA graphs that hold its
     /// collectives and for ranks on this machine.
     virtual NcclResult destroy(NcclHandle handle) noexcept = 0;
-    /// @brief Ends kernels that wait for peers, which leave their data undefined, and frees the
+    /// @brief Ends kernels that wait for peers, which leaves their data undefined, and frees the
     /// communicator. Waits as `destroy` does.
     virtual NcclResult abort(NcclHandle handle) noexcept = 0;
 
-    /// @brief Collectives of this thread from here to `group_end` start together.
+    /// @brief Starts a group: collectives of this thread up to `group_end` start together.
     virtual NcclResult group_start() noexcept = 0;
-    /// @brief Starts the collectives since `group_start`; their failures may be returned here.
+    /// @brief Starts the collectives since `group_start` and may return their failures.
     virtual NcclResult group_end() noexcept = 0;
-    /// @brief `receive` of `root` gets the reduction of `count` elements; elsewhere it may be null.
+    /// @brief Reduces `count` elements into `receive` of `root`; on other ranks `receive` may be
+    /// null.
     virtual NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type,
                               NcclReduction reduction, int root, NcclHandle handle,
                               StreamHandle stream) noexcept = 0;
-    /// @brief `receive` of every rank gets the `count` elements that `send` of `root` holds.
+    /// @brief Copies `count` elements from `send` of `root` to `receive` of every rank.
     virtual NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type,
                                  int root, NcclHandle handle, StreamHandle stream) noexcept = 0;
-    /// @brief `receive` of every rank gets the reduction of `count` elements.
+    /// @brief Reduces `count` elements into `receive` of every rank.
     virtual NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type,
                                   NcclReduction reduction, NcclHandle handle,
                                   StreamHandle stream) noexcept = 0;
-    /// @brief `send` holds W * `count` elements; `receive` of rank r gets the reduction of the r-th
-    /// part of `count`.
+    /// @brief Reduces W * `count` elements of `send`; `receive` of rank r gets the r-th `count` of
+    /// them.
     virtual NcclResult reduce_scatter(void const* send, void* receive, std::size_t count,
                                       NcclType type, NcclReduction reduction, NcclHandle handle,
                                       StreamHandle stream) noexcept = 0;
-    /// @brief `send` holds `count` elements; `receive` gets W * `count`, by rank.
+    /// @brief Concatenates `count` elements of each rank's `send`, in rank order, in `receive` of
+    /// every rank.
     virtual NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type,
                                   NcclHandle handle, StreamHandle stream) noexcept = 0;
 
-    /// @brief Memory of the current device that NCCL can map into peers; whole pages.
+    /// @brief Allocates memory of the current device that NCCL can map into peers, in whole pages.
     virtual NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept = 0;
-    /// @brief Takes back what `memory_allocate` gave.
+    /// @brief Frees memory from `memory_allocate`.
     virtual NcclResult memory_free(void* memory) noexcept = 0;
-    /// @brief Lets collectives of the communicator use the memory without staging copies.
-    /// `registration` may be null: NCCL keeps none.
+    /// @brief Registers memory, so that collectives of the communicator use it without staging
+    /// copies. `registration` is null if NCCL keeps none.
     virtual NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes,
                                        void*& registration) noexcept = 0;
-    /// @brief Ends a registration, before the memory is freed.
+    /// @brief Ends a registration; call it before the memory is freed.
     virtual NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept = 0;
-};
-
-using NcclWork = void (*)(
-    NcclLibrary& nccl, NcclHandle handle); ///< what `NcclSystem::run_bounded` runs; must not throw
-
-/// @brief What the communicator needs beside NCCL: devices, events, time, threads and environment
-/// variables; replaceable like `NcclLibrary`.
-///
-/// The functions that return int return codes of the CUDA runtime, 0 for success.
-class NcclSystem {
-public:
-    using Duration = std::chrono::milliseconds; ///< of time-outs, and of the clock
-    using EventHandle = void*;                  ///< a cudaEvent_t
-
-    NcclSystem() = default;
-    NcclSystem(NcclSystem const&) = delete;
-    NcclSystem& operator=(NcclSystem const&) = delete;
-    virtual ~NcclSystem() = default;
-
-    /// @brief How many devices this process sees.
-    virtual int device_count(int& devices) noexcept = 0;
-    /// @brief The device of the calling thread, from 0.
-    virtual int current_device(int& device) noexcept = 0;
-    /// @brief Makes a device the calling thread's.
-    virtual int set_device(int device) noexcept = 0;
-    /// @brief The CUDA runtime's own text for a code; static.
-    virtual char const* error_string(int code) noexcept = 0;
-
-    /// @brief An event of the current device, without times.
-    virtual int create_event(EventHandle& event) noexcept = 0;
-    /// @brief Moves the event to the point after all work on `stream` so far.
-    virtual int record_event(EventHandle event, StreamHandle stream) noexcept = 0;
-    /// @brief Asks without waiting; may be called from any thread, also while another captures a
-    /// graph.
-    virtual int is_event_complete(EventHandle event, bool& is_complete) noexcept = 0;
-    /// @brief Frees an event. Errors are ignored: the runtime may be shutting down.
-    virtual void destroy_event(EventHandle event) noexcept = 0;
-    /// @brief Is the stream captured into a graph, so that events recorded on it cannot be asked?
-    virtual int is_capturing(StreamHandle stream, bool& is_capturing) noexcept = 0;
-
-    /// @brief Time since any fixed point; never goes back.
-    virtual Duration now() noexcept = 0;
-    /// @brief Gives other threads time before the next question; `turn` counts the pauses of one
-    /// wait.
-    virtual void pause(unsigned turn) noexcept = 0;
-    /// @brief Runs `work(nccl, handle)` on a thread of its own, whose device is `device`, and waits
-    /// for it at most `limit`; what takes longer goes on by itself. Where no thread can be made it
-    /// runs on the calling one. @return whether it has ended
-    virtual bool run_bounded(int device, NcclWork work, NcclLibrary& nccl, NcclHandle handle,
-                             Duration limit) noexcept = 0;
-
-    /// @brief The value of an environment variable, or null.
-    virtual char const* variable(char const* name) noexcept = 0;
-    /// @brief Sets an environment variable; removes it when `value` is null.
-    virtual void set_variable(char const* name, char const* value) noexcept = 0;
-};
-
-/// @brief The two together; both outlive every communicator made with them.
-struct NcclInterface {
-    NcclLibrary* nccl = nullptr;  ///< never null in what starts a communicator
-    NcclSystem* system = nullptr; ///< the same
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -14,23 +14,23 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Memory from NCCL, registered with a communicator, for what collectives move; from another
-/// resource for everything else.
+/// @brief An engine's memory resource that takes buffers of collectives from NCCL, registered with
+/// a communicator, and everything else from another resource.
 ///
-/// NCCL can then read and write it over NVLink and the network without staging copies. Each buffer
-/// is a whole number of pages of the device (mostly 2 MiB), which is why scalars, states and master
-/// weights stay with the other resource. Destroy what lives in the memory, then this, then the
-/// communicator. Any thread.
+/// NCCL can access such buffers over NVLink and the network without staging copies. Each is a whole
+/// number of device pages (mostly 2 MiB), so scalars, states and master weights stay with the other
+/// resource. Owns the registrations. Destroy the owners of the memory first, then this resource,
+/// then the communicator. Thread-safe.
 class NcclMemoryResource final : public MemoryResource {
 public:
-    /// @param communicator outlives this object, as does `other`
+    /// @param communicator must outlive this object, as must `other`
     template <class B>
     NcclMemoryResource(BasicNcclCommunicator<B>& communicator, MemoryResource& other) noexcept
         : _session(&communicator.session()), _other(&other) {}
 
-    /// @brief From NCCL, on the current device, and registered before this returns, where
-    /// `is_moved_by_collectives`; else from the other resource.
-    /// @throws NcclError; Aborted after an abort; what the other resource throws
+    /// @brief Allocates from NCCL on the current device and registers the memory if
+    /// `is_moved_by_collectives`; otherwise from the other resource.
+    /// @throws NcclError; Aborted after an abort; any exception of the other resource
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
         if (!is_moved_by_collectives(kind)) {
             return _other->allocate(bytes, kind);
@@ -49,8 +49,8 @@ public:
         return memory;
     }
 
-    /// @brief Ends the registration, unless an abort has, and frees the memory: every stream has to
-    /// be done with it.
+    /// @brief Ends the registration, unless an abort has done so, and frees the memory. No stream
+    /// may use the memory any more.
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         if (!is_moved_by_collectives(kind)) {
             _other->deallocate(memory, bytes, kind);
@@ -60,8 +60,8 @@ public:
         _session->interfaces().nccl->memory_free(memory);
     }
 
-    /// @brief Whether a buffer of this kind comes from NCCL: parameters, gradients, leases and the
-    /// wire buffer.
+    /// @brief Returns whether a buffer of this kind comes from NCCL: parameters, gradients, leases
+    /// and the wire buffer.
     static constexpr bool is_moved_by_collectives(BufferKind kind) noexcept {
         return kind == BufferKind::parameters || kind == BufferKind::gradients
                || kind == BufferKind::gradient_leases || kind == BufferKind::parameter_leases
@@ -101,7 +101,7 @@ private:
     detail::NcclSession* _session;
     MemoryResource* _other;
     std::mutex _mutex;
-    std::vector<Registration> _registrations; ///< few: one per buffer of an engine
+    std::vector<Registration> _registrations; ///< few, one per buffer of an engine
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -4,8 +4,10 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "detail/check.hpp"
+#include "detail/chunk.hpp"
 #include "detail/event_pool.hpp"
-#include "error.hpp"
+#include "table_range.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -16,42 +18,23 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief How much of a slice one thread block is given: whole leaves of the exact sum and whole
-/// blocks of scaled states.
-inline constexpr std::size_t chunk_elements = 8192;
-
-/// @brief The work of one thread block: part `index` of a slice.
-struct Chunk {
-    std::uint32_t slice; ///< number of the slice in the whole table
-    std::uint32_t index; ///< of the part: elements from index * chunk_elements on, at most so many
-};
-
-/// @brief Some consecutive slices of a table, as a kernel takes them: one chunk of theirs per
-/// block, or several.
-template <class Slice>
-struct TableRange {
-    Slice const* slices = nullptr; ///< of the whole table
-    Chunk const* chunks = nullptr; ///< of these slices
-    std::size_t count = 0;         ///< of chunks
-    int multiprocessors = 1;       ///< of the device
-};
-
-/// @brief A table of slices in device memory that kernels walk; made once, when an engine is
-/// constructed, so that a step uploads nothing.
+/// @brief Owns a table of slices in device memory that kernels walk. An engine makes its tables
+/// when it is constructed, so a step uploads nothing.
 template <class Slice>
 class SliceTable {
 public:
-    using Range = TableRange<Slice>; ///< what kernels take: some consecutive slices
+    using Range = TableRange<Slice>; ///< the argument of kernels: consecutive slices
 
     SliceTable() = default;
 
-    /// @brief Waits until the table is on the device, the current one. @throws CudaError; what
-    /// `memory` throws
+    /// @brief Uploads the slices to the current device and waits for the copy.
+    /// @throws CudaError; any exception of `memory`
     SliceTable(cudaStream_t stream, MemoryResource& memory, zero::detail::List<Slice> slices)
         : _slices(std::move(slices)), _first_chunk{0} {
-        std::vector<Chunk> chunks;
+        std::vector<detail::Chunk> chunks;
         for (Slice const& slice : _slices) {
-            std::size_t const count = (elements_of(slice) + chunk_elements - 1) / chunk_elements;
+            std::size_t const count =
+                (elements_of(slice) + detail::chunk_elements - 1) / detail::chunk_elements;
             for (std::size_t index = 0; index < count; ++index) {
                 chunks.push_back({static_cast<std::uint32_t>(_first_chunk.size() - 1),
                                   static_cast<std::uint32_t>(index)});
@@ -62,28 +45,29 @@ public:
             return;
         }
         int device = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        check(cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
-              "cudaDeviceGetAttribute");
+        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        detail::check(
+            cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute");
         _device_slices = Buffer<Slice>(memory, _slices.size(), BufferKind::control);
-        _device_chunks = Buffer<Chunk>(memory, chunks.size(), BufferKind::control);
-        check(cudaMemcpyAsync(_device_slices.data(), _slices.data(), _device_slices.size_bytes(),
-                              cudaMemcpyHostToDevice, stream),
-              "cudaMemcpyAsync");
-        check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(), _device_chunks.size_bytes(),
-                              cudaMemcpyHostToDevice, stream),
-              "cudaMemcpyAsync");
-        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        _device_chunks = Buffer<detail::Chunk>(memory, chunks.size(), BufferKind::control);
+        detail::check(cudaMemcpyAsync(_device_slices.data(), _slices.data(),
+                                      _device_slices.size_bytes(), cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync");
+        detail::check(cudaMemcpyAsync(_device_chunks.data(), chunks.data(),
+                                      _device_chunks.size_bytes(), cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync");
+        detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
 
-    /// @brief As they were given, in host memory.
+    /// @brief Returns the slices, in host memory.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
 
-    /// @brief All slices, for a kernel.
+    /// @brief Returns all slices, as an argument for kernels.
     [[nodiscard]] Range all() const noexcept { return range(0, _slices.size()); }
 
-    /// @brief Some consecutive slices, for a kernel; no chunks when `count` is 0. Points into this
-    /// table.
+    /// @brief Returns slices [first, first + count), as an argument for kernels; no chunks if
+    /// `count` is 0. Points into this table.
     [[nodiscard]] Range range(std::size_t first, std::size_t count) const noexcept {
         if (count == 0) {
             return {};
@@ -93,7 +77,7 @@ public:
                 _first_chunk[first + count] - begin, _multiprocessors};
     }
 
-    /// @brief Bytes of the backend's memory.
+    /// @brief Returns the size of the table in device memory.
     [[nodiscard]] std::size_t size_bytes() const noexcept {
         return _device_slices.size_bytes() + _device_chunks.size_bytes();
     }
@@ -110,7 +94,7 @@ private:
     zero::detail::List<Slice> _slices;
     std::vector<std::size_t> _first_chunk; ///< by slice
     Buffer<Slice> _device_slices;
-    Buffer<Chunk> _device_chunks;
+    Buffer<detail::Chunk> _device_chunks;
     int _multiprocessors = 1;
     [[no_unique_address]] detail::KeptEvents _kept_events;
 };

@@ -211,9 +211,10 @@ TEST_CASE("A stream is drained also where another device is current", "[cuda]") 
     emulated::device = 0;
     CHECK_THROWS_AS(cuda::Event::record(stream.get()), CudaError); // as events belong to a device
     bool has_run = false;
-    cuda::check(cudaLaunchHostFunc(
-                    stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run),
-                "cudaLaunchHostFunc");
+    cuda::detail::check(
+        cudaLaunchHostFunc(
+            stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run),
+        "cudaLaunchHostFunc");
     std::size_t const before = emulated::waits;
     zero::detail::drain<cuda::Backend>(stream.get());
     CHECK(has_run);
@@ -230,7 +231,7 @@ TEST_CASE("An event that is not complete leaves no error of the thread behind, a
             std::this_thread::yield();
         }
     };
-    cuda::check(cudaLaunchHostFunc(stream.get(), wait, &may_go_on), "cudaLaunchHostFunc");
+    cuda::detail::check(cudaLaunchHostFunc(stream.get(), wait, &may_go_on), "cudaLaunchHostFunc");
     cuda::Event const event = cuda::Event::record(stream.get());
     CHECK_FALSE(event.is_complete());
     CHECK(cudaGetLastError() == cudaSuccess);

@@ -10,7 +10,7 @@
 #include <zero/core/convert.hpp>
 #include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
-#include <zero/cuda/stream.hpp>
+#include <zero/cuda/owned_stream.hpp>
 
 #include <algorithm>
 #include <cmath>

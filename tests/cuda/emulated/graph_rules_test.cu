@@ -50,8 +50,8 @@ std::string text_of_capture(bool joins_before, bool joins_after) {
 /// What is said to a second capture that waits for an event of the first.
 std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of_first) {
     cudaGraph_t graph = nullptr;
-    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                "cudaStreamBeginCapture");
+    cuda::detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                        "cudaStreamBeginCapture");
     std::string const message = outcome_of([&] { of_first.make_wait(stream); }).message;
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
     return message;
@@ -77,13 +77,13 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     cuda::Event const outside = cuda::Event::record(stream.get());
     auto const is_spoilt_by = [&](auto const& question) {
         cudaGraph_t graph = nullptr;
-        cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
-                    "cudaStreamBeginCapture");
+        cuda::detail::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                            "cudaStreamBeginCapture");
         cuda::Event const inside = cuda::Event::record(stream.get());
         question(inside);
         cudaError_t const code = cudaStreamEndCapture(stream.get(), &graph);
         CHECK((graph == nullptr) == (code != cudaSuccess));
-        cuda::ignore(cudaGraphDestroy(graph));
+        cuda::detail::ignore(cudaGraphDestroy(graph));
         return code == cudaErrorStreamCaptureInvalidated;
     };
     CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamSynchronize(stream.get()); }));
@@ -118,11 +118,11 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     }));
     CHECK_FALSE(is_spoilt_by([&](auto const&) {
         cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
-                    "cudaThreadExchangeStreamCaptureMode");
+        cuda::detail::check(cudaThreadExchangeStreamCaptureMode(&mode),
+                            "cudaThreadExchangeStreamCaptureMode");
         (void)cudaEventQuery(outside.handle());
-        cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
-                    "cudaThreadExchangeStreamCaptureMode");
+        cuda::detail::check(cudaThreadExchangeStreamCaptureMode(&mode),
+                            "cudaThreadExchangeStreamCaptureMode");
     }));
     CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) {
         CHECK_THROWS_AS(inside.synchronise(), OutOfOrder);
@@ -134,7 +134,7 @@ TEST_CASE("A replay runs nodes in the order of their edges, and others in any", 
     cuda::OwnedStream const second;
     static std::vector<int> order;
     auto const note = [](cudaStream_t stream, int& number) {
-        cuda::check(
+        cuda::detail::check(
             cudaLaunchHostFunc(
                 stream, [](void* which) { order.push_back(*static_cast<int*>(which)); }, &number),
             "cudaLaunchHostFunc");
@@ -154,7 +154,7 @@ TEST_CASE("A replay runs nodes in the order of their edges, and others in any", 
     for (int replay = 0; replay < 32; ++replay) {
         order.clear();
         graph.launch(first.get());
-        cuda::check(cudaStreamSynchronize(first.get()), "cudaStreamSynchronize");
+        cuda::detail::check(cudaStreamSynchronize(first.get()), "cudaStreamSynchronize");
         seen.insert(order);
     }
     CHECK(seen == std::set<std::vector<int>>{{0, 1, 2, 3}, {0, 2, 1, 3}});

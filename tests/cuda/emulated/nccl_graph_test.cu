@@ -16,8 +16,8 @@ namespace {
 
 class EmulatedNccl : public FakeNccl {
     void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
-        cuda::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
-                    "cudaLaunchHostFunc");
+        cuda::detail::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
+                            "cudaLaunchHostFunc");
     }
 };
 
@@ -30,7 +30,7 @@ template <class Stage>
 std::vector<CapturedResult> run(int world, bool captures) {
     std::vector<CapturedResult> ranks(static_cast<std::size_t>(world));
     run_nccl_ranks<typename Stage::Communicator>(world, [&](auto& communicator) {
-        cuda::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
+        cuda::detail::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
         GroupGraph graph(1); // its own
         ranks[static_cast<std::size_t>(communicator.rank())] =
             run_captured_steps<Stage>(communicator, captures ? &graph : nullptr, 0);

@@ -6,7 +6,7 @@ execute_process(COMMAND "${NM}" -D --defined-only "${LIBRARY}" OUTPUT_VARIABLE s
 if(NOT symbols MATCHES " T ${FUNCTION}\n")
     message(FATAL_ERROR "${LIBRARY} does not export ${FUNCTION}: is this the right file?\n${symbols}")
 endif()
-string(REGEX MATCHALL "[^\n]*(4zero4cuda7kernels|__device_stub__|4zero4cuda[0-9]+v[0-9_]+sm[0-9_]+7Backend)[^\n]*" exported "${symbols}")
+string(REGEX MATCHALL "[^\n]*(4zero4cuda6detail[0-9]+v[0-9_]+sm|__device_stub__|4zero4cuda[0-9]+v[0-9_]+sm[0-9_]+7Backend)[^\n]*" exported "${symbols}")
 if(exported)
     list(JOIN exported "\n" text)
     message(FATAL_ERROR "${LIBRARY} exports kernels or launchers:\n${text}")

@@ -13,7 +13,7 @@ extern "C" void ZERO_NAME(ZERO_LIBRARY, _scale)(float* out, float const* in, std
 extern "C" __attribute__((visibility("default"))) void const* ZERO_NAME(ZERO_LIBRARY, _kernel)() {
     return reinterpret_cast<void const*>(
         static_cast<void (*)(float*, float const*, std::size_t, float)>(
-            &zero::cuda::kernels::convert_kernel<true, float, float>));
+            &zero::cuda::detail::convert_kernel<true, float, float>));
 }
 
 extern "C" __attribute__((visibility("default"))) void

@@ -1,6 +1,6 @@
 #include "cuda/device.hpp"
 
-#include <zero/cuda/stream.hpp>
+#include <zero/cuda/owned_stream.hpp>
 
 #include <vector>
 

@@ -2,10 +2,10 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../host/tensor.hpp"
-#include "../slice_table.hpp"
+#include "../table_range.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "inspect_kernels.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
@@ -15,9 +15,10 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Copies a pack, and converts it if the types differ.
 template <class To, class From>
 struct CopyPack {
     To* to;
@@ -37,8 +38,8 @@ struct CopyPack {
     }
 };
 
-/// @brief Copies tensors to where they stand in a bucket, or the way back, and converts them where
-/// the types differ.
+/// @brief Copies tensors to their places in a bucket, or back, one chunk per block, and converts
+/// where the types differ.
 template <bool to_bucket, class Tensor, class InBucket>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {
@@ -58,6 +59,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

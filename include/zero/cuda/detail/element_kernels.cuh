@@ -2,28 +2,21 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "../../ops/number.hpp"
-#include "../slice_table.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// The elements of this block's chunk of [0, n).
-inline __device__ std::size_t elements_of_chunk(std::size_t begin, std::size_t n) {
-    return n - begin < chunk_elements ? n - begin : chunk_elements;
-}
-
-/// @tparam Word unsigned integer of the size of an element
+/// @brief Sets elements to a value. @tparam Word unsigned integer of the size of an element
 template <class Word>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     fill_kernel(Word* out, std::size_t n, Word value) {
@@ -35,6 +28,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     }
 }
 
+/// @brief Converts a pack, times a factor if `scaled`.
 template <bool scaled, class To, class From>
 struct ConvertPack {
     To* to;
@@ -55,6 +49,7 @@ struct ConvertPack {
     }
 };
 
+/// @brief Converts elements, times a factor if `scaled`.
 template <bool scaled, class To, class From>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     convert_kernel(To* out, From const* in, std::size_t n, float factor) {
@@ -63,6 +58,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), are_aligned(body.to, body.from), body);
 }
 
+/// @brief Adds a pack to a sum, in float.
 template <class To, class From>
 struct AccumulatePack {
     To* sum;
@@ -82,6 +78,7 @@ struct AccumulatePack {
     }
 };
 
+/// @brief Adds elements to sums, in float.
 template <class To, class From>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     accumulate_kernel(To* sum, From const* in, std::size_t n) {
@@ -90,13 +87,13 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), are_aligned(body.sum, body.from), body);
 }
 
-/// @brief Runs a command of the engine's on its scalars.
+/// @brief Runs a command of the engine on its scalars, in one thread.
 template <class Functor>
 ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
     functor();
 }
 
-/// @brief Writes whether numbers below the normal ones survive arithmetic.
+/// @brief Writes whether subnormal numbers survive arithmetic.
 template <class = void>
 ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int* is_exact) {
     float const half = ops::mul(least_normal, 0.5F);
@@ -104,6 +101,6 @@ ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int*
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../error.hpp"
+#include "check.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -13,65 +13,31 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Legal during a capture, unlike a wait, which spoils it. What is wrong with a stream is
-/// reported by the call that this is asked for.
-inline bool is_capturing(cudaStream_t stream) noexcept {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    ignore(cudaStreamIsCapturing(stream, &status));
-    return status != cudaStreamCaptureStatusNone;
-}
-
-/// @brief While it lives, the calling thread may ask about and wait for what is outside a capture,
-/// which CUDA else forbids during one of this thread, or a global one of another.
-class OutsideCapture {
-public:
-    OutsideCapture() noexcept { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
-    OutsideCapture(OutsideCapture&&) = delete;
-    OutsideCapture& operator=(OutsideCapture&&) = delete;
-    ~OutsideCapture() { ignore(cudaThreadExchangeStreamCaptureMode(&_mode)); }
-
-private:
-    cudaStreamCaptureMode _mode = cudaStreamCaptureModeRelaxed;
-};
-
-/// @brief Asks without waiting. "Not ready" is not left behind as the thread's last error, to be
-/// mistaken for one of the caller's next launch.
-inline cudaError_t query(cudaEvent_t event, bool& is_complete) noexcept {
-    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
-    cudaError_t const code = cudaEventQuery(event);
-    if (code == cudaErrorNotReady && was_clean) {
-        ignore(cudaGetLastError());
-    }
-    is_complete = code == cudaSuccess;
-    return code == cudaErrorNotReady ? cudaSuccess : code;
-}
-
-/// @brief An event of the runtime, and how many handles name it.
+/// @brief A pooled CUDA event and its reference count. `Event` shares it.
 struct EventNode {
     cudaEvent_t event = nullptr;
     int device = 0;
-    bool is_captured =
-        false; ///< recorded on a stream that was being captured: a point in a graph, not in time
+    bool is_captured = false; ///< recorded during a capture: a point in a graph, not in time
     std::atomic<std::size_t> handles{0};
-    EventNode* next = nullptr; ///< of those that are free
+    EventNode* next = nullptr; ///< next free node of the device
 };
 
-/// @brief Events that nobody names any more, to be recorded again: so recording creates none once a
-/// program is in its stride.
+/// @brief Owns the CUDA events of the process. Unreferenced events are recorded again, so a program
+/// in its steady state creates none.
 ///
-/// When the last event and the last `KeptEvents` of the process go, all are destroyed: nothing of
-/// CUDA's outlives what uses it, and none waits for the end of the process. (That an event is
-/// recorded anew while a stream still waits for its old point is legal: the stream waits for the
-/// point of when it was told to.)
+/// All events are destroyed together with the last `Event` and the last `KeptEvents` of the
+/// process: no CUDA object outlives its users or waits for the end of the process. (Recording an
+/// event anew while a stream still waits for its old point is legal: the stream keeps waiting for
+/// the old point.)
 class EventPool {
 public:
     static EventPool& instance() {
         static auto& pool =
-            *new EventPool; // never destroyed: events may outlive other static objects
+            *new EventPool; // never destroyed, because events may outlive other static objects
         return pool;
     }
 
-    /// @brief A node with one handle, for the current device.
+    /// @brief Returns a node with one reference, for the current device. @throws CudaError
     [[nodiscard]] EventNode* take() {
         int device = 0;
         check(cudaGetDevice(&device), "cudaGetDevice");
@@ -138,12 +104,12 @@ private:
     }
 
     std::mutex _mutex;
-    std::vector<EventNode*> _free; ///< by device
-    std::size_t _users = 0;        ///< events, and those who want free ones to be kept
+    std::vector<EventNode*> _free; ///< first free node per device
+    std::size_t _users = 0;        ///< references by events and by `KeptEvents`
 };
 
-/// @brief While one lives, events that nobody names any more are kept to be recorded again. Each of
-/// an engine's tables has one: an engine itself may name no event between two steps.
+/// @brief While an object lives, the pool keeps unreferenced events for reuse. Each slice table of
+/// an engine has one, because an engine itself may reference no event between two steps.
 class KeptEvents {
 public:
     KeptEvents() noexcept { EventPool::instance().keep(); }

@@ -3,25 +3,26 @@
 #include "../../backend/slices.hpp"
 #include "../../core/convert.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
-#include "../slice_table.hpp"
+#include "../table_range.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "leaf.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
-#include <cstdint>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Leaf sums wait until each of the eight threads of a leaf has one; then all add at once.
+/// @brief Collects leaf sums of a thread until each of the eight threads of a leaf has one; then
+/// all of them add at once.
 class LeafQueue {
 public:
     __device__ explicit LeafQueue(BlockSums& block) : _sum(block) {}
@@ -50,7 +51,7 @@ private:
     unsigned _turn = 0;
 };
 
-/// @brief Sums the leaves of one chunk. Called by all threads of a block.
+/// @brief Sums the leaves of one chunk. All threads of the block call it.
 template <NormKind kind, class A>
 __device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index,
                                  LeafQueue& queue, BlockSums& block) {
@@ -80,13 +81,7 @@ __device__ inline void add_chunk(A const* values, std::size_t elements, long lon
     }
 }
 
-template <class Slice>
-inline __device__ std::size_t elements_in(Chunk const& chunk, Slice const& slice) {
-    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    return slice.elements - begin < chunk_elements ? slice.elements - begin : chunk_elements;
-}
-
-/// @brief Adds all slices to one inspection: each block takes many chunks and writes once.
+/// @brief Adds all slices to one inspection. Each block takes several chunks and writes once.
 template <class A>
 ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
@@ -138,6 +133,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

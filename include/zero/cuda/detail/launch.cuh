@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../error.hpp"
-#include "../slice_table.hpp"
+#include "check.hpp"
+#include "chunk.hpp"
 #include "config.cuh"
 
 #include <cuda_runtime.h>
@@ -12,16 +12,17 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
 inline constexpr std::size_t pack_elements = 8; ///< that one thread moves at once
 inline constexpr std::size_t round_elements =
-    block_threads * pack_elements; ///< that one block moves at once
+    block_threads * pack_elements; ///< that one thread block moves at once
 static_assert(chunk_elements % round_elements == 0);
 
-/// @brief Enqueues a kernel. @throws CudaError
+/// @brief Enqueues a kernel; a no-op for 0 blocks. Every kernel of the library is launched here.
+/// @throws CudaError
 template <class... Parameters, class... Arguments>
 ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, unsigned threads,
                                     void (*kernel)(Parameters...), Arguments const&... arguments) {
@@ -29,19 +30,14 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
         return;
     }
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(
-        static_cast<unsigned>(blocks)); // at most 2^31 - 1: of chunks of 8192 elements that is 2^44
+    config.gridDim = dim3(static_cast<unsigned>(
+        blocks)); // at most 2^31 - 1; in chunks of 8192 elements that is 2^44 elements
     config.blockDim = dim3(threads);
     config.stream = stream;
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 
-/// @brief Blocks for a range of which each gets a chunk.
-ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept {
-    return (elements + chunk_elements - 1) / chunk_elements;
-}
-
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

@@ -1,18 +1,21 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
-#include "pack.cuh"
+#include "config.cuh"
+#include "launch.cuh"
 
 #include <cstddef>
 #include <cstdint>
 
-/// Exact sums of leaves on the device: the bits that `ops::Inspection` documents, whoever adds what
-/// when.
+/// Exact sums of leaves on the device. They have the bits that `ops::Inspection` documents, in
+/// whatever order threads add.
 ///
-/// Eight threads that follow one another sum a leaf: thread k is its lane k and has elements k, k +
-/// 8, k + 16, ...
-namespace ZERO_NAMESPACE::cuda::kernels {
+/// Eight consecutive threads sum a leaf: thread k is its lane k and holds elements k, k + 8, k +
+/// 16, ...
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned whole_warp = 0xffffffffU;
@@ -20,8 +23,8 @@ inline constexpr unsigned leaf_lanes = 8;
 inline constexpr std::size_t warp_elements = 4 * ops::leaf_elements; ///< that a warp sums at once
 static_assert(warp_elements == 32 * pack_elements);
 
-/// @brief From eight elements in a row for each of eight threads to every eighth element for each:
-/// a transposition in three rounds of exchanges.
+/// @brief Transposes a leaf in three rounds of exchanges: from eight consecutive elements per
+/// thread to every eighth element per thread.
 __device__ inline void exchange_in_leaf(float (&x)[pack_elements]) {
     unsigned const lane = threadIdx.x % leaf_lanes;
 #pragma unroll
@@ -38,8 +41,8 @@ __device__ inline void exchange_in_leaf(float (&x)[pack_elements]) {
     }
 }
 
-/// @brief The sum of a leaf, in every one of its threads. Not finite where an element is not.
-/// @param warp_mask threads that are here
+/// @brief Returns the sum of a leaf in each of its threads; not finite if an element is not finite.
+/// @param warp_mask the threads that take part
 template <NormKind kind>
 __device__ inline double sum_leaf(float const (&x)[pack_elements], unsigned warp_mask) {
     double sum = 0.0;
@@ -54,12 +57,13 @@ __device__ inline double sum_leaf(float const (&x)[pack_elements], unsigned warp
     return ops::add(sum, __shfl_xor_sync(warp_mask, sum, 2));
 }
 
-/// @brief What one block found, in shared memory.
+/// @brief The sums of one thread block, in shared memory.
 struct BlockSums {
-    unsigned long long sums[ops::Inspection::count]; // as in `Inspection`; wraps around like it
+    unsigned long long
+        sums[ops::Inspection::count]; // as in `Inspection`, with the same wrap-around
     long long first_non_finite;
 
-    /// Called by all threads of the block.
+    /// All threads of the block call it.
     __device__ void clear() {
         if (threadIdx.x < ops::Inspection::count) {
             sums[threadIdx.x] = 0;
@@ -89,7 +93,7 @@ struct BlockSums {
         atomicMin(&first_non_finite, index);
     }
 
-    /// Called by all threads of the block, when all have added what they have.
+    /// All threads of the block call it, after the last addition.
     __device__ void write_to(ops::Inspection& result) {
         __syncthreads();
         if (threadIdx.x < ops::Inspection::count && sums[threadIdx.x] != 0) {
@@ -102,8 +106,8 @@ struct BlockSums {
     }
 };
 
-/// @brief The exact sum of leaves that one thread adds: 128 bits that begin below the first leaf's,
-/// and the block's digits for leaves beyond them.
+/// @brief The exact sum of the leaves of one thread: a window of 128 bits that begins below the
+/// first leaf, and the digits of the block for leaves outside it.
 class ThreadSum {
 public:
     __device__ explicit ThreadSum(BlockSums& block) : _block(&block) {}
@@ -136,7 +140,7 @@ public:
 
     __device__ void flush() {
         constexpr std::uint64_t part =
-            (std::uint64_t{1} << 62U) - 1; // an integer has to stay below 2^63
+            (std::uint64_t{1} << 62U) - 1; // an integer must stay below 2^63
         _block->add(_low & part, _exponent);
         _block->add((_low >> 62U | _high << 2U) & part, _exponent + 62);
         _block->add(_high >> 60U, _exponent + 124);
@@ -146,9 +150,9 @@ public:
     }
 
 private:
-    static constexpr int window = 56; ///< significands are 53 bits: 109 with the shift
-    static constexpr unsigned most_leaves = 1U << 18U; ///< 127 bits
-    static constexpr int least_exponent = 1023 - 298;  ///< of the least leaf, 2^-298
+    static constexpr int window = 56; ///< significands have 53 bits, hence 109 with the shift
+    static constexpr unsigned most_leaves = 1U << 18U; ///< the sum then has at most 127 bits
+    static constexpr int least_exponent = 1023 - 298;  ///< exponent of the least leaf, 2^-298
 
     BlockSums* _block;
     std::uint64_t _low = 0;
@@ -157,8 +161,8 @@ private:
     unsigned _leaves = 0;
 };
 
-/// @brief Counts what is not finite in a leaf and sums the rest. Called by the eight threads of the
-/// leaf.
+/// @brief Counts the non-finite elements of a leaf and returns the sum of the others. The eight
+/// threads of the leaf call it.
 template <NormKind kind>
 __device__ inline double sum_finite(float (&x)[pack_elements], long long leaf_index,
                                     BlockSums& block) {
@@ -173,12 +177,13 @@ __device__ inline double sum_finite(float (&x)[pack_elements], long long leaf_in
     return sum_leaf<kind>(x, 0xffU << (threadIdx.x % 32 / leaf_lanes * leaf_lanes));
 }
 
-/// @brief The sum of the finite elements of a leaf; the others are counted. Called by whole warps.
+/// @brief Returns the sum of the finite elements of a leaf, and counts the others. Whole warps call
+/// it.
 template <NormKind kind>
 __device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_index,
                                    BlockSums& block) {
     double sum = sum_leaf<kind>(x, whole_warp);
-    if (!(sum < __longlong_as_double(0x7ff0000000000000LL))) { // the same in all threads of a leaf:
+    if (!(sum < __longlong_as_double(0x7ff0000000000000LL))) { // equal in all threads of a leaf;
                                                                // sums of finite elements are finite
         sum = sum_finite<kind>(x, leaf_index, block);
     }
@@ -186,4 +191,4 @@ __device__ inline double take_leaf(float (&x)[pack_elements], long long leaf_ind
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

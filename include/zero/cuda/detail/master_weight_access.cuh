@@ -14,14 +14,16 @@
 #include <cstdint>
 #include <type_traits>
 
-/// How an update reads and writes its weights on the device: eight at a time, or the first `count`
-/// of eight, which may be none. `begin` is a multiple of 8.
-namespace ZERO_NAMESPACE::cuda::kernels {
+/// How an update accesses weights on the device: eight at a time, or the first `count` of eight,
+/// where `count` may be 0. `begin` is a multiple of 8. The update kernels choose an access by the
+/// overloads of `access`.
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Accesses master weights, and writes the parameters rounded from them.
 template <class M, class P>
 struct MasterAccess {
-    static constexpr bool is_all_packs = true; ///< every access of a whole pack is of 16 bytes
+    static constexpr bool is_all_packs = true; ///< every access to a whole pack is of 16 bytes
 
     MasterPointers<M, P> at;
 
@@ -47,8 +49,9 @@ struct MasterAccess {
     }
 };
 
+/// @brief Accesses weights that are split into a bfloat16 and the remainder of a float.
 struct SplitAccess {
-    static constexpr bool is_all_packs = false; // a byte for each eight elements
+    static constexpr bool is_all_packs = false; // a byte per eight elements
 
     SplitPointers at;
 
@@ -83,8 +86,8 @@ struct SplitAccess {
         }
         store<whole>(at.parameter + begin, count, halves);
         store<whole>(at.remainder + begin, count, remainders);
-        if (count == 0) { // beyond the end: the byte may be another slice's, whose bits a thread of
-                          // another block writes
+        if (count == 0) { // beyond the end, the byte may belong to another slice, and a thread of
+                          // another block writes it
             return;
         }
         std::uint8_t* const bits = global(at.rounded_up) + begin / 8;
@@ -93,6 +96,7 @@ struct SplitAccess {
     }
 };
 
+/// @brief Accesses parameters without master weights, which it rounds stochastically.
 template <class P>
 struct StochasticAccess {
     static constexpr bool is_all_packs = true;
@@ -133,4 +137,4 @@ __device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

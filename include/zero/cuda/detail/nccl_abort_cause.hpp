@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../nccl_library.hpp"
+#include "../nccl_system.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Why a group was given up, as far as this process knows: ranks of one process share it.
+/// @brief Why a group was aborted, as far as this process knows. The ranks of a process share it.
 ///
-/// Of the causes of one kind the first counts; a graver kind replaces a lighter one.
+/// The first cause of a kind counts; a graver kind replaces a lighter one. Thread-safe.
 class NcclAbortCause {
 public:
     using Duration = NcclSystem::Duration;
 
     enum class Kind : std::uint8_t {
         none,
-        provisional, ///< whoever catches the exception may know more: others wait a moment before
-                     ///< they report it
-        left,        ///< a rank ended well: what it had enqueued still arrives, nothing new does
+        provisional, ///< the code that catches the exception may know more: others wait a moment
+                     ///< before they report it
+        left,        ///< a rank ended normally: what it enqueued still arrives, nothing new does
         failure
     };
 
@@ -36,19 +36,20 @@ public:
         _kind = kind;
         try {
             _text = text;
-        } catch (std::exception const&) { // no memory for the text: the state says enough
+        } catch (std::exception const&) { // no memory for the text: the kind says enough
             _text.clear();
         }
     }
 
     [[nodiscard]] Kind kind() const noexcept { return _kind; }
 
-    /// @brief May a rank that is to begin a collective report it?
+    /// @brief Returns whether a rank that starts a collective may report the cause.
     [[nodiscard]] bool is_known(Duration now) const noexcept {
         return _kind != Kind::none && (_kind != Kind::provisional || now - _set_at.load() >= grace);
     }
 
-    /// @brief Does it end a collective of another rank that has made no progress since `since`?
+    /// @brief Returns whether the cause ends a collective of another rank that has made no progress
+    /// since `since`.
     [[nodiscard]] bool ends_waiting(Duration now, Duration since) const noexcept {
         return is_known(now) && (_kind != Kind::left || now - since >= grace);
     }

@@ -10,7 +10,7 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @throws InvalidArgument naming the option
+/// @brief Checks the ranges of the options. @throws InvalidArgument naming the option
 inline void check_options(NcclOptions const& options) {
     if (options.time_out.count() <= 0) {
         zero::detail::throw_error<InvalidArgument>(
@@ -24,7 +24,8 @@ inline void check_options(NcclOptions const& options) {
     }
 }
 
-/// @brief Without limit is a year: the time from now on must be a number of the clock's.
+/// @brief Returns the options with unlimited waits replaced by a year, so that the clock can
+/// represent their ends.
 inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
     constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
     options.finish_time_out = std::min(options.finish_time_out, year);

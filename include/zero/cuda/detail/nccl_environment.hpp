@@ -3,41 +3,19 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../nccl_error.hpp"
-#include "../nccl_library.hpp"
+#include "../nccl_system.hpp"
 
 #include <string>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief What a launcher such as torchrun tells each process.
-struct Launch {
+/// @brief The environment variables that a launcher such as torchrun sets for each process.
+struct NcclEnvironment {
     int rank = 0;
     int world = 1;
-    int local_rank = 0;  ///< among the processes of this machine
-    std::string address; ///< of rank 0, "host:port" as NCCL_COMM_ID wants it
-};
-
-/// @brief Sets an environment variable for a scope.
-class ScopedVariable {
-public:
-    ScopedVariable(NcclSystem& system, char const* name, char const* value)
-        : _system(&system), _name(name) {
-        char const* const previous = system.variable(name);
-        _had_value = previous != nullptr;
-        _previous = _had_value ? previous : "";
-        system.set_variable(name, value);
-    }
-
-    ScopedVariable(ScopedVariable const&) = delete;
-    ScopedVariable& operator=(ScopedVariable const&) = delete;
-    ~ScopedVariable() { _system->set_variable(_name, _had_value ? _previous.c_str() : nullptr); }
-
-private:
-    NcclSystem* _system;
-    char const* _name;
-    bool _had_value = false;
-    std::string _previous;
+    int local_rank = 0;  ///< rank among the processes of this machine
+    std::string address; ///< address of rank 0, "host:port" as in NCCL_COMM_ID
 };
 
 [[noreturn]] inline void throw_bad_variable(char const* name, std::string_view found,
@@ -57,7 +35,8 @@ inline std::string required_variable(NcclSystem& system, char const* name, char 
     return text;
 }
 
-/// @brief Digits alone: no sign, no blanks, nothing after them.
+/// @brief Parses a variable that must consist of digits only: no sign, no blanks, nothing after
+/// them.
 inline int integer_variable(NcclSystem& system, char const* name, char const* needed, int least,
                             int most) {
     std::string const text = required_variable(system, name, needed);
@@ -73,8 +52,8 @@ inline int integer_variable(NcclSystem& system, char const* name, char const* ne
     return static_cast<int>(value);
 }
 
-/// @brief ZERO_NCCL_PORT, or the port after MASTER_PORT: that one itself belongs to the launcher's
-/// store.
+/// @brief Returns ZERO_NCCL_PORT, or the port after MASTER_PORT, which itself belongs to the
+/// launcher's store.
 inline int nccl_port(NcclSystem& system) {
     if (system.variable("ZERO_NCCL_PORT") != nullptr) {
         return integer_variable(system, "ZERO_NCCL_PORT",
@@ -88,19 +67,19 @@ inline int nccl_port(NcclSystem& system) {
            + 1;
 }
 
-/// @brief Reads and checks all variables. @throws LauncherError naming the variable, its value and
-/// what it must be
-inline Launch read_launch(NcclSystem& system) {
+/// @brief Reads and checks all variables.
+/// @throws LauncherError naming the variable, its value and its valid values
+inline NcclEnvironment read_environment(NcclSystem& system) {
     constexpr int most = 1 << 24;
-    Launch launch;
-    launch.world =
+    NcclEnvironment environment;
+    environment.world =
         integer_variable(system, "WORLD_SIZE", "the number of ranks, at least 1", 1, most);
-    std::string const ranks = "from 0 to WORLD_SIZE - 1 = " + std::to_string(launch.world - 1);
-    launch.rank = integer_variable(system, "RANK", ("the rank of this process, " + ranks).c_str(),
-                                   0, launch.world - 1);
-    launch.local_rank = integer_variable(
+    std::string const ranks = "from 0 to WORLD_SIZE - 1 = " + std::to_string(environment.world - 1);
+    environment.rank = integer_variable(
+        system, "RANK", ("the rank of this process, " + ranks).c_str(), 0, environment.world - 1);
+    environment.local_rank = integer_variable(
         system, "LOCAL_RANK", ("the rank of this process on its machine, " + ranks).c_str(), 0,
-        launch.world - 1);
+        environment.world - 1);
     std::string const host =
         required_variable(system, "MASTER_ADDR", "the name or address of the machine of rank 0");
     if (host.empty() || host.find_first_of(" \t\r\n/") != std::string::npos) {
@@ -109,9 +88,9 @@ inline Launch read_launch(NcclSystem& system) {
             "the name or address of the machine of rank 0, without blanks and without a protocol");
     }
     bool const is_bare_ipv6 = host.front() != '[' && host.find(':') != std::string::npos;
-    launch.address =
+    environment.address =
         (is_bare_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(nccl_port(system));
-    return launch;
+    return environment;
 }
 
 } // namespace ZERO_NAMESPACE::cuda::detail

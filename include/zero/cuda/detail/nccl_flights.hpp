@@ -2,7 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../nccl_library.hpp"
-#include "event_pool.hpp"
+#include "../nccl_system.hpp"
 #include "nccl_require_success.hpp"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief The collectives that were enqueued and have not run, as events; takes no memory after its
-/// construction.
+/// @brief The collectives that are enqueued but have not run, as CUDA events, which it owns.
+/// Allocates nothing after `make_events`.
 ///
-/// Only so many are told apart: further ones move the end of the newest. Those of a captured stream
-/// are not seen, since they run when the graph is launched.
+/// Tells a fixed number of them apart: each further one moves the end of the newest. Does not see
+/// collectives of a captured stream, because they run when the graph is launched.
 class NcclFlights {
 public:
     using Duration = NcclSystem::Duration;
@@ -30,7 +30,7 @@ public:
         }
     }
 
-    /// @brief Makes the events, on the current device.
+    /// @brief Creates the events, on the current device. @throws CommunicatorError
     void make_events() {
         for (; _made < _flights.size(); ++_made) {
             require_success(*_system, _system->create_event(_flights[_made].event),
@@ -40,6 +40,7 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return _count == 0; }
 
+    /// @brief Adds the collective that was just enqueued on `stream`. @throws CommunicatorError
     void add(StreamHandle stream) {
         bool is_capturing = false;
         require_success(*_system, _system->is_capturing(stream, is_capturing),
@@ -54,7 +55,7 @@ public:
         newest.enqueued = _system->now();
     }
 
-    /// @brief Forgets those that have run.
+    /// @brief Removes the collectives that have run. @throws CommunicatorError if the device failed
     void retire() {
         while (_count != 0) {
             bool is_complete = false;
@@ -70,7 +71,7 @@ public:
         }
     }
 
-    /// @brief Since when the oldest one is the next to run; not to be asked when there is none.
+    /// @brief Returns since when the oldest collective is the next to run. Precondition: not empty.
     [[nodiscard]] Duration waiting_since() const noexcept {
         return std::max(_flights[_first].enqueued, _last_end);
     }

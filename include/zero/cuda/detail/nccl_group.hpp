@@ -5,15 +5,16 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Several calls as one operation of NCCL, between its construction and `end`.
+/// @brief Joins several calls into one operation of NCCL, from `start` to `end`.
 ///
-/// What is called inside has been checked before, so that only NCCL itself can fail there. Left by
-/// an exception it closes the group, or all further calls of this thread would be swallowed by it,
-/// and then has the communicators aborted, since peers may have begun the part that was issued. The
-/// order matters: NCCL would put off an abort inside the group, and drop it with the group.
+/// Callers check arguments beforehand, so only NCCL itself can fail inside. If an exception leaves
+/// the group, the destructor first closes it, because the group would swallow all further calls of
+/// this thread. It then has the communicators aborted, because peers may have started the calls
+/// that were issued. The order matters: inside the group NCCL would defer an abort, and drop it
+/// together with the group.
 class NcclGroup {
 public:
-    /// @param abort called with `argument` when the group is left by an exception; must not throw
+    /// @param abort called with `argument` if an exception leaves the group; must not throw
     NcclGroup(NcclLibrary& nccl, void (*abort)(void*), void* argument) noexcept
         : _nccl(&nccl), _abort(abort), _argument(argument) {}
     NcclGroup(NcclGroup const&) = delete;

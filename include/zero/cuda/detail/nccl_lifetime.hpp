@@ -2,12 +2,15 @@
 
 #include "../../comm/detail/collective_call.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/source_location.hpp"
 #include "../nccl_error.hpp"
+#include "../nccl_interface.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
+#include "../nccl_system.hpp"
 #include "nccl_abort_cause.hpp"
 #include "nccl_check_options.hpp"
 #include "nccl_flights.hpp"
@@ -25,20 +28,21 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief The life of one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded end.
-/// `NcclSession` adds what is called on it.
+/// @brief Owns one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded shutdown.
+/// `NcclSession` adds the calls on it.
 ///
-/// NCCL is called under one mutex, which a wait gives back between two questions; so the owner's
-/// thread, the watchdog and whoever aborts never use a handle that another has freed. Only a
-/// blocking call keeps it: an abort that cannot have it in time goes ahead without, since nothing
-/// else ends that call.
+/// Calls of NCCL hold one mutex, which a wait releases between two polls. So the owner's thread,
+/// the watchdog and an aborting thread never use a handle that another thread has freed. Only a
+/// blocking call keeps the mutex: an abort that cannot get it in time goes ahead without it,
+/// because nothing else ends that call.
 class NcclLifetime {
 public:
     using Duration = NcclSystem::Duration;
     using CollectiveCall = zero::detail::CollectiveCall;
 
-    /// @param is_owner finalises and destroys the handle at the end; an abort frees it in any case
-    /// @param device the handle's
+    /// @param is_owner whether the destructor finalises and destroys the handle; an abort frees it
+    /// in any case
+    /// @param device the device of the handle
     NcclLifetime(NcclInterface interfaces, NcclHandle handle, bool is_owner, int rank, int world,
                  int device, NcclOptions const& options, std::shared_ptr<NcclAbortCause> cause)
         : _nccl(interfaces.nccl), _system(interfaces.system), _handle(handle), _rank(rank),
@@ -67,10 +71,11 @@ public:
     [[nodiscard]] NcclHandle handle() const noexcept { return _handle; }
     [[nodiscard]] NcclInterface interfaces() const noexcept { return {_nccl, _system}; }
 
-    /// @brief From now on the handle is finalised and destroyed at the end.
+    /// @brief Takes ownership: the destructor finalises and destroys the handle.
     void own() noexcept { _is_owner = true; }
 
-    /// @brief Any thread. With the handle gone, kernels that wait for peers end.
+    /// @brief Aborts the communicator: without the handle, kernels that wait for peers end.
+    /// Thread-safe.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _cause->set(cause,
                     is_provisional ? NcclAbortCause::Kind::provisional
@@ -85,7 +90,8 @@ public:
         release();
     }
 
-    /// @brief What the watchdog does: keeps what it finds for the next call.
+    /// @brief Looks for failures on the watchdog's thread and keeps what it finds for the next
+    /// call.
     void watch() noexcept {
         std::unique_lock lock(_mutex, std::try_to_lock);
         if (!lock.owns_lock()) {
@@ -106,14 +112,14 @@ public:
 protected:
     using Lock = std::unique_lock<std::mutex>;
 
-    /// What is under way, as a text only when it is needed: calls take no memory.
+    /// What is in progress; becomes text only when it is needed, so that calls do not allocate.
     struct Doing {
         char const* step;
         CollectiveCall const* call;
     };
 
-    /// Runs `body(lock)` under the mutex; when it fails, the communicator is aborted: what the
-    /// peers wait for will not come.
+    /// Runs `body(lock)` under the mutex. If it fails, the communicator is aborted: what the peers
+    /// wait for will not come.
     template <class Body>
     void guarded(Body const& body) {
         Lock lock(_mutex);
@@ -134,8 +140,9 @@ protected:
         }
     }
 
-    /// NCCL's abort ends the kernels at once, but then waits, without end, for CUDA graphs that
-    /// hold collectives and for peers on this machine that have not aborted.
+    /// Frees the handle by an abort. NCCL's abort ends the kernels at once, but then waits without
+    /// limit for CUDA graphs that hold collectives and for peers on this machine that have not
+    /// aborted.
     void release() noexcept {
         if (NcclHandle const handle = _handle.exchange(nullptr); handle != nullptr) {
             _system->run_bounded(
@@ -144,8 +151,8 @@ protected:
         }
     }
 
-    /// Each question of a wait is a call of its own to the watchdog: only one that lasts too long
-    /// by itself is stuck inside NCCL.
+    /// Each poll of a wait is a call of its own to the watchdog: only a poll that takes too long by
+    /// itself is stuck inside NCCL.
     void pause(Lock& lock, unsigned turn) {
         _busy_since = idle;
         lock.unlock();
@@ -165,15 +172,14 @@ protected:
         }
     }
 
-    /// After a pause, in which another thread may have aborted.
+    /// Call it after a pause, in which another thread may have aborted.
     void throw_if_released(Lock& lock) {
         if (_handle == nullptr) {
             throw_if_given_up(lock);
         }
     }
 
-    /// Looks at the events, at NCCL's asynchronous error, at the clock and at the ranks of this
-    /// process.
+    /// Checks the events, NCCL's asynchronous error, the clock and the other ranks of this process.
     void examine(std::string_view what) {
         _flights.retire();
         NcclResult error = NcclResult::success;
@@ -193,7 +199,7 @@ protected:
     }
 
     void require(NcclResult result, Doing const& doing) {
-        if (_handle == nullptr) { // a blocking call that an abort ended, whatever it returned
+        if (_handle == nullptr) { // an abort ended a blocking call, whose result means nothing
             throw_cause();
         }
         if (result != NcclResult::success && result != NcclResult::in_progress) {
@@ -201,7 +207,7 @@ protected:
         }
     }
 
-    /// Polls until NCCL has done what returned `result`, and joins it.
+    /// Polls until NCCL has done the call that returned `result`, and joins it.
     void settle(Lock& lock, NcclResult result, Doing const& doing) {
         require(result, doing);
         Duration const start = _system->now();
@@ -217,10 +223,11 @@ protected:
         require(join(_handle), {"ncclCommCount", doing.call});
     }
 
-    /// Up to 2.25 NCCL keeps what a non-blocking call has begun in thread-local storage until a
-    /// later call on the communicator joins it, which asking for errors does not: a call of this
-    /// thread on another communicator would meet it there, as would the end of this communicator on
-    /// another thread. A call that returns success may leave it, too.
+    /// Completes a non-blocking call. Up to 2.25, NCCL keeps a started non-blocking call in
+    /// thread-local storage until a later call on the communicator joins it; a query for errors
+    /// does not join it. Otherwise a call of this thread on another communicator would find it
+    /// there, as would the end of this communicator on another thread. A call that returns success
+    /// may leave one there as well.
     NcclResult join(NcclHandle handle) noexcept {
         int ignored = 0;
         return _nccl->count(handle, ignored);
@@ -228,7 +235,7 @@ protected:
 
     NcclLibrary* _nccl;
     NcclSystem* _system;
-    std::atomic<NcclHandle> _handle; ///< null once it was freed
+    std::atomic<NcclHandle> _handle; ///< null after it is freed
     int _rank;
     int _world;
     int _device;
@@ -239,7 +246,7 @@ protected:
 
 private:
     static constexpr Duration patience{
-        200}; ///< with a thread that is inside NCCL, before a communicator is aborted under it
+        200}; ///< how long an abort waits for a thread inside NCCL before it goes ahead
     static constexpr Duration abort_time_out{5000};
     static constexpr Duration idle{-1};
 
@@ -271,11 +278,11 @@ private:
         }
     }
 
-    /// Everything enqueued has run, and NCCL has been told to free its resources; false when that
-    /// fails or takes too long, and the handle is to be aborted.
+    /// Waits for enqueued work, then has NCCL free its resources. Returns false if that fails or
+    /// takes too long: the caller then aborts the handle.
     bool finish(NcclHandle handle, Duration deadline) noexcept {
-        if (!have_flights_ended(deadline)) { // asked first, since a blocking communicator would
-                                             // wait for them without end
+        if (!have_flights_ended(deadline)) { // checked first, because a blocking communicator would
+                                             // wait for them without limit
             return false;
         }
         NcclResult result = _nccl->finalize(handle);
@@ -289,9 +296,9 @@ private:
         if (result != NcclResult::success || join(handle) != NcclResult::success) {
             return false;
         }
-        // NCCL waits here for peers on this machine, without end. What was given to it is not
-        // aborted any more: it may be half freed, and a failure leaves NCCL's group of the thread
-        // open, which would swallow the abort. So then it leaks.
+        // NCCL waits here for peers on this machine, without limit. A handle that it was given is
+        // not aborted any more: it may be half freed, and a failure leaves NCCL's group of the
+        // thread open, which would swallow the abort. In that case the handle leaks.
         _handle = nullptr;
         _system->run_bounded(
             _device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); },
@@ -313,7 +320,7 @@ private:
     }
 
     [[noreturn]] void throw_cause() {
-        if (_failure != nullptr) { // once; afterwards it is history
+        if (_failure != nullptr) { // thrown once, then replaced by the cause
             std::rethrow_exception(std::exchange(_failure, nullptr));
         }
         if (_call_timed_out.exchange(false)) {
@@ -327,14 +334,14 @@ private:
         if (now - since >= _options.time_out) {
             zero::detail::throw_error<TimedOut>(
                 {"zero: waited ", _options.time_out.count(), " ms for ", describe_here(doing),
-                 "; every rank has to call the same collectives, or raise NcclOptions::time_out."});
+                 "; every rank must call the same collectives, or raise NcclOptions::time_out."});
         }
         if (_cause->ends_waiting(now, since)) {
             throw_cause();
         }
     }
 
-    /// The owner's thread is inside NCCL.
+    /// Checks the time of a call while the owner's thread is inside NCCL.
     void watch_blocking_call() noexcept {
         Duration const since = _busy_since;
         Duration const now = _system->now();
@@ -344,7 +351,7 @@ private:
         if (now - since >= _options.time_out) {
             _call_timed_out = true;
             give_up("waited longer than NcclOptions::time_out inside a blocking call of NCCL; "
-                    "every rank has to call the same collectives");
+                    "every rank must call the same collectives");
         } else if (now - since >= patience && _cause->ends_waiting(now, since)) {
             release();
         }

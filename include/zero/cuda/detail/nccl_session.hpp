@@ -6,7 +6,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../nccl_library.hpp"
 #include "nccl_group.hpp"
 #include "nccl_lifetime.hpp"
@@ -18,20 +17,21 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief What is called on one rank's communicator of NCCL. Knows no element type and no backend.
+/// @brief The calls on one rank's NCCL communicator, which `NcclLifetime` owns. Independent of
+/// element type and backend; `BasicNcclCommunicator` has one.
 class NcclSession final : public NcclLifetime {
 public:
     using NcclLifetime::NcclLifetime;
 
-    /// @brief Waits until NCCL has set the communicator up, and begins to watch over it. `what`
-    /// says in messages what was started.
+    /// @brief Waits until NCCL has set up the communicator, and starts the watchdog.
+    /// @param what what was started, for messages
     void open(char const* what) {
         guarded([&](Lock& lock) {
             try {
                 settle(lock, NcclResult::in_progress, {what, nullptr});
                 _flights.make_events();
             } catch (...) {
-                forget_unless_owner(); // who gave the handle still has it when this throws
+                forget_unless_owner(); // the caller still owns the handle if this throws
                 throw;
             }
         });
@@ -46,8 +46,8 @@ public:
         return _options.native_all_reduce;
     }
 
-    /// @brief Throws what has gone wrong since the last call, if anything. `what` is what the
-    /// caller is about to do.
+    /// @brief Throws what has failed since the last call, if anything.
+    /// @param what what the caller is about to do, for messages
     void check(std::string_view what) {
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
@@ -55,12 +55,12 @@ public:
         });
     }
 
-    /// @brief Enqueues a collective whose arguments were checked. `cuts` is empty for those that
-    /// have none.
+    /// @brief Enqueues a collective whose arguments were checked. `cuts` is empty for collectives
+    /// that take none.
     void run(CollectiveCall const& call, void const* send, void* receive,
              std::span<std::size_t const> cuts, StreamHandle stream) {
         guarded([&](Lock& lock) {
-            if (call.count == 0) { // on every rank, so none waits for another, and one that has
+            if (call.count == 0) { // empty on every rank: none waits for another, and a rank that
                                    // left is not missed
                 throw_if_released(lock);
                 return;
@@ -88,7 +88,7 @@ public:
         });
     }
 
-    /// @brief Tells NCCL about memory that collectives will use. Null when NCCL keeps no
+    /// @brief Registers memory that collectives will use. Returns null if NCCL keeps no
     /// registrations.
     [[nodiscard]] void* register_memory(void* memory, std::size_t bytes) {
         void* registration = nullptr;
@@ -100,7 +100,7 @@ public:
         return registration;
     }
 
-    /// @brief An abort has forgotten all registrations.
+    /// @brief Ends a registration; a no-op after an abort, which drops all registrations.
     void deregister_memory(void* registration) noexcept {
         std::lock_guard const lock(_mutex);
         if (_handle != nullptr && registration != nullptr) {
@@ -170,7 +170,7 @@ private:
         }
     }
 
-    /// Each extent's sum goes to its owner.
+    /// Reduces each extent to its owner.
     void reduce_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
                         std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
@@ -196,7 +196,7 @@ private:
         settle(lock, group.end(), {"ncclGroupEnd", &call});
     }
 
-    /// Each extent goes from its owner to all.
+    /// Broadcasts each extent from its owner.
     void gather_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
                         std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);

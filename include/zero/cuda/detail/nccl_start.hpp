@@ -1,18 +1,25 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../nccl_error.hpp"
+#include "../nccl_interface.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
+#include "../nccl_system.hpp"
+#include "device_scope.hpp"
 #include "nccl_abort_cause.hpp"
 #include "nccl_check_options.hpp"
 #include "nccl_environment.hpp"
 #include "nccl_group.hpp"
+#include "nccl_require_matching_version.hpp"
 #include "nccl_require_success.hpp"
 #include "nccl_session.hpp"
+#include "scoped_variable.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -22,14 +29,16 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief What every way to start checks first.
+/// @brief Checks that every way to start performs first. @throws InvalidArgument,
+/// NcclVersionMismatch
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     check_options(options);
     require_matching_version(*interfaces.nccl);
 }
 
-/// @brief What every way to make a communicator checks first. NCCL prefers the variable to what it
-/// is asked for.
+/// @brief Checks that every way to create a communicator performs first. NCCL prefers
+/// NCCL_COMM_BLOCKING to the mode that it is asked for. @throws InvalidArgument,
+/// NcclVersionMismatch
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     check_start(interfaces, options);
     bool const is_blocking = options.mode == NcclMode::blocking;
@@ -43,13 +52,8 @@ inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     }
 }
 
-inline int current_device(NcclSystem& system) {
-    int device = 0;
-    require_success(system, system.current_device(device), "cudaGetDevice");
-    return device;
-}
-
-/// @brief NCCL refuses all other questions about a communicator that it still sets up.
+/// @brief Waits until NCCL has set up a communicator: until then it refuses all other queries.
+/// @throws NcclError, TimedOut
 inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
                          NcclSystem::Duration time_out) {
     auto& [nccl, system] = interfaces;
@@ -65,7 +69,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
         if (system->now() - start >= time_out) {
             zero::detail::throw_error<TimedOut>(
                 {"zero: waited ", time_out.count(),
-                 " ms for NCCL to set up the caller's communicator, which all its ranks have to "
+                 " ms for NCCL to set up the caller's communicator, which all its ranks must "
                  "join; raise NcclOptions::time_out, or end it with "
                  "ncclCommAbort: it is still the caller's."});
         }
@@ -73,7 +77,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
     }
 }
 
-/// @brief The handle stays the caller's when this throws.
+/// @brief Starts from a caller's communicator, which is still the caller's if this throws.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle,
                                                bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);
@@ -107,7 +111,7 @@ inline void check_rank(int rank, int world) {
     }
 }
 
-/// @param where for messages: how the ranks are to meet
+/// @brief Starts by a unique id. @param where how the ranks meet, for messages
 inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id,
                                                int rank, int world, NcclOptions const& options,
                                                std::string const& where = "") {
@@ -121,11 +125,12 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     require_success(
         *interfaces.nccl, result,
         zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
-    session->open("the start of NCCL (all ranks have to join, with the same id and the same number "
+    session->open("the start of NCCL (all ranks must join, with the same id and the same number "
                   "of ranks)");
     return session;
 }
 
+/// @brief Makes the device of a local rank current. @throws LauncherError, CommunicatorError
 inline void select_device(NcclSystem& system, int local_rank) {
     int devices = 0;
     require_success(system, system.device_count(devices), "cudaGetDeviceCount");
@@ -141,60 +146,49 @@ inline void select_device(NcclSystem& system, int local_rank) {
                     zero::detail::text({"cudaSetDevice(", local_rank, ")"}));
 }
 
+/// @brief Starts from the environment variables of a launcher.
 inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces,
                                                         NcclOptions const& options) {
     check_making(interfaces, options);
-    Launch const launch = read_launch(*interfaces.system);
-    select_device(*interfaces.system, launch.local_rank);
-    // Under this variable rank 0 listens there, and the id that each rank asks for says where; NCCL
-    // reads it in both calls.
-    ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", launch.address.c_str());
+    NcclEnvironment const environment = read_environment(*interfaces.system);
+    select_device(*interfaces.system, environment.local_rank);
+    // With this variable set, rank 0 listens at the address, and the id that each rank makes names
+    // it. NCCL reads the variable in both calls.
+    ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", environment.address.c_str());
     NcclUniqueId id;
     require_success(*interfaces.nccl, interfaces.nccl->get_unique_id(id),
-                    "ncclGetUniqueId for NCCL_COMM_ID=" + launch.address
+                    "ncclGetUniqueId for NCCL_COMM_ID=" + environment.address
                         + " (of MASTER_ADDR and the port)");
-    return join_group(interfaces, id, launch.rank, launch.world, options,
-                      " at " + launch.address + " (another port can be given in ZERO_NCCL_PORT)");
+    return join_group(interfaces, id, environment.rank, environment.world, options,
+                      " at " + environment.address
+                          + " (another port can be given in ZERO_NCCL_PORT)");
 }
-
-/// @brief Goes back to the device that was current.
-class DeviceScope {
-public:
-    explicit DeviceScope(NcclSystem& system) : _system(&system), _device(current_device(system)) {}
-    DeviceScope(DeviceScope const&) = delete;
-    DeviceScope& operator=(DeviceScope const&) = delete;
-    ~DeviceScope() { _system->set_device(_device); }
-
-private:
-    NcclSystem* _system;
-    int _device;
-};
 
 inline void check_devices(NcclSystem& system, std::span<int const> devices) {
     int count = 0;
     require_success(system, system.device_count(count), "cudaGetDeviceCount");
     if (devices.empty()) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: a group of no devices; name at least one."});
+            {"zero: a group without devices; name at least one."});
     }
     for (std::size_t rank = 0; rank < devices.size(); ++rank) {
         int const device = devices[rank];
         if (device < 0 || device >= count) {
-            zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank,
-                                                        " is to use CUDA device ", device,
-                                                        ", but there are ", count, '.'});
+            zero::detail::throw_error<InvalidArgument>({"zero: rank ", rank, " names CUDA device ",
+                                                        device, ", but there are ", count, '.'});
         }
         auto const* const end = devices.data() + rank;
         if (std::find(devices.data(), end, device) != end) {
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: CUDA device ", device,
-                 " is named for several ranks; NCCL wants a device per rank. Use "
+                 " is named for several ranks; NCCL needs a device per rank. Use "
                  "Loopback<cuda::Backend> for several ranks on one device."});
         }
     }
 }
 
-/// @brief As ncclCommInitAll does, but non-blocking ones, which that function cannot make.
+/// @brief Starts one rank per device in this process, as ncclCommInitAll does. Also creates
+/// non-blocking communicators, which that function cannot.
 inline std::vector<std::unique_ptr<NcclSession>>
 start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../nccl_library.hpp"
+#include "../nccl_system.hpp"
 
 #include <condition_variable>
 #include <mutex>
@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief A thread that calls a function every so often, until it is destroyed.
+/// @brief Owns a thread that calls a function at an interval until it is destroyed.
 class NcclWatchdog {
 public:
     using Duration = NcclSystem::Duration;
@@ -19,15 +19,14 @@ public:
     NcclWatchdog& operator=(NcclWatchdog const&) = delete;
     ~NcclWatchdog() { stop(); }
 
-    /// @param device of the thread: on another one, CUDA would make a context there for what it is
-    /// asked
-    /// @param look must not throw
+    /// @param device the device of the thread: on another one, the queries would create a CUDA
+    /// context there
     void start(NcclSystem& system, int device, Duration interval, void (*look)(void*),
                void* argument) {
         _thread = std::thread([this, &system, device, interval, look, argument] {
             static_cast<void>(
-                system.set_device(device)); // it was the current one when NCCL started; what fails
-                                            // will fail again where it can be told
+                system.set_device(device)); // it was current when NCCL started; a failure here
+                                            // repeats where it can be reported
             std::unique_lock lock(_mutex);
             while (!_wake.wait_for(lock, interval, [this] { return _is_stopping; })) {
                 lock.unlock();

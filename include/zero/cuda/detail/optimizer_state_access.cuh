@@ -12,16 +12,17 @@
 
 #include <cstddef>
 
-/// How an update reads and writes the optimizer's states on the device: eight at a time, or the
-/// first `count` of eight, which may be none. `begin` is a multiple of 8.
-namespace ZERO_NAMESPACE::cuda::kernels {
+/// How an update accesses the optimizer's states on the device: eight at a time, or the first
+/// `count` of eight, where `count` may be 0. `begin` is a multiple of 8. The update kernels choose
+/// an access by the overloads of `access`.
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Accesses states of type S.
 template <std::size_t states, class S>
 struct StateAccess {
     static constexpr bool is_all_packs = true;
-    static constexpr bool needs_warp =
-        false; ///< threads of a warp work on neighbouring packs together
+    static constexpr bool needs_warp = false; ///< threads of a warp cooperate on neighbouring packs
 
     StatePointers<states, S> at;
 
@@ -52,15 +53,16 @@ struct StateAccess {
     }
 };
 
-/// @brief float16 with a scale per block of 64, which eight threads that follow one another hold.
+/// @brief Accesses states in float16 with a scale per block of 64 elements, which eight consecutive
+/// threads hold.
 template <std::size_t states>
 struct ScaledStateAccess {
-    static constexpr bool is_all_packs = false; // a scale for each block
+    static constexpr bool is_all_packs = false; // a scale per block
     static constexpr bool needs_warp = true;
     static_assert(ops::scaled_block_elements == leaf_lanes * pack_elements);
 
-    ScaledStatePointers<states> const* at; ///< in the table: kept in registers, the pointers would
-                                           ///< not leave enough for the numbers
+    ScaledStatePointers<states> const*
+        at; ///< in the table; in registers, the pointers would leave too few for the numbers
 
     __device__ bool is_aligned() const { return StateAccess<states, float16>{*at}.is_aligned(); }
 
@@ -79,7 +81,7 @@ struct ScaledStateAccess {
         }
     }
 
-    /// @param values of elements that do not exist are ignored
+    /// @param values ignored beyond `count`
     template <bool whole>
     __device__ void store_states(std::size_t begin, std::size_t count,
                                  float const (&values)[states][pack_elements]) const {
@@ -122,4 +124,4 @@ __device__ ScaledStateAccess<states> access(ScaledStatePointers<states> const& a
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

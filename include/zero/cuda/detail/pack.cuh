@@ -8,23 +8,24 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// The NaN that every result of arithmetic is stored as, like on the host.
+/// @brief Returns `x`, with any NaN replaced by the quiet NaN that every arithmetic result is
+/// stored as, on the host and on the device.
 __device__ inline float with_canonical_nan(float x) {
     return x != x ? __uint_as_float(0x7fc00000U) : x;
 }
 
-/// @brief Tells the compiler that a pointer, which may have been read from a table, leads to global
-/// memory: else it has to use generic accesses.
+/// @brief Tells the compiler that a pointer, possibly read from a table, points to global memory.
+/// Otherwise it must use generic accesses.
 template <class T>
 inline __device__ T* global(T* memory) {
     __builtin_assume(__isGlobal(memory));
     return memory;
 }
 
-/// @brief Eight stored numbers in registers, loaded and stored by accesses of 16 bytes.
+/// @brief Eight stored numbers in registers, loaded and stored in accesses of 16 bytes.
 template <class T>
 struct Pack {
     static constexpr std::size_t words = pack_elements * sizeof(T) / sizeof(uint4);
@@ -32,7 +33,7 @@ struct Pack {
                   "zero: a pack is whole words of 16 bytes.");
     uint4 word[words];
 
-    /// @param from aligned to 16 bytes, as for `store`
+    /// @param from aligned to 16 bytes, as is `to` of `store`
     static __device__ Pack load(T const* from) {
         Pack pack;
         auto const* const memory = global(reinterpret_cast<uint4 const*>(from));
@@ -47,8 +48,8 @@ struct Pack {
         auto* const memory = global(reinterpret_cast<uint4*>(to));
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            __stwb(memory + i, word[i]); // an assignment is split into words where addresses are
-                                         // computed in roundabout ways (nvcc 13.0)
+            __stwb(memory + i, word[i]); // nvcc 13.0 splits an assignment into words if addresses
+                                         // are computed indirectly
         }
     }
 
@@ -82,7 +83,7 @@ struct Pack {
     }
 
 private:
-    /// The 32 bits at number `index`.
+    /// Returns the 32-bit word `index`.
     __device__ static unsigned part(T const (&values)[pack_elements], std::size_t index) {
         if constexpr (sizeof(T) == sizeof(unsigned)) {
             return __builtin_bit_cast(unsigned, values[index]);
@@ -94,13 +95,14 @@ private:
     }
 };
 
+/// @brief Returns whether all pointers are aligned to 16 bytes; null is.
 template <class... T>
 __device__ inline bool are_aligned(T const*... memory) {
     return ((reinterpret_cast<std::uintptr_t>(memory) | ...) % sizeof(uint4)) == 0;
 }
 
-/// @brief Reads up to eight numbers: `whole`: all, by accesses of 16 bytes; otherwise the first
-/// `count` one by one, and zeros.
+/// @brief Reads up to eight numbers: all, in accesses of 16 bytes, if `whole`; otherwise the first
+/// `count` one by one, and zeros for the others.
 template <bool whole, class T>
 __device__ inline void load(T const* from, std::size_t count, T (&values)[pack_elements]) {
     if constexpr (whole) {
@@ -113,7 +115,7 @@ __device__ inline void load(T const* from, std::size_t count, T (&values)[pack_e
     }
 }
 
-/// @brief Writes up to eight numbers.
+/// @brief Writes up to eight numbers, as `load` reads them.
 template <bool whole, class T>
 __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_elements]) {
     if constexpr (whole) {
@@ -128,7 +130,7 @@ __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_el
     }
 }
 
-/// @brief The same for floats that are stored as T.
+/// @brief Reads up to eight numbers that are stored as T, as floats.
 template <bool whole, class T>
 __device__ inline void load_floats(T const* from, std::size_t count,
                                    float (&values)[pack_elements]) {
@@ -140,6 +142,7 @@ __device__ inline void load_floats(T const* from, std::size_t count,
     }
 }
 
+/// @brief Writes up to eight floats, rounded to T.
 template <bool whole, class T>
 __device__ inline void store_floats(T* to, std::size_t count,
                                     float const (&values)[pack_elements]) {
@@ -151,8 +154,8 @@ __device__ inline void store_floats(T* to, std::size_t count,
     store<whole>(to, count, stored);
 }
 
-/// The main loop of a kernel stands between these two, so that a test finds it in the PTX: there
-/// every access must be global and of 16 bytes.
+/// The main loop of a kernel stands between these two markers, so that a test finds it in the PTX:
+/// every access there must be to global memory and of 16 bytes.
 __device__ inline void begin_main_loop() {
     asm volatile("// zero: main loop begins" ::: "memory");
 }
@@ -160,9 +163,9 @@ __device__ inline void end_main_loop() {
     asm volatile("// zero: main loop ends" ::: "memory");
 }
 
-/// @brief Calls `body.template operator()<whole>(index, count)` for the packs of [0, elements) that
-/// are this thread's: whole ones when `is_aligned`.
-/// @tparam marked the loop over whole packs accesses nothing but packs
+/// @brief Calls `body.template operator()<whole>(index, count)` for each pack of [0, elements) of
+/// the calling thread: for whole packs if `is_aligned`.
+/// @tparam marked marks the loop over whole packs, which then accesses nothing but packs
 template <bool marked = true, class Body>
 __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body const& body) {
     std::size_t const whole = is_aligned ? elements / pack_elements * pack_elements : 0;
@@ -182,4 +185,4 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail

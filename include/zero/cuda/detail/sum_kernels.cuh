@@ -1,7 +1,12 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "element_kernels.cuh"
+#include "../../ops/arithmetic.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
+#include "config.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +14,10 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief One pointer per rank, as an argument of a kernel: it is copied when the kernel is
-/// enqueued.
+/// @brief One pointer per rank, as a kernel argument, which is copied when the kernel is enqueued.
 template <class T, int most>
 struct Peers {
     T const* memory[most];
@@ -23,6 +27,7 @@ struct Peers {
 inline constexpr int few_peers = 8;    ///< 72 bytes of arguments
 inline constexpr int most_peers = 256; ///< 2 KiB
 
+/// @brief Sums a pack over all ranks, in float and in rank order.
 template <class T, int most>
 struct SumRanksPack {
     Peers<T, most> const& peers;
@@ -49,6 +54,7 @@ struct SumRanksPack {
     }
 };
 
+/// @brief Sums elements over all ranks, in float and in rank order; rounds once.
 template <class T, int most>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     sum_ranks_kernel(T* out, __grid_constant__ Peers<T, most> const peers, std::size_t n) {
@@ -60,7 +66,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), is_aligned, SumRanksPack<T, most>{peers, out, begin});
 }
 
-/// @brief Few integers: the scalars of a step.
+/// @brief Sums, or takes the minimum of, a few integers over all ranks: the scalars of a step.
 template <bool is_sum, int most>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     combine_integers_kernel(std::int64_t* out,
@@ -78,6 +84,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

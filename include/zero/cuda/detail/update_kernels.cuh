@@ -3,9 +3,10 @@
 #include "../../backend/update_decision.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "../slice_table.hpp"
+#include "../table_range.hpp"
+#include "chunk.hpp"
+#include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "inspect_kernels.cuh"
 #include "launch.cuh"
 #include "master_weight_access.cuh"
 #include "optimizer_state_access.cuh"
@@ -17,11 +18,11 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::kernels {
+namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Unscales, clips, runs the optimizer and rounds to the types in which weights and states
-/// are stored: one pass.
+/// @brief Updates a pack in one pass: unscales, clips, runs the optimizer and rounds to the stored
+/// types of weights and states.
 template <class Optimizer, class A, class Weights, class States>
 struct UpdatePack {
     A const* gradient;
@@ -59,8 +60,8 @@ struct UpdatePack {
     }
 };
 
-/// @brief `for_packs` in which all threads of the block take every turn, also those whose pack is
-/// beyond the end: for bodies that exchange values.
+/// @brief Like `for_packs`, but all threads of the block take part in every turn, also threads
+/// whose pack is beyond the end. For bodies that exchange values.
 template <class Body>
 __device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {
     auto const end = static_cast<unsigned>(
@@ -68,7 +69,7 @@ __device__ inline void for_packs_together(std::size_t elements, bool is_aligned,
     for (unsigned turn = 0; turn < end; turn += static_cast<unsigned>(round_elements)) {
         unsigned const i = turn + threadIdx.x * static_cast<unsigned>(pack_elements);
         unsigned const left = i < end ? end - i : 0;
-        if (is_aligned && turn + round_elements <= end) { // the same for the whole block
+        if (is_aligned && turn + round_elements <= end) { // equal for the whole block
             body.template operator()<true>(i, pack_elements);
         } else {
             body.template operator()<false>(i, left < pack_elements ? left : pack_elements);
@@ -76,6 +77,8 @@ __device__ inline void for_packs_together(std::size_t elements, bool is_aligned,
     }
 }
 
+/// @brief Runs one optimizer step over the slices, one chunk per block, unless the decision is to
+/// skip.
 template <class Optimizer, class Slice, class Group>
 ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     update_kernel(TableRange<Slice> table, Group const* groups, UpdateDecision const* decision) {
@@ -103,6 +106,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 }
 
 } // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::kernels
+} // namespace ZERO_NAMESPACE::cuda::detail
 
 #pragma nv_diagnostic pop

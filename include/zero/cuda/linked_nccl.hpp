@@ -1,0 +1,148 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "nccl_library.hpp"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstddef>
+#include <cstring>
+
+namespace ZERO_NAMESPACE::cuda {
+
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0),
+              "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
+              "ncclMemAlloc, ncclCommRegister).");
+static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+static_assert(static_cast<int>(NcclResult::success) == ncclSuccess
+              && static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError
+              && static_cast<int>(NcclResult::system_error) == ncclSystemError
+              && static_cast<int>(NcclResult::internal_error) == ncclInternalError
+              && static_cast<int>(NcclResult::invalid_argument) == ncclInvalidArgument
+              && static_cast<int>(NcclResult::invalid_usage) == ncclInvalidUsage
+              && static_cast<int>(NcclResult::remote_error) == ncclRemoteError
+              && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
+
+/// @brief The `NcclLibrary` of real programs: the NCCL that the program is linked with. Stateless;
+/// `linked_nccl()` hands it out.
+class LinkedNccl final : public NcclLibrary {
+public:
+    int header_version() noexcept override { return NCCL_VERSION_CODE; }
+    NcclResult get_version(int& version) noexcept override { return of(ncclGetVersion(&version)); }
+    char const* error_string(NcclResult result) noexcept override {
+        return ncclGetErrorString(static_cast<ncclResult_t>(result));
+    }
+    char const* last_error(NcclHandle handle) noexcept override {
+        return ncclGetLastError(comm(handle));
+    }
+
+    NcclResult get_unique_id(NcclUniqueId& id) noexcept override {
+        ncclUniqueId theirs{};
+        NcclResult const result = of(ncclGetUniqueId(&theirs));
+        std::memcpy(id.bytes.data(), &theirs, sizeof(theirs));
+        return result;
+    }
+
+    NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
+                         NcclMode mode) noexcept override {
+        ncclUniqueId theirs{};
+        std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = mode == NcclMode::blocking ? 1 : 0;
+        ncclComm_t made = nullptr;
+        NcclResult const result = of(ncclCommInitRankConfig(&made, world, theirs, rank, &config));
+        handle = made;
+        return result;
+    }
+
+    NcclResult count(NcclHandle handle, int& world) noexcept override {
+        return of(ncclCommCount(comm(handle), &world));
+    }
+    NcclResult user_rank(NcclHandle handle, int& rank) noexcept override {
+        return of(ncclCommUserRank(comm(handle), &rank));
+    }
+
+    NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept override {
+        ncclResult_t theirs = ncclSuccess;
+        NcclResult const result = of(ncclCommGetAsyncError(comm(handle), &theirs));
+        error = of(theirs);
+        return result;
+    }
+
+    NcclResult finalize(NcclHandle handle) noexcept override {
+        return of(ncclCommFinalize(comm(handle)));
+    }
+    NcclResult destroy(NcclHandle handle) noexcept override {
+        return of(ncclCommDestroy(comm(handle)));
+    }
+    NcclResult abort(NcclHandle handle) noexcept override {
+        return of(ncclCommAbort(comm(handle)));
+    }
+    NcclResult group_start() noexcept override { return of(ncclGroupStart()); }
+    NcclResult group_end() noexcept override { return of(ncclGroupEnd()); }
+
+    NcclResult reduce(void const* send, void* receive, std::size_t count, NcclType type,
+                      NcclReduction reduction, int root, NcclHandle handle,
+                      StreamHandle stream) noexcept override {
+        return of(ncclReduce(send, receive, count, type_of(type), operation_of(reduction), root,
+                             comm(handle), stream_of(stream)));
+    }
+    NcclResult broadcast(void const* send, void* receive, std::size_t count, NcclType type,
+                         int root, NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(ncclBroadcast(send, receive, count, type_of(type), root, comm(handle),
+                                stream_of(stream)));
+    }
+    NcclResult all_reduce(void const* send, void* receive, std::size_t count, NcclType type,
+                          NcclReduction reduction, NcclHandle handle,
+                          StreamHandle stream) noexcept override {
+        return of(ncclAllReduce(send, receive, count, type_of(type), operation_of(reduction),
+                                comm(handle), stream_of(stream)));
+    }
+    NcclResult reduce_scatter(void const* send, void* receive, std::size_t count, NcclType type,
+                              NcclReduction reduction, NcclHandle handle,
+                              StreamHandle stream) noexcept override {
+        return of(ncclReduceScatter(send, receive, count, type_of(type), operation_of(reduction),
+                                    comm(handle), stream_of(stream)));
+    }
+    NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type,
+                          NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(
+            ncclAllGather(send, receive, count, type_of(type), comm(handle), stream_of(stream)));
+    }
+
+    NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override {
+        return of(ncclMemAlloc(&memory, bytes));
+    }
+    NcclResult memory_free(void* memory) noexcept override { return of(ncclMemFree(memory)); }
+    NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes,
+                               void*& registration) noexcept override {
+        return of(ncclCommRegister(comm(handle), memory, bytes, &registration));
+    }
+    NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept override {
+        return of(ncclCommDeregister(comm(handle), registration));
+    }
+
+private:
+    static NcclResult of(ncclResult_t result) noexcept { return static_cast<NcclResult>(result); }
+    static ncclComm_t comm(NcclHandle handle) noexcept { return static_cast<ncclComm_t>(handle); }
+    static cudaStream_t stream_of(StreamHandle stream) noexcept {
+        return static_cast<cudaStream_t>(stream);
+    }
+    static ncclRedOp_t operation_of(NcclReduction reduction) noexcept {
+        return reduction == NcclReduction::sum ? ncclSum : ncclMin;
+    }
+
+    static ncclDataType_t type_of(NcclType type) noexcept {
+        switch (type) {
+        case NcclType::float32: return ncclFloat32;
+        case NcclType::bfloat16: return ncclBfloat16;
+        case NcclType::float16: return ncclFloat16;
+        case NcclType::int64: return ncclInt64;
+        case NcclType::uint8: break;
+        }
+        return ncclUint8;
+    }
+};
+
+} // namespace ZERO_NAMESPACE::cuda

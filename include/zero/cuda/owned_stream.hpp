@@ -1,0 +1,31 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "detail/check.hpp"
+
+#include <cuda_runtime_api.h>
+
+namespace ZERO_NAMESPACE::cuda {
+
+/// @brief Owns a stream of the device that is current when it is constructed. The stream does not
+/// synchronise with the legacy default stream. An engine owns one for its communication.
+class OwnedStream {
+public:
+    /// @brief Creates a stream of the current device. @throws CudaError
+    OwnedStream() {
+        detail::check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
+                      "cudaStreamCreateWithFlags");
+    }
+    OwnedStream(OwnedStream const&) = delete;
+    OwnedStream& operator=(OwnedStream const&) = delete;
+    /// @brief Does not wait: work on the stream still runs.
+    ~OwnedStream() { detail::ignore(cudaStreamDestroy(_stream)); }
+
+    /// @brief Returns the stream, which is valid while this object lives.
+    [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
+
+private:
+    cudaStream_t _stream = nullptr;
+};
+
+} // namespace ZERO_NAMESPACE::cuda
