@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
@@ -8,7 +9,6 @@
 #include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
 #include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -219,57 +219,47 @@ TEST_CASE("The count sees allocations of every form on every thread") {
 }
 
 TEST_CASE("After the first step nothing is allocated between begin_step and step, in any stage") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F,
-                                       .reduction = {.schedule = ReductionSchedule::boundary}},
-                                      true, 3, [] {})
-                  == 0);
-            CHECK(count<ZeroStage<N>>(
-                      {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
-                      true, 2, [] {})
-                  == 0);
-            CHECK(count<ZeroStage<N>>(
-                      {.prefetch = false,
-                       .reduction = {.schedule = ReductionSchedule::every_micro_step}},
-                      true, 3, [] {})
-                  == 0);
-        });
-    }
+    in_every_stage([&]<int N>() {
+        CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
+        CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F,
+                                   .reduction = {.schedule = ReductionSchedule::boundary}},
+                                  true, 3, [] {})
+              == 0);
+        CHECK(count<ZeroStage<N>>(
+                  {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
+                  true, 2, [] {})
+              == 0);
+        CHECK(count<ZeroStage<N>>({.prefetch = false,
+                                   .reduction = {.schedule = ReductionSchedule::every_micro_step}},
+                                  true, 3, [] {})
+              == 0);
+    });
 }
 
 TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            run_ranks(1, [](LoopbackCommunicator& communicator) {
-                ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
-                auto const evaluate = [&](std::size_t times) {
-                    for (std::size_t unit = 0; unit < times * engine.layout().units(); ++unit) {
-                        auto const weights = engine.acquire(unit % engine.layout().units());
-                    }
-                };
-                evaluate(1100);
-                allocations = 0;
-                is_counting = true;
-                evaluate(4000);
-                is_counting = false;
-            });
-            CHECK(allocations == 0);
+    in_every_stage([&]<int N>() {
+        run_ranks(1, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            auto const evaluate = [&](std::size_t times) {
+                for (std::size_t unit = 0; unit < times * engine.layout().units(); ++unit) {
+                    auto const weights = engine.acquire(unit % engine.layout().units());
+                }
+            };
+            evaluate(1100);
+            allocations = 0;
+            is_counting = true;
+            evaluate(4000);
+            is_counting = false;
         });
-    }
+        CHECK(allocations == 0);
+    });
 }
 
 TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss "
           "scaler either") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
-                                    RoundRobinPartitioner, DynamicLossScaler>;
-            CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
-        });
-    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
+                                RoundRobinPartitioner, DynamicLossScaler>;
+        CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
+    });
 }

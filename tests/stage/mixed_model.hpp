@@ -115,14 +115,15 @@ ByName values_by_name(Engine& engine) {
 template <int N, class... Policies>
 using Mixed = ZeroStage<N, Parameters<bfloat16, float>, Policies...>;
 
-struct Trained {
+/// The state of one rank after a run.
+struct TrainedByName {
     ByName values;
     double norm = 0.0;
     ByName owned; ///< of each element its master weight and its states; zeros where another rank
                   ///< updates it
 
     /// Of what every rank has.
-    bool operator==(Trained const& other) const {
+    bool operator==(TrainedByName const& other) const {
         return values == other.values && norm == other.norm;
     }
 };
@@ -146,9 +147,9 @@ ByName owned_by_name(Engine& engine) {
 }
 
 /// What all ranks together updated, whoever did.
-inline ByName owned_by_all(std::vector<Trained> const& ranks) {
+inline ByName owned_by_all(std::vector<TrainedByName> const& ranks) {
     ByName all = ranks[0].owned;
-    for (Trained const& rank : ranks) {
+    for (TrainedByName const& rank : ranks) {
         for (auto& [name, list] : all) {
             for (std::size_t i = 0; i < list.size(); ++i) {
                 list[i] = list[i] == 0.0F ? rank.owned.at(name)[i] : list[i];
@@ -159,16 +160,16 @@ inline ByName owned_by_all(std::vector<Trained> const& ranks) {
 }
 
 template <class Stage>
-std::vector<Trained> train_all(typename Stage::Options const& options,
-                               std::vector<std::size_t> const& order = {}) {
-    return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+std::vector<TrainedByName> train_all(typename Stage::Options const& options,
+                                     std::vector<std::size_t> const& order = {}) {
+    return on_ranks<TrainedByName>(world, [&](LoopbackCommunicator& communicator) {
         Stage engine(
             communicator,
             mixed_registration<typename Stage::Registration>([](std::size_t) { return true; }),
             options);
         double const norm =
             train<bfloat16, float>(engine, static_cast<std::uint64_t>(communicator.rank()), order);
-        return Trained{values_by_name(engine), norm, owned_by_name(engine)};
+        return TrainedByName{values_by_name(engine), norm, owned_by_name(engine)};
     });
 }
 

@@ -30,13 +30,13 @@ template <class Stage>
 Trained rebuilt(typename Stage::Options options = {}) {
     options.rebuild_buckets = Stage::in_ready_order;
     options.leases_until_rebuild = 8;
-    return trained<Stage>(world, options, 4, 0.01, 24, toy_specs(), order);
+    return trained<Stage>(world, options, {.order = order});
 }
 
 template <class Stage>
 Trained kept(typename Stage::Options options = {}) {
     options.extra_leases = 8;
-    return trained<Stage>(world, options, 4, 0.01, 24, toy_specs(), order);
+    return trained<Stage>(world, options, {.order = order});
 }
 
 /// In every stage, with every cut and every storage that may be made anew.

@@ -47,7 +47,7 @@ TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole par
         options.poison = true;
         options.rebuild_buckets = is_rebuilt ? Stage::in_ready_order : nullptr;
         (is_rebuilt ? options.leases_until_rebuild : options.extra_leases) = 8;
-        return trained<Stage>(3, options, 4, 0.01, 24, whole_specs(), order);
+        return trained<Stage>(3, options, {.specs = whole_specs(), .order = order});
     };
     auto const expected =
         run.template operator()<ZeroStage<0, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(

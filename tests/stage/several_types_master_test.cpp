@@ -29,7 +29,7 @@ void check_stages() {
     auto const expected = train_all<Capped<0, Policies...>>(boundary<Capped<0, Policies...>>());
     in_every_stage([&]<int N>() {
         using Stage = Capped<N, Policies...>;
-        auto const check = [&](std::vector<Trained> const& found) {
+        auto const check = [&](std::vector<TrainedByName> const& found) {
             CHECK((found == expected)); // on every rank
             CHECK((owned_by_all(found) == owned_by_all(expected)));
         };

@@ -22,8 +22,8 @@ constexpr int world = 3;
 /// neighbours that differ by up to 2^binades.
 template <class Policy>
 float distance(std::size_t binades) {
-    auto const exact = trained<ZeroStage<2>>(world, {}, 4, 0.01, binades).parameters;
-    auto const found = trained<ZeroStage<2, Policy>>(world, {}, 4, 0.01, binades).parameters;
+    auto const exact = trained<ZeroStage<2>>(world, {}, {.binades = binades}).parameters;
+    auto const found = trained<ZeroStage<2, Policy>>(world, {}, {.binades = binades}).parameters;
     float largest = 0.0F;
     for (std::size_t parameter = 0; parameter < exact.size(); ++parameter) {
         for (std::size_t i = 0; i < exact[parameter].size(); ++i) {

@@ -1,12 +1,12 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
 #include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -79,21 +79,18 @@ std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_r
 
 TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds "
           "to zeros") {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, []<int N>() {
-            for (auto const schedule :
-                 {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
-                auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
-                for (bool const reports : {false, true}) {
-                    for (bool const poison : {false, true}) {
-                        INFO("the silent unit reports: " << reports << ", poison: " << poison);
-                        CHECK((train<ZeroStage<N>>(false, reports, poison, schedule) == expected));
-                    }
+    in_every_stage([]<int N>() {
+        for (auto const schedule :
+             {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+            auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
+            for (bool const reports : {false, true}) {
+                for (bool const poison : {false, true}) {
+                    INFO("the silent unit reports: " << reports << ", poison: " << poison);
+                    CHECK((train<ZeroStage<N>>(false, reports, poison, schedule) == expected));
                 }
             }
-        });
-    }
+        }
+    });
 }
 
 TEST_CASE(

@@ -29,7 +29,7 @@ Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = 
     typename Stage::Options options;
     options.storage = storage;
     options.poison = true; // the scratch memory, too
-    return trained<Stage>(world, options, 4, learning_rate, 24, specs);
+    return trained<Stage>(world, options, {.learning_rate = learning_rate, .specs = specs});
 }
 
 } // namespace zero::test

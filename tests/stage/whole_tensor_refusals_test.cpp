@@ -20,7 +20,7 @@ Outcome outcome_of_making(Change const& change, int world = 2) {
             typename Stage::Options options;
             change(specs, options, communicator.rank());
             auto parameters = registration<float>(specs);
-            CallersMemory<float, float> memory(parameters);
+            CallerMemory<float, float> memory(parameters);
             if (options.storage == Storage::adopted) {
                 options.adopted_block = memory.block;
             }
