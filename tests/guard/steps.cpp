@@ -4,10 +4,6 @@
 #include "counted.hpp"
 
 #include <zero/comm/loopback.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>

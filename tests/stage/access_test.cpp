@@ -6,10 +6,6 @@
 #include <zero/layout/bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <map>

@@ -9,10 +9,6 @@
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <functional>

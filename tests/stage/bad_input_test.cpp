@@ -3,7 +3,6 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
@@ -11,8 +10,6 @@
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -3,14 +3,9 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>

@@ -3,9 +3,6 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <type_traits>

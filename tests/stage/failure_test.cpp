@@ -4,9 +4,6 @@
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>

@@ -2,9 +2,6 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>

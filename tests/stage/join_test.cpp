@@ -8,10 +8,6 @@
 #include <zero/comm/recording.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstdint>

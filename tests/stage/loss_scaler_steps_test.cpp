@@ -5,10 +5,6 @@
 
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>

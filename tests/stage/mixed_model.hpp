@@ -5,10 +5,6 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>

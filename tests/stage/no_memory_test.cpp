@@ -2,13 +2,8 @@
 #include "support/gate.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>

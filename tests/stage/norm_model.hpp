@@ -2,10 +2,6 @@
 
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 
 #include <array>
 #include <bit>

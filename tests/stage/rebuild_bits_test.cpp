@@ -6,10 +6,6 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>

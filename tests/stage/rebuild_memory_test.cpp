@@ -5,10 +5,6 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>

@@ -4,9 +4,6 @@
 #include "support/stages.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>

@@ -1,9 +1,6 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>

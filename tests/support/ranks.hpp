@@ -5,7 +5,6 @@
 
 #include "outcome.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <chrono>

@@ -2,7 +2,6 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
-#include <zero/stage/detail/validate_memory.hpp>
 #include <zero/stage/parameter.hpp>
 
 #include <cstddef>
