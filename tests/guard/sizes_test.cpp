@@ -3,8 +3,8 @@
 
 #include <zero/zero.hpp>
 
-// Sizes in bytes of what a caller holds, and of what is made per piece, slice or command.
-// tests/policy/shipped_policies_test.cpp holds that policies take no room.
+// Sizes in bytes of the objects that a caller holds, and of those created per piece, slice or
+// command. tests/policy/shipped_policies_test.cpp checks that policies take no space.
 
 using namespace zero;
 using namespace zero::test;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// Reading and changing parameters and states between steps.
+// Parameters and optimizer states are read and changed between steps.
 
 namespace zero::test::access_test {
 
@@ -239,7 +239,7 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
             auto const third = engine.acquire(3);
             auto const first = engine.acquire(0);
             is_refused = outcome_of([&] { (void)engine.acquire(2); }).type
-                         == "OutOfOrder"; // what it shares with unit 1 was gathered in advance
+                         == "OutOfOrder"; // unit 1 shares a parameter that was prefetched
         });
         std::vector<float> values{is_refused ? 1.0F : 0.0F};
         engine.for_each_full_parameter(

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// Constructs an engine on each rank; `change` alters what rank 2 does.
+/// Constructs an engine on each rank, after `change` has altered the arguments of rank 2.
 template <class Stage>
 Outcomes construct(
     std::function<void(std::vector<ParameterSpec>&, typename Stage::Options&)> const& change) {
@@ -234,7 +234,7 @@ TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch,
 
 namespace {
 
-/// Rank 1 constructs another composition than the others.
+/// Constructs a different composition on rank 1 than on the other ranks.
 template <class First, class Second>
 Outcomes construct_differently() {
     return run_and_observe(world, [](LoopbackCommunicator& communicator) {

@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <new>
 
-// No heap allocation anywhere in the process from begin_step to step. The global operators count
-// all of them, on every thread.
+// Between begin_step and step nothing in the process allocates on the heap. The replaced global
+// operators count allocations on every thread.
 
 namespace {
 
@@ -114,8 +114,8 @@ namespace {
 
 constexpr int world = 2;
 
-/// A meeting of the ranks that allocates nothing, so that counting starts and ends while nobody is
-/// outside a step.
+/// A barrier of the ranks that does not allocate. Counting starts and ends between two barriers,
+/// while no rank is inside a step.
 class Barrier {
 public:
     void meet() {
@@ -134,8 +134,8 @@ private:
     std::atomic<int> _generation{0};
 };
 
-/// Allocations of all ranks in steps 1, 2 and 3 (step 0 may allocate); `extra` runs inside each of
-/// them.
+/// Returns the allocations of all ranks in steps 1, 2 and 3; step 0 may allocate. `extra` runs
+/// inside each step.
 template <class Stage, class Extra>
 long count(typename Stage::Options const& options, bool is_compute_threaded,
            std::size_t micro_steps, Extra const& extra) {
@@ -181,7 +181,7 @@ long count(typename Stage::Options const& options, bool is_compute_threaded,
             if (rank == 0) {
                 is_counting = false;
             }
-            barrier.meet(); // so that nobody takes its engine down while the others still count
+            barrier.meet(); // no engine is destroyed while other ranks still count
         }
     });
     return allocations.load();
@@ -210,7 +210,7 @@ TEST_CASE("The count sees allocations of every form on every thread") {
                                 std::align_val_t{64});
           })
           == 1);
-    // In the middle of a step, once on each rank, in each of three steps.
+    // Once inside each of three steps, on each rank.
     CHECK(count<ZeroStage<2>>({}, false, 1, [] { delete new int(1); }) == world * 3);
 }
 

@@ -30,8 +30,8 @@ void construct(std::vector<typename ZeroStage<N, Policies...>::Registration> par
     });
 }
 
-/// Runs `call` on an engine of one rank, expects `Expected` with `text`, and that the engine's
-/// state is what it was and that it goes on.
+/// Makes `call` on an engine of one rank, and expects an exception `Expected` that contains `text`.
+/// The state of the engine must not change, and the engine must remain usable.
 template <class Expected, int N>
 void refuses(std::string const& text, std::function<void(ZeroStage<N>&)> const& prepare,
              std::function<void(ZeroStage<N>&)> const& call) {
@@ -44,7 +44,7 @@ void refuses(std::string const& text, std::function<void(ZeroStage<N>&)> const& 
         CHECK(engine.step_count() == 0);
         try {
             engine.cancel_step();
-        } catch (OutOfOrder const&) { // it was not inside a step
+        } catch (OutOfOrder const&) { // there was no step to cancel
         }
         CHECK(full_parameters(engine) == before);
         CHECK_FALSE(run_step(engine, 0, 0).report().is_skipped);
@@ -85,8 +85,11 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5, .gradient = data}},
                                     {.storage = Storage::scattered})),
                       contains_text("parameters 'a' and 'a' share memory"));
-    CHECK_NOTHROW((construct<1>(
-        {{.name = "a", .data = data, .elements = 5, .gradient = data}}))); // owned: read once
+    CHECK_NOTHROW(
+        (construct<1>({{.name = "a",
+                        .data = data,
+                        .elements = 5,
+                        .gradient = data}}))); // if the engine owns parameters, `data` is only read
     auto* const odd = reinterpret_cast<float*>(reinterpret_cast<char*>(data) + 2);
     for (auto const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
         CHECK_THROWS_WITH(
@@ -215,8 +218,7 @@ TEST_CASE("Options that would be ignored are refused with the remedy") {
                       {.groups = {{}, {}, {}}})),
         contains_text("options.groups has 3 entries, but no parameter is in group 1, so its "
                       "options would be ignored"));
-    CHECK_NOTHROW(
-        (construct<2>({}, {.groups = {{}}}))); // a rank's program may build an empty model
+    CHECK_NOTHROW((construct<2>({}, {.groups = {{}}}))); // an empty model is legal
     CHECK_THROWS_WITH(
         (construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}},
                                          {.loss_scaler = {.on_minimum = [](void*) {}}})),

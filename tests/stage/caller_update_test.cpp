@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-// `step` with an update of the caller's own, over the slices that this rank owns.
+// `step` with a callback that updates the slices this rank owns.
 
 namespace zero::test::caller_update_test {
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// What `Sgd` does, written by a caller.
+/// The update of `Sgd`, as a caller writes it.
 template <class Slice>
 void momentum_update(Slice const& slice) {
     auto const rate = static_cast<float>(-slice.learning_rate);
@@ -148,12 +148,13 @@ TEST_CASE("An exception in the caller's update breaks the engine also when its t
                         }
                     });
                 };
-                if (communicator.rank() == 1) { // goes on, and does not tell the others itself
+                if (communicator.rank()
+                    == 1) { // rank 1 goes on, and does not tell the others itself
                     own = outcome_of(step);
                     later = outcome_of([&] { engine.cancel_step(); });
                 } else {
                     step();
-                    engine.parameters_changed();   // here they meet rank 1 in stages 0 to 2,
+                    engine.parameters_changed();   // the others meet rank 1 here in stages 0 to 2,
                     (void)full_parameters(engine); // and here in stage 3
                 }
             });

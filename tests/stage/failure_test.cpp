@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-// A rank fails; the others get `Aborted` with the cause, soon, and nobody hangs.
+// When one rank fails, the others get `Aborted` with the cause in time, and no rank hangs.
 
 namespace zero::test::failure_test {
 
@@ -20,8 +20,8 @@ namespace {
 constexpr int world = 3;
 constexpr int failing = 1;
 
-/// Has rank 1 ended with `own`, and every other rank with `Aborted`, both with the cause, and did
-/// `run_ranks` rethrow the cause?
+/// Checks that rank 1 ended with `own`, that all other ranks ended with `Aborted`, that both name
+/// the cause, and that `run_ranks` rethrew it.
 void check_cause(Outcomes const& outcomes, std::string const& own, std::string const& cause) {
     for (int rank = 0; rank < world; ++rank) {
         Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
@@ -35,7 +35,7 @@ void check_cause(Outcomes const& outcomes, std::string const& own, std::string c
     CHECK(outcomes.rethrown == outcomes.ranks[failing]);
 }
 
-/// A new group in the same process is none the worse for it.
+/// Checks that a new group in the same process works.
 template <int N>
 void check_new_group() {
     auto const steps = on_ranks<std::uint64_t>(world, [](LoopbackCommunicator& communicator) {
@@ -47,7 +47,7 @@ void check_new_group() {
     CHECK(steps == std::vector<std::uint64_t>(world, 1));
 }
 
-/// Runs a clean step, then one in which rank 1 does `fail(engine)` instead of its second
+/// Runs a complete step, then one in which rank 1 calls `fail(engine)` instead of its second
 /// micro-step.
 template <int N, class Fail>
 Outcomes fail_in_second_step(Fail const& fail) {
@@ -111,7 +111,8 @@ TEST_CASE("An exception of an initialiser releases the ranks that wait for the v
                 throw InvalidArgument("no such file");
             };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
-            if (communicator.rank() == 0) { // who initializes; it does not tell the others itself
+            if (communicator.rank()
+                == 0) { // rank 0 initialises; it does not tell the others itself
                 own = outcome_of(construct);
             } else {
                 construct();

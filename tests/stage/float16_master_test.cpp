@@ -6,8 +6,8 @@
 
 #include <vector>
 
-// bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more
-// than the parameter.
+// float16 master weights of bfloat16 parameters take half the memory of float ones, and have three
+// bits more than the parameters.
 
 namespace zero::test::float16_master_test {
 

@@ -12,7 +12,7 @@ struct Entry : TypePolicyEntry<bfloat16, Reduction> {
     static constexpr Bytes of_500{bytes, 512 * 4, 512 * 8};
 };
 
-/// Of bfloat16 parameters. New types on the way of a gradient: one line.
+/// Gradients of bfloat16 parameters. A new combination of types is one line here.
 using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>,
                            Entry<GradientReduction<float>, false, 512 * 4>,
                            Entry<GradientReduction<void, float16>, false, 512 * 4>,

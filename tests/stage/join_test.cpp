@@ -18,7 +18,7 @@ namespace zero::test::join_test {
 
 namespace {
 
-/// A loopback that counts how often its events were forgotten.
+/// A loopback communicator that counts the calls of `forget_events`.
 struct Counting : Recording<LoopbackCommunicator> {
     using Recording::Recording;
     int forgotten = 0;
@@ -34,7 +34,7 @@ struct Eventless : Recording<LoopbackCommunicator> {
 template <class C>
 constexpr bool forgets = requires(C& communicator) { communicator.forget_events(); };
 
-/// Bits of all ranks after some steps, with or without `join` around each.
+/// Returns the state of all ranks after some steps, with or without `join` around each.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> run(bool joins) {
     return on_ranks<std::vector<std::uint32_t>>(2, [&](LoopbackCommunicator& communicator) {
@@ -105,7 +105,7 @@ TEST_CASE("A loss scale that was taken before a join is still waited for", "[sta
         Stage engine(communicator, registration<float>(toy_specs()), options);
         engine.set_loss_scale(64.0F);
         Gate gate;
-        gate.hold(compute); // the capture of the scale comes behind it
+        gate.hold(compute); // the capture of the scale is enqueued after it
         engine.begin_step();
         auto const scale = engine.loss_scale();
         engine.cancel_step();

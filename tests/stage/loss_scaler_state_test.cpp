@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// The loss scaler's state, read and set between steps.
+// The state of the loss scaler is read and set between steps.
 
 namespace zero::test::loss_scaler_state_test {
 
@@ -25,7 +25,7 @@ Numbers numbers(State const& state) {
             static_cast<float>(state.hysteresis_left), static_cast<float>(state.delay_left)};
 }
 
-/// One step that overflows on rank 1 when `event` is 'x'; the scale it was made with.
+/// Runs one step, which overflows on rank 1 if `event` is 'x', and returns its loss scale.
 template <class Engine>
 float step_with(Engine& engine, int rank, char event) {
     engine.begin_step();
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE_SIG(
     };
     std::string const events = "..x.....xxx.....";
     auto const whole = play(events, events.size());
-    CHECK(whole[0].back() == Numbers{2048, 0, 3, 0}); // grown twice, shrunk once
+    CHECK(whole[0].back() == Numbers{2048, 0, 3, 0}); // grown twice, backed off once
     for (std::size_t const cut : {1U, 3U, 7U, 10U, 11U}) {
         CHECK(play(events, cut) == whole);
     }
@@ -136,8 +136,9 @@ TEMPLATE_TEST_CASE_SIG(
           == std::vector<Numbers>{{1024}, {1024}, {1024, 1, 3, 0}, {1024}, {1024}, {1024}, {2048}});
     for (std::size_t rank = 0; rank < world; ++rank) {
         CHECK(changed[rank].numbers == changed[0].numbers);
-        CHECK(changed[rank].end == unchanged[rank].end); // powers of two: not one bit, if and only
-                                                         // if the step unscales with the same scale
+        // Scales are powers of two, so no bit differs if the step unscales with the scale that was
+        // applied.
+        CHECK(changed[rank].end == unchanged[rank].end);
     }
 }
 

@@ -5,8 +5,9 @@ namespace zero::test::master_weights_conformance_test {
 
 namespace {
 
-/// @tparam has_same_bits as MasterWeights<float>, the default; @tparam keeps more than the
-/// parameter; @tparam bytes of 500 elements
+/// @tparam has_same_bits trains to the bits of the default, MasterWeights<float>
+/// @tparam keeps keeps more than the parameter
+/// @tparam bytes of 500 elements
 template <class P, class Master, bool has_same_bits, bool keeps, std::size_t bytes>
 struct Entry : TypePolicyEntry<P, Master> {
     using Policy = Master;
@@ -15,7 +16,7 @@ struct Entry : TypePolicyEntry<P, Master> {
     static constexpr Bytes of_500{512 * 4, bytes, 512 * 8};
 };
 
-/// A new policy of master weights: one line.
+/// A new policy is one line here.
 using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512 * 4>,
                            Entry<bfloat16, MasterWeights<float16>, false, true, 512 * 2>,
                            Entry<bfloat16, SplitMasterWeights, true, true, 512 * 2 + 512 / 8>,

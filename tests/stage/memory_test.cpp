@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-// What an allocator handed out is what the plan says, row by row, equal and not close; and it all
-// comes back.
+// The memory plan equals the allocations exactly, row by row, and everything is freed.
 
 namespace zero::test::memory_test {
 
@@ -22,8 +21,8 @@ namespace {
 
 using Bytes = std::array<std::size_t, buffer_kinds>;
 
-/// What one rank planned, allocated while the engine lived (before and after a step), and had left
-/// when it was gone.
+/// The accounts of one rank: the plan, the allocations while the engine exists (before and after a
+/// step), and what is left afterwards.
 struct Account {
     MemoryPlan plan;
     Bytes planned{}, allocated{}, after_step{}, left{};
@@ -101,7 +100,7 @@ std::vector<ParameterSpec> tiny_gpt() {
     return specs;
 }
 
-/// Frozen parameters, tied ones, frozen tied ones, and fewer elements than ranks.
+/// Models with frozen parameters, tied ones, frozen tied ones, and fewer elements than ranks.
 std::vector<ParameterSpec> frozen_and_tied() {
     return {{"a", 130, {0, 2}, 0, true},
             {"b", 700, {0}, 0, false},
@@ -134,7 +133,7 @@ void check_accounts(Storage storage) {
 
 using HalfTypes = GradientReduction<void, void, bfloat16>;
 
-/// Model states by the paper's formula, for P elements in shards of equal size.
+/// Returns the model states by the paper's formula, for P elements in shards of equal size.
 template <int N>
 std::size_t model_states(int world, std::size_t elements) {
     auto const accounts = account_of<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(
@@ -158,7 +157,7 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
         check_accounts<N, ContiguousPartitioner>(Storage::scattered);
         check_accounts<N, RoundRobinPartitioner>(Storage::scattered);
         check_accounts<N, WholeGroupPartitioner>(Storage::scattered);
-        check_accounts<N, DealtGroupPartitioner>(Storage::owned); // most leases
+        check_accounts<N, DealtGroupPartitioner>(Storage::owned); // has the most leases
     }
 }
 
@@ -214,8 +213,8 @@ TEST_CASE(
 }
 
 TEST_CASE("The bytes of a small model on two ranks are those worked out by hand") {
-    // One bucket of 30 -> 64 and 100 -> 128 elements, rounded up to 2 * 64: 256. Rank 0 owns b and
-    // the first 64 of a, rank 1 the other 36.
+    // One bucket of 30 and 100 elements, padded to 64 + 128 and rounded up to 2 * 128 = 256. Rank 0
+    // owns b and the first 64 elements of a, rank 1 the other 36.
     std::vector<ParameterSpec> const specs{{"a", 100, {0}, 0, true}, {"b", 30, {1}, 0, true}};
     auto const bytes = [](Account const& account, BufferKind kind) {
         return account.allocated[static_cast<std::size_t>(kind)];
@@ -232,8 +231,8 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     }
     CHECK(second[0].plan[BufferKind::gradients] == MemoryRow{94 * 4, 34 * 4, false});
     CHECK(second[1].plan[BufferKind::gradients] == MemoryRow{36 * 4, 92 * 4, false});
-    // Stage 3: a bucket per unit, both 128 elements; two leases for gradients and two for
-    // parameters. bfloat16 with float master weights.
+    // Stage 3: one bucket of 128 elements per unit, two leases for gradients and two for
+    // parameters. bfloat16 parameters with float master weights.
     auto const third =
         account_of<3, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(specs, 2);
     for (auto const& account : third) {
@@ -245,7 +244,7 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
         CHECK(bytes(account, BufferKind::parameter_leases) == 2 * 128 * 2);
     }
     CHECK(third[0].plan[BufferKind::parameters] == MemoryRow{94 * 2, 34 * 2, false});
-    // Round-robin: b goes to rank 0, a to rank 1; each rounded up to 64 elements.
+    // Round-robin: rank 0 owns b and rank 1 owns a, each padded to a multiple of 64 elements.
     auto const dealt = account_of<2, RoundRobinPartitioner>(specs, 2);
     CHECK(bytes(dealt[0], BufferKind::optimizer_state) == 64 * 8);
     CHECK(bytes(dealt[1], BufferKind::optimizer_state) == 128 * 8);

@@ -12,7 +12,7 @@ struct Entry : TypePolicyEntry<float, State> {
     static constexpr Bytes of_500{512 * 4, 0, bytes};
 };
 
-/// AdamW has two states. A new type of states: one line.
+/// AdamW has two states. A new type of states is one line here.
 using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
                            Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
                            Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>>;

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-// What the random configurations reach. Which ones the other executables run is a function of the
-// seed, and they count their runs.
+// The random configurations reach everything they should. The other executables run the same ones,
+// because configurations are a function of the seed, and count their runs.
 
 using namespace zero::test::oracle;
 
@@ -170,8 +170,8 @@ void count_calls(Counts& counts, Configuration const& c) {
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 
-/// What has to come often: asked of the configuration where it decides it, of the oracle's history
-/// where the numbers do.
+/// Events that must be frequent. The configuration tells some of them; the others depend on
+/// numbers, and the oracle's history tells them.
 void count_events(Counts& counts, Configuration const& c, History const& history) {
     std::size_t elements = 0;
     bool has_padding = false;

@@ -2,20 +2,21 @@
 
 #include "oracle/driver.hpp"
 
-// How weights and states are kept between steps.
+// Every way to store master weights and optimizer states between steps.
 
 using namespace zero::test::oracle;
 
 namespace {
 
-/// Differences that the oracle finds in stage 2 with a learning rate that is 1 % too large.
+/// Returns the number of differences that the oracle finds in stage 2 when the learning rate is 1 %
+/// too large.
 template <std::size_t R>
 std::size_t differences_with_a_wrong_rate() {
     Configuration c;
-    for (std::size_t index = R; c.units != 3; index += generated_rows) { // no tiny model
+    for (std::size_t index = R; c.units != 3; index += generated_rows) { // skips tiny models
         c = make_configuration(20240229, index);
     }
-    c.lists_groups = false; // no factor of 0
+    c.lists_groups = false; // no group has the factor 0
     c.changes.clear();
     c.injections.clear();
     History const history = compute_history(c);

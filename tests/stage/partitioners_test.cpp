@@ -21,7 +21,8 @@ Trained run(int world, decltype(Stage::Options::bucketer) bucketer, double learn
                           {.steps = 3, .learning_rate = learning_rate});
 }
 
-constexpr std::size_t cap = 1200; ///< bytes: several buckets, the largest parameter above it
+constexpr std::size_t cap =
+    1200; ///< in bytes: several buckets, and the largest parameter exceeds it
 
 /// Compares a partitioner with `expected` under bucketers that it accepts.
 template <int N, class Partitioner, class... Others>

@@ -8,7 +8,8 @@
 
 #include <vector>
 
-// NaN in padding, in reused and in released memory changes nothing, and it is really there.
+// NaN in padding, in reused memory and in released memory changes no result, and it is really
+// there.
 
 namespace zero::test::poison_test {
 
@@ -16,8 +17,8 @@ namespace {
 
 constexpr int world = 3;
 
-/// The state of each rank after each of three steps with clipping and two micro-steps. Unit 2 never
-/// gets a gradient in step 1.
+/// Returns the state of each rank after each of three steps with clipping and two micro-steps. Unit
+/// 2 gets no gradient in step 1.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule schedule,
                                               Storage storage = Storage::owned) {
@@ -85,7 +86,7 @@ bool is_nan(float value) {
     return value != value;
 }
 
-/// What a look beside and behind the leases finds on one rank.
+/// What one rank finds beside and behind its leases.
 struct Seen {
     int nan_in_gradient_padding = 0, nan_in_weight_padding = 0;
     bool is_fresh_gradient_nan = false, is_zeroed_gradient_nan = true, is_released_nan = false;
@@ -94,8 +95,8 @@ struct Seen {
 template <int N>
 std::vector<Seen> look(bool poison) {
     return on_ranks<Seen>(world, [poison](LoopbackCommunicator& communicator) {
-        // With an inline queue everything has happened when a call returns, so the memory may be
-        // looked at.
+        // An inline queue has run every command when a call returns, so the test may read the
+        // memory.
         ZeroStage<N> engine(
             communicator, registration<float>(toy_specs()),
             {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});

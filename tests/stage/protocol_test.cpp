@@ -9,13 +9,13 @@
 #include <stdexcept>
 #include <vector>
 
-// What a trainer may do between and inside steps, and that it gives the bits that it should.
+// The calls that a trainer may make inside and between steps, and the bits they must give.
 
 namespace zero::test::protocol_test {
 
 namespace {
 
-/// Adds what one element is outside of a step.
+/// Adds the value of one element, read outside a step.
 template <class Engine>
 void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t parameter,
          std::size_t element) {
@@ -26,7 +26,7 @@ void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t
 constexpr int world = 3;
 using Bits = std::vector<std::vector<std::uint32_t>>;
 
-/// The state on each rank after `train(engine, rank)`.
+/// Returns the state of each rank after `train(engine, rank)`.
 template <class Stage, class Train>
 Bits state_after(Train const& train, typename Stage::Options const& options = {}) {
     return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
@@ -152,7 +152,7 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
 
 TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, is never stale") {
     in_every_stage([]<int N>() {
-        // Every step uses fewer units than the order of the step before promised.
+        // Every step uses fewer units than the unit order of the step before predicts.
         auto const values =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
                 ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()),
@@ -236,8 +236,8 @@ TEST_CASE("Groups have their own learning rate and hyper-parameters, from the ne
             CHECK(seen[3] == seen[1] - 0.5F);
             CHECK(seen[4] == seen[2]);
             CHECK(seen[5] == seen[3] - 0.5F);
-            CHECK(seen[6] == seen[4] - 0.25F * 1.75F); // the buffer: 1, 1, then 0.5 * 1 + 1 = 1.5
-                                                       // and 0.5 * 1.5 + 1 = 1.75
+            // The momentum buffer is 1, 1, then 0.5 * 1 + 1 = 1.5 and 0.5 * 1.5 + 1 = 1.75.
+            CHECK(seen[6] == seen[4] - 0.25F * 1.75F);
             CHECK(seen[7] == seen[5] - 0.5F);
         }
     });

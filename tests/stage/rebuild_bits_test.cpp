@@ -12,8 +12,8 @@
 #include <map>
 #include <vector>
 
-// Buckets that are made anew change no bit of what is trained, whatever is kept beside the
-// parameters, and whoever owns it.
+// A rebuild of the buckets changes no bit of the training, for all storage of master weights and
+// states, and for every partitioner.
 
 namespace zero::test::rebuild_bits_test {
 
@@ -35,7 +35,7 @@ Trained kept(typename Stage::Options options = {}) {
     return trained<Stage>(world, options, {.order = order});
 }
 
-/// In every stage, with every cut and every storage that may be made anew.
+/// Compares in every stage, with every partitioner and storage that allows a rebuild.
 template <class... Policies>
 void check_bits() {
     auto const expected = kept<ZeroStage<0, SizeCappedBucketer, Policies...>>();
@@ -60,7 +60,7 @@ void check_bits() {
     });
 }
 
-/// On how many ranks the elements that they update are others after the first step.
+/// Returns the number of ranks that own other elements after the first step than before.
 template <class Stage>
 int ranks_with_other_elements() {
     using Owned = std::map<std::size_t, std::size_t>;
@@ -110,7 +110,7 @@ TEST_CASE("Buckets made anew change no bit of stochastic rounding and bfloat16 s
 
 TEST_CASE("The stages and cuts in which buckets are made anew give elements to other ranks",
           "[stage][rebuild]") {
-    // Otherwise the comparisons above would hold for a rebuild that moves nothing.
+    // The comparisons above would also hold for a rebuild that moves nothing.
     CHECK(ranks_with_other_elements<ZeroStage<1, RoundRobinPartitioner, SizeCappedBucketer>>()
           >= 2);
     CHECK(ranks_with_other_elements<ZeroStage<2, WholeGroupPartitioner, SizeCappedBucketer>>()

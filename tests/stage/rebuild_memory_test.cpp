@@ -15,8 +15,8 @@
 #include <new>
 #include <vector>
 
-// What buckets that are made anew cost: memory before, during and after, traffic, and what happens
-// when there is no memory.
+// The cost of rebuilt buckets: memory before, during and after the rebuild, traffic, and what
+// happens when memory runs out.
 
 namespace zero::test::rebuild_memory_test {
 
@@ -25,7 +25,7 @@ namespace {
 constexpr int world = 3;
 std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
-/// The heap, with the most that was in use, and a kind of buffer that it can be told to refuse.
+/// Heap memory that records its peak, and refuses one kind of buffer on demand.
 class WatchedMemory final : public MemoryResource {
 public:
     void* allocate(std::size_t bytes, BufferKind kind) override {
@@ -56,7 +56,7 @@ private:
 struct Account {
     MemoryPlan before, after;
     std::array<std::size_t, buffer_kinds> allocated_before{}, allocated_after{};
-    std::size_t agreement = 0; ///< what the comparison of layouts takes for the moment
+    std::size_t agreement = 0; ///< temporary memory for the comparison of layouts
     std::size_t most = 0, left = 0;
 };
 
@@ -88,7 +88,8 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
                     bytes[kind] = memory.bytes(static_cast<BufferKind>(kind));
                 }
             };
-            account.agreement = memory.most - memory.bytes(); // it comes last in construction
+            account.agreement =
+                memory.most - memory.bytes(); // it is the last allocation of a construction
             account.before = engine.memory_plan();
             read(account.allocated_before);
             for (std::uint64_t step = 0; step < 2; ++step) {
@@ -115,7 +116,7 @@ std::size_t engine_bytes(MemoryPlan const& plan, std::vector<BufferKind> const& 
     return sum;
 }
 
-/// The peaks that docs/design.md names; the largest parameter has 500 elements.
+/// The peaks given in docs/design.md; the largest parameter has 500 elements.
 std::size_t peak(Account const& account, std::size_t parameter_bytes, std::size_t state_bytes) {
     using enum BufferKind;
     std::vector<BufferKind> const held{parameters, parameter_leases};
@@ -143,8 +144,8 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
         }
         CHECK(account.after[BufferKind::gradient_leases].bytes()
               < account.before[BufferKind::gradient_leases].bytes());
-        // Of each rank the number of parameters, the hash of the layout and those of the 15 named
-        // options (see compared_options.hpp).
+        // For each rank: the number of parameters, the hash of the layout and the hashes of the 15
+        // named options (see compared_options.hpp).
         CHECK(account.agreement == world * (2 + 15) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);
@@ -214,7 +215,7 @@ TEST_CASE("Without memory for it the engine breaks on that rank, and the others 
             } catch (...) {
                 next[rank] = outcome_of([&] { engine.begin_step(); });
                 std::size_t slices = 0;
-                engine.for_each_owned_slice([&](auto const&) { ++slices; }); // can still be called
+                engine.for_each_owned_slice([&](auto const&) { ++slices; }); // is still allowed
                 throw;
             }
         });

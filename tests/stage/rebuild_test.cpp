@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// `rebuild_buckets`: what is recorded in the first step, on which rank, and which buckets come of
+// `rebuild_buckets`: what the first step records, on which rank, and the buckets that follow from
 // it.
 
 namespace zero::test::rebuild_test {
@@ -19,7 +19,7 @@ constexpr int world = 3;
 using Order = std::vector<std::size_t>;
 using Stage = ZeroStage<2, UnitBucketer>;
 
-/// The names of a layout's parameters in the order of its buckets.
+/// Returns the names of a layout's parameters in bucket order.
 std::string buckets_of(FlatLayout const& layout) {
     std::string text;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -31,7 +31,8 @@ std::string buckets_of(FlatLayout const& layout) {
     return text;
 }
 
-/// One micro-step in which units become ready in this order; the others are left to its end.
+/// Runs one micro-step in which units become ready in this order. Other units are left to the end
+/// of the micro-step.
 template <class Engine>
 void report_units(Engine& engine, Order const& order) {
     engine.begin_micro_step();
@@ -47,7 +48,7 @@ constexpr char const* forwards =
     "first.bias first.weight | second.weight | third.empty third.weight | head.scale | embedding | "
     "second.table | "; // unit 4 completes both
 
-/// What each rank's layout is after `train(engine, rank)`.
+/// Returns the layout of each rank after `train(engine, rank)`.
 template <class Train>
 std::vector<std::string> buckets_after(Train const& train) {
     return on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
@@ -76,7 +77,7 @@ TEST_CASE("After the first step buckets are filled in the order in which units b
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2);
           })
           == Texts(world, registered));
-    // The tied embedding is complete with the last of its units, 0 and 4; the frozen table of unit
+    // The tied embedding is complete when both of its units, 0 and 4, are. The frozen table of unit
     // 2 is in no trainable bucket.
     CHECK(buckets_after([](Stage& engine, int rank) {
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
@@ -184,8 +185,8 @@ TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]"
 
 TEST_CASE("A backward pass out of order needs its leases in the first step only",
           "[stage][rebuild]") {
-    // Five units with a bucket each. Forwards, all stay open until the last, which comes first in
-    // the order of registration.
+    // Five units with a bucket each. In forward order all buckets stay open until the last unit,
+    // whose bucket is the first in registration order.
     std::vector<ParameterSpec> specs;
     for (std::size_t unit = 0; unit < 5; ++unit) {
         specs.push_back({"w" + std::to_string(unit), 100, {unit}, 0, true});
@@ -217,7 +218,7 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
     CHECK(train({.extra_leases = 4}, {forward, forward}) == "returned");
     CHECK(
         train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}})
-        == "OutOfOrder"); // now backwards is out of order
+        == "OutOfOrder"); // reverse order is now out of order
     CHECK(train({.extra_leases = 1,
                  .rebuild_buckets = Stage::in_ready_order,
                  .leases_until_rebuild = 3},

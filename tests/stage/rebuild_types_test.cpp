@@ -6,7 +6,7 @@
 
 #include <vector>
 
-// Buckets made anew with parameters of several types, and with optimizers of whole parameters.
+// Rebuilt buckets with several parameter types, and with whole-tensor optimizers.
 
 namespace zero::test::rebuild_types_test {
 

@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <vector>
 
-// A model that works on queues of its own beside the compute queue. The first of them is held up
-// until all is enqueued, so who should wait for it and does not, is early.
+// A model with queues of its own besides the compute queue. A gate holds the first one until
+// everything is enqueued, so any command that forgets to wait for it runs too early.
 
 namespace zero::test::several_queues_test {
 
@@ -30,8 +30,8 @@ void add(host::Queue& queue, std::span<float> gradient, float value) {
     });
 }
 
-/// One parameter of two units, trained by plain gradient descent with a rate of 1 from 0: after a
-/// step it is minus the gradient.
+/// One parameter of two units, trained by plain gradient descent from 0 with learning rate 1: after
+/// a step it is minus the gradient.
 template <int N>
 struct Model {
     using Stage = ZeroStage<N, Sgd>;
@@ -58,7 +58,7 @@ struct Model {
         add(queue, gradients[0], value);
     }
 
-    /// The last element, when the step is done.
+    /// Returns the last element after the step.
     float finish() {
         engine.end_micro_step();
         auto const ticket = engine.step(1.0);
@@ -79,7 +79,7 @@ struct Model {
     Gate gate;
 };
 
-/// What `body(model)`, called in an open micro-step, makes of the parameter in every stage.
+/// Returns the parameter after `body(model)` has run in an open micro-step, for every stage.
 template <class Body>
 void check_trained(float expected, bool is_in_callers_memory, Body const& body) {
     in_every_stage([&]<int N>() {
@@ -126,7 +126,9 @@ TEST_CASE("A second queue that asks for a gradient finds it cleared") {
     check_trained_in_both_memories(-3.0F, [](auto& model) {
         auto const first = model.engine.gradients(1, &model.slow);
         model.write(0, model.fast, 2.0F);
-        model.slow.wait(model.fast.record()); // two that add at once are the caller's business
+        model.slow.wait(
+            model.fast
+                .record()); // ordering two writers of one gradient is the caller's responsibility
         add(model.slow, first[0], 1.0F);
         model.engine.gradients_ready(0, &model.fast);
         model.engine.gradients_ready(1, &model.slow);
@@ -156,7 +158,7 @@ TEST_CASE("What a queue wrote before its step was given up does not reach the ne
         model.engine.begin_micro_step(true);
         auto const gradients = model.engine.gradients(1, &model.fast);
         model.fast.wait(
-            model.slow.record()); // were the memory cleared already, it would not be zero any more
+            model.slow.record()); // memory that was cleared too early would not be zero any more
         add(model.fast, gradients[0], 1.0F);
         model.engine.gradients_ready(1, &model.fast);
         model.engine.gradients_ready(0, &model.fast);

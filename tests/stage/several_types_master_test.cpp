@@ -7,8 +7,8 @@
 
 #include <zero/layout/round_robin_partitioner.hpp>
 
-// Ways of keeping master weights where some parameters are bfloat16 and others float, which are
-// their own.
+// Master weights in models with bfloat16 parameters and float ones. A float parameter is its own
+// master weight.
 
 namespace zero::test::mixed::several_types_master_test {
 
@@ -23,7 +23,8 @@ typename Stage::Options boundary(typename Stage::Options options = {}) {
     return options;
 }
 
-/// Every stage, cut and rounding of memory gives the bits of stage 0.
+/// Checks that every stage and partitioner, with poison and small buckets, gives the bits of stage
+/// 0.
 template <class... Policies>
 void check_stages() {
     auto const expected = train_all<Capped<0, Policies...>>(boundary<Capped<0, Policies...>>());

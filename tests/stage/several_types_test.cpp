@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-// A model with parameters of several types: matrices in bfloat16, norms and biases in float.
+// Models with several parameter types: matrices in bfloat16, norms and biases in float.
 
 namespace zero::test::mixed::several_types_test {
 
 namespace {
 
-/// The same with a model of one type, which has the parameters that `keeps` picks.
+/// Trains a model of one type that has the parameters selected by `keeps`, in the same way.
 template <class T, class Keeps>
 ByName train_some(Keeps const& keeps) {
     return on_ranks<ByName>(world, [&](LoopbackCommunicator& communicator) {
@@ -47,7 +47,7 @@ TEST_CASE("With several types clipping, poison, scattered memory and small bucke
     for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
         auto const expected =
             train_all<Mixed<0>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}});
-        CHECK(expected[0].norm > 0.5); // it clips
+        CHECK(expected[0].norm > 0.5); // so it clips
         in_every_stage([&]<int N>() {
             CHECK((train_all<Mixed<N, SizeCappedBucketer>>({.gradient_clipping = 0.5F,
                                                             .poison = true,

@@ -3,8 +3,8 @@
 
 #include <zero/stage/zero_stage.hpp>
 
-// Master weights in parts against float ones, beyond what master_weights_conformance_test.cpp
-// compares: the same bits beside the caller's memory.
+// Split master weights give the bits of float ones in caller-owned memory as well;
+// master_weights_conformance_test.cpp compares the rest.
 
 namespace zero::test::split_master_test {
 

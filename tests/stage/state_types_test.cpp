@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-// States of the optimizer in 16 bits: how near they are to float ones. That stages agree is in
-// optimizer_state_conformance_test.cpp.
+// How close 16-bit optimizer states are to float ones. optimizer_state_conformance_test.cpp
+// compares stages.
 
 namespace zero::test::state_types_test {
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int world = 3;
 
-/// The largest difference of a parameter from the one of a run with float states, with gradients of
-/// neighbours that differ by up to 2^binades.
+/// Returns the largest difference of a parameter from a run with float states. Gradients of
+/// neighbouring elements differ by up to 2^binades.
 template <class Policy>
 float distance(std::size_t binades) {
     auto const exact = trained<ZeroStage<2>>(world, {}, {.binades = binades}).parameters;
@@ -65,7 +65,7 @@ TEST_CASE("Four steps of 0.01 end near those with float states") {
 TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update with scaled states "
           "is too small, but none is too large") {
     float const found = distance<BlockScaledState<float16>>(24);
-    CHECK(found < 0.04F); // all that four steps of 0.01 can move
+    CHECK(found < 0.04F); // the most that four steps of 0.01 can move
     CHECK(found > 0.01F);
     CHECK(distance<OptimizerState<bfloat16>>(24) < 4e-4F); // bfloat16 has the range
 }

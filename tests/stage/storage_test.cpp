@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-// Whose memory holds parameters and gradients changes no bit of the training, and the caller's
-// memory holds what it should.
+// The training has the same bits whether the engine or the caller owns parameters and gradients,
+// and caller-owned memory is always up to date.
 
 namespace zero::test::storage_test {
 
@@ -25,8 +25,8 @@ constexpr int world = 3;
 
 enum class GradientMemory { buckets, callers, handed_over, overwritten };
 
-/// What one rank has after three steps: all parameters, and those in the caller's memory (empty
-/// when the engine owns them).
+/// The state of one rank after three steps: all parameters, and those in caller-owned memory (empty
+/// if the engine owns them).
 struct Trained {
     std::vector<std::vector<float>> full;
     std::vector<std::vector<float>> callers;
@@ -49,7 +49,7 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<float>(specs());
         std::vector<float> block(2048, -7.0F), gradients(2048, 99.0F);
-        std::size_t begin = 5; // not aligned to anything
+        std::size_t begin = 5; // unaligned
         for (std::size_t index = 0; index < parameters.size(); ++index) {
             auto& parameter = parameters[index];
             if (storage != Storage::owned) {
@@ -122,7 +122,7 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
 void check_same(std::vector<Trained> const& ranks,
                 std::vector<std::vector<float>> const& expected) {
     for (Trained const& trained : ranks) {
-        CHECK((trained.full == expected)); // without printing all of it
+        CHECK((trained.full == expected)); // a failure does not print all of it
         CHECK((trained.callers.empty() || trained.callers == expected));
     }
 }
@@ -175,7 +175,7 @@ TEST_CASE("A gradient in the caller's memory is read once: with its own unit, no
     };
     write(1, 2.0F); // b and d, between a, c and e
     engine.gradients_ready(1);
-    write(1, 100.0F); // the caller's again
+    write(1, 100.0F); // the caller may write again
     write(0, 3.0F);
     engine.gradients_ready(0);
     write(0, 100.0F);

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <vector>
 
-// A backward pass that writes every element itself asks for no zeros. Leases are used again and
-// again, so what another unit or another step left in them must reach nobody.
+// A backward pass that writes every element itself asks for uninitialised gradients. Leases are
+// reused, so the values of another unit or step must never leak into a gradient.
 
 namespace zero::test::unzeroed_gradients_test {
 
@@ -18,8 +18,8 @@ namespace {
 constexpr int world = 3;
 constexpr std::size_t silent_unit = 2;
 
-/// Its communication queue does not clear what is at least as long as the one trainable parameter
-/// of `silent_unit`, which padding may follow.
+/// Its communication queue does not clear ranges as long as the only trainable parameter of
+/// `silent_unit`, or longer: padding may follow the parameter.
 struct Forgetful : HostBackend {
     inline static std::atomic<bool> forgets = false;
 
@@ -31,8 +31,8 @@ struct Forgetful : HostBackend {
     }
 };
 
-/// Two steps of all units, then one in which `silent_unit` gets no gradient, and reports that or
-/// does not.
+/// Runs two steps of all units, then one in which `silent_unit` gets no gradient and either reports
+/// that or does not.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_reports, bool poison,
                                               ReductionSchedule schedule, bool forgets = false) {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-// A mean over tokens whose number only the end of the step knows, and that differs between ranks;
-// and payloads divided before they are sent.
+// Means over tokens, whose number is known only at the end of a step and differs between ranks; and
+// gradients divided before they are sent.
 
 namespace zero::test::weighted_mean_test {
 
@@ -27,8 +27,8 @@ typename Stage::Options plain_descent(typename Stage::Options options) {
     return options;
 }
 
-/// One step of plain descent on one parameter; rank r's gradient is r + 1 everywhere, of
-/// `weights[r]` tokens.
+/// Runs one step of plain gradient descent on one parameter. The gradient of rank r is r + 1 in
+/// every element, for `weights[r]` tokens.
 template <int N>
 std::vector<float> after_one_step(std::vector<std::int64_t> const& weights,
                                   GradientReductionOptions const& reduction,
@@ -82,8 +82,8 @@ TEST_CASE(
 }
 
 TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its overflow counts") {
-    // Grows after two clean steps in a row, and restores its two overflows of patience at each
-    // clean step.
+    // Grows after two clean steps in a row; each clean step restores the hysteresis of two
+    // overflows.
     using Stage = ZeroStage<2, DynamicLossScaler>;
     struct Seen {
         float scale;
@@ -125,10 +125,10 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
     for (auto const& seen : ranks) {
         CHECK(seen
               == std::vector<Seen>{{64.0F, 1, 2, false},
-                                   {64.0F, 1, 2, true}, // neither grows here,
+                                   {64.0F, 1, 2, true}, // does not grow here,
                                    {64.0F, 1, 2, true},
                                    {64.0F, 0, 1, true},
-                                   {64.0F, 0, 1, true}, // nor restores the patience
+                                   {64.0F, 0, 1, true}, // nor restores the hysteresis
                                    {32.0F, 0, 1, true},
                                    {32.0F, 1, 2, false},
                                    {64.0F, 0, 2, false}});
@@ -170,7 +170,7 @@ TEST_CASE(
     "Payloads may be divided by any factor before they are sent, which the step makes up for") {
     in_every_stage([]<int N>() {
         for (float const predivide :
-             {1.0F, 2.0F, 3.0F, 5.0F}) { // W among them; thirds of 2, 4 and 6 are rounded
+             {1.0F, 2.0F, 3.0F, 5.0F}) { // one of them is W; thirds of 2, 4 and 6 are rounded
             for (float const value : after_one_step<N>({}, {.predivide = predivide})) {
                 CHECK(value == Approx(-2.0F).epsilon(1e-6));
             }

@@ -1,13 +1,13 @@
 #include "stage/whole_tensor_model.hpp"
 #include "support/catch.hpp"
 
-// What a stage with an optimizer of whole parameters refuses when it is made, and with which words.
+// What a stage with a whole-tensor optimizer refuses on construction, and the messages.
 
 namespace zero::test::whole_tensor_refusals_test {
 
 namespace {
 
-/// Says that it cuts no parameters, and cuts them.
+/// Claims to cut no parameters, but cuts them.
 struct LyingPartitioner : ContiguousPartitioner {
     static constexpr bool cuts_parameters = false;
 };
@@ -74,7 +74,7 @@ TEST_CASE("A partitioner that cuts parameters although it says otherwise is refu
     CHECK_THAT(outcome.message,
                contains_text("; cut between pieces, or make cuts_parameters true."));
     CHECK(outcome_of_making<ZeroStage<0, LyingPartitioner, AdamW>>(nothing)
-          == outcome); // a lie is one in every stage
+          == outcome); // in every stage
     CHECK(outcome_of_making<ZeroStage<0, ContiguousPartitioner, AdamW>>(nothing).type
           == "returned");
 }

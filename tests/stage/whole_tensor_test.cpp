@@ -1,10 +1,11 @@
 #include "stage/whole_tensor_model.hpp"
 
 #include "support/catch.hpp"
+#include "support/snapshot.hpp"
 
 #include <limits>
 
-// LAMB and Muon through the engine: who owns a parameter changes nothing.
+// LAMB and Muon through the engine: the owner of a parameter changes no bit.
 
 namespace zero::test::whole_tensor_test {
 
@@ -13,7 +14,7 @@ TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in ever
                    "[stage][tensor]", Lamb, Muon) {
     auto const expected = trained_whole<ZeroStage<0, RoundRobinPartitioner, TestType>>(3);
     CHECK(trained_whole<ZeroStage<0, TestType>>(3)
-          == expected); // a partitioner that cuts parameters: all ranks update all of them
+          == expected); // this partitioner cuts parameters, so all ranks update all of them
     CHECK(trained_whole<ZeroStage<1, RoundRobinPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<1, BalancedPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<2, RoundRobinPartitioner, TestType>>(3) == expected);

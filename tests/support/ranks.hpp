@@ -31,8 +31,8 @@ struct Outcomes {
     Outcome rethrown; ///< of `run_ranks` itself
 };
 
-/// Runs `body(communicator)` on each rank and returns how each one ended. Exceptions leave the
-/// body, as in a program that does not catch them.
+/// Runs `body(communicator)` on each rank and returns how each one ended. Exceptions propagate out
+/// of the body to `run_ranks`, as in a program that does not catch them.
 template <class Communicator = LoopbackCommunicator, class Body>
 Outcomes run_and_observe(int world, Body const& body) {
     Outcomes outcomes;
