@@ -84,7 +84,7 @@ std::vector<std::string> measured_headers() {
 
 } // namespace
 
-TEST_CASE("Lines are counted for the file that the preprocessor names") {
+TEST_CASE("Lines count for the file that the preprocessor names") {
     std::string const own = ZERO_SOURCE_DIR "/include/zero/core/";
     auto const cost = cost_of(
         "# 1 \"unit.cpp\"\n# 1 \"" + own
@@ -96,7 +96,7 @@ TEST_CASE("Lines are counted for the file that the preprocessor names") {
     CHECK(cost.other_headers.count("cstdint") == 1); // by core/hash.hpp
 }
 
-TEST_CASE("The umbrella and the headers of policies bring in as much as the table says") {
+TEST_CASE("The umbrella header and the headers of policies cost as many lines as the table says") {
     auto const work =
         fs::temp_directory_path() / ("zero_include_cost_" + std::to_string(::getpid()));
     fs::create_directory(work);

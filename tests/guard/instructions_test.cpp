@@ -55,7 +55,7 @@ Figures per_1000(Counts const& counts) {
 
 } // namespace
 
-TEST_CASE("What 1000 elements cost is the difference of two calls") {
+TEST_CASE("The cost of 1000 elements is the difference of two calls") {
     CHECK(per_1000({{"cast", {{500, 2100}, {1000, 4100}}}}) == Figures{{"cast", 4000}});
 }
 

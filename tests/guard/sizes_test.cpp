@@ -9,7 +9,7 @@
 using namespace zero;
 using namespace zero::test;
 
-TEST_CASE("Handles, engines and rows of tables are as large as the table says") {
+TEST_CASE("Handles, engines and table rows are as large as the table says") {
 #if defined(__x86_64__) && defined(__GLIBCXX__)
     using Stage = ZeroStage<2>;
     using Engine = Stage::EngineType;

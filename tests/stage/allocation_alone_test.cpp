@@ -189,7 +189,7 @@ long count(typename Stage::Options const& options, bool is_compute_threaded,
 
 } // namespace
 
-TEST_CASE("The count sees allocations of every form on every thread") {
+TEST_CASE("The count includes allocations of every form on every thread") {
     auto const counted = [](auto const& body) {
         allocations = 0;
         is_counting = true;
@@ -232,7 +232,7 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
     });
 }
 
-TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
+TEST_CASE("Evaluation alone stops allocating after a while, in any stage") {
     in_every_stage([&]<int N>() {
         run_ranks(1, [](LoopbackCommunicator& communicator) {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
@@ -251,8 +251,8 @@ TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
     });
 }
 
-TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss "
-          "scaler either") {
+TEST_CASE("Nothing is allocated with 16-bit types, a communication type, uneven shards and a loss "
+          "scaler") {
     in_every_stage([&]<int N>() {
         using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
                                 RoundRobinPartitioner, DynamicLossScaler>;

@@ -60,7 +60,7 @@ void in_micro_step(ZeroStage<N>& engine) {
 
 } // namespace
 
-TEST_CASE("A registration that makes no sense is refused with the parameter's name") {
+TEST_CASE("An invalid registration is refused with the parameter's name") {
     float data[8] = {};
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}, {.name = "a", .elements = 4}})),
                       contains_text("two parameters are named 'a'"));
@@ -140,7 +140,7 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
         (construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = 1}})));
 }
 
-TEST_CASE("Options out of their range are refused with their name and value") {
+TEST_CASE("Options out of range are refused with their name and value") {
     float const nan = std::numeric_limits<float>::quiet_NaN();
     for (float const clip : {0.0F, -1.0F, nan, std::numeric_limits<float>::infinity()}) {
         CHECK_THROWS_WITH(
@@ -322,7 +322,7 @@ TEST_CASE("A gradient that comes after its reduction is refused with the paramet
         });
 }
 
-TEST_CASE("A released handle gives no memory") {
+TEST_CASE("A released handle has no weights") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
         auto weights = engine.acquire(1);
@@ -341,7 +341,7 @@ TEST_CASE("A released handle gives no memory") {
     });
 }
 
-TEST_CASE("Weights are not held over a step, in no stage") {
+TEST_CASE("Weights must not be held across a step, in any stage") {
     in_every_stage([]<int N>() {
         auto const outcomes = on_ranks<Outcome>(2, [](LoopbackCommunicator& communicator) {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));

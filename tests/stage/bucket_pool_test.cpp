@@ -10,7 +10,7 @@
 
 namespace zero::test::bucket_pool_test {
 
-TEST_CASE("A pool leases what was free longest: nobody waits for the bucket before") {
+TEST_CASE("A pool leases the buffer that was free longest, so no bucket waits for the one before") {
     for (std::array<std::size_t, 2> const closed :
          {std::array<std::size_t, 2>{0, 1}, std::array<std::size_t, 2>{1, 0}}) {
         CAPTURE(closed[0]);

@@ -81,13 +81,13 @@ void check_values(bool is_constant) {
 
 } // namespace
 
-TEST_CASE("An update cannot write values that are rounded from master weights") {
+TEST_CASE("An update must not write values that are rounded from master weights") {
     check_values<Parameters<bfloat16>>(true);
     check_values<Parameters<bfloat16>, NoMasterWeights>(false);
     check_values<>(false);
 }
 
-TEST_CASE("A caller's own momentum update gives the bits of Sgd, in every stage") {
+TEST_CASE("A caller-written momentum update gives the bits of Sgd, in every stage") {
     in_every_stage([]<int N>() {
         CHECK((train<ZeroStage<N, Sgd>>(true) == train<ZeroStage<N, Sgd>>(false)));
         using Half = ZeroStage<N, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
@@ -95,7 +95,7 @@ TEST_CASE("A caller's own momentum update gives the bits of Sgd, in every stage"
     });
 }
 
-TEST_CASE("A skipped step does not call the caller's update and changes no bit") {
+TEST_CASE("A skipped step does not call the update callback and changes no bit") {
     auto const seen = on_ranks<std::vector<int>>(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
         auto const before = snapshot(engine);
@@ -114,7 +114,7 @@ TEST_CASE("A skipped step does not call the caller's update and changes no bit")
     }
 }
 
-TEST_CASE("An exception in the caller's update breaks the engine and releases the other ranks") {
+TEST_CASE("An exception in the update callback breaks the engine and releases the other ranks") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
         forward_and_backward(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
@@ -131,8 +131,8 @@ TEST_CASE("An exception in the caller's update breaks the engine and releases th
     CHECK(outcomes.ranks[2].type == "Aborted");
 }
 
-TEST_CASE("An exception in the caller's update breaks the engine also when its type is that of a "
-          "refusal, which changes nothing elsewhere") {
+TEST_CASE("An exception in the update callback breaks the engine even if its type is one that "
+          "elsewhere marks a harmless refusal") {
     for (bool const is_argument : {true, false}) {
         in_every_stage([&]<int N>() {
             Outcome own, later;

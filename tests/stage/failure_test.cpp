@@ -68,7 +68,7 @@ Outcomes fail_in_second_step(Fail const& fail) {
 
 } // namespace
 
-TEST_CASE("After an exception in a rank's forward pass the others get Aborted with its text") {
+TEST_CASE("After an exception in one rank's forward pass the others get Aborted with its text") {
     in_every_stage([]<int N>() {
         auto const outcomes = fail_in_second_step<N>([](auto& engine) {
             auto const weights = engine.acquire(0);
@@ -101,8 +101,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("An exception of an initialiser releases the ranks that wait for the values, whatever "
-          "its type") {
+TEST_CASE(
+    "An exception of any type in an initialiser releases the ranks that wait for the values") {
     in_every_stage([]<int N>() {
         Outcome own;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
@@ -126,7 +126,7 @@ TEST_CASE("An exception of an initialiser releases the ranks that wait for the v
     });
 }
 
-TEST_CASE("A refused step on one rank aborts the others when nobody catches it") {
+TEST_CASE("A refused step on one rank aborts the others if it is not caught") {
     auto const outcomes = fail_in_second_step<2>([](auto& engine) { engine.step(0.1); });
     check_cause(outcomes, "OutOfOrder", "step() inside a micro-step");
 }
@@ -159,7 +159,7 @@ TEST_CASE("An engine destroyed in the middle of a step releases the ranks that w
 }
 
 TEST_CASE(
-    "An exception that destroys the engine gives its own text, not the engine's, as the cause") {
+    "An exception that destroys the engine gives its own text as the cause, not the engine's") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
         engine.begin_step();
@@ -172,7 +172,7 @@ TEST_CASE(
     check_cause(outcomes, "other", "bad batch");
 }
 
-TEST_CASE("A group whose ranks fail at once ends soon, not after the time-out") {
+TEST_CASE("A group whose ranks all fail at once ends before the time-out") {
     auto const start = std::chrono::steady_clock::now();
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));

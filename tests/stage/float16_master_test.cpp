@@ -45,7 +45,7 @@ double distance(std::vector<std::vector<float>> const& a,
 } // namespace
 
 TEST_CASE("Small updates survive better in float16 master weights than in bfloat16 parameters "
-          "alone, and not as well as in float") {
+          "alone, but not as well as in float") {
     auto const exact = train<2, MasterWeights<float>>(2e-3);
     double const half = distance(train<2, MasterWeights<float16>>(2e-3), exact);
     double const none = distance(train<2, NoMasterWeights>(2e-3), exact);

@@ -72,7 +72,7 @@ TEST_CASE(
     CHECK(norms_of<3>(2, other) != expected);
 }
 
-TEST_CASE("Norms are those of long-double sums within 1e-14") {
+TEST_CASE("Norms equal those of long-double sums within 1e-14") {
     Values values = wide_values();
     Bits const bits = norms_of<3>(3, values);
     for (float& value : values[0]) {
@@ -110,8 +110,8 @@ TEST_CASE("Norms are those of long-double sums within 1e-14") {
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "Asking for norms does not change the step by one bit, under any schedule, announced or not",
-    "", ((int N), N), 0, 1, 2, 3) {
+    "Computing norms changes no bit of the step, under any schedule, announced or not", "",
+    ((int N), N), 0, 1, 2, 3) {
     struct Seen {
         std::vector<std::uint32_t> end;
         std::vector<double> reported;

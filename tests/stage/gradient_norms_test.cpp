@@ -69,16 +69,16 @@ Norms by_hand(double factor = 1.0) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG(
-    "Norms of the average gradient are those worked out by hand, over all, groups and parameters",
-    "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("Norms of the average gradient equal those worked out by hand, globally, by "
+                       "group and by parameter",
+                       "", ((int N), N), 0, 1, 2, 3) {
     CHECK(norms_of<N>(plain) == by_hand());
     CHECK(norms_of<N, RoundRobinPartitioner>(plain) == by_hand());
     CHECK(norms_of<N>(times(plain, 2.0F)) == by_hand(2.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("Norms are unscaled, and neither loss scale nor predivision shows", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("Norms contain neither loss scale nor predivision", "", ((int N), N), 0, 1,
+                       2, 3) {
     CHECK(norms_of<N, StaticLossScaler>(plain, {.loss_scaler = {.scale = 1024.0F}}) == by_hand());
     CHECK(norms_of<N, DynamicLossScaler>(plain) == by_hand());
     CHECK(norms_of<N>(plain, {.reduction = {.predivide = 8.0F}}) == by_hand());
@@ -91,8 +91,8 @@ TEMPLATE_TEST_CASE_SIG("Norms of zero gradients are zero", "", ((int N), N), 0, 
     CHECK(norms_of<N>(times(plain, -0.0F)) == Norms(24, 0.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of its parameter, its "
-                       "group and the whole, and no other",
+TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes the norms of its parameter, its group "
+                       "and the model infinite, and no other",
                        "", ((int N), N), 0, 1, 2, 3) {
     for (float const bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
         auto values = plain;
@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of 
     }
 }
 
-TEST_CASE("The largest and the smallest numbers are ordinary") {
+TEST_CASE("The largest and the smallest numbers have ordinary norms") {
     auto const alone = [](Values const& values) {
         return norms_of<2>(values, {.reduction = {.kind = ReductionKind::sum,
                                                   .schedule = ReductionSchedule::boundary}});
@@ -120,7 +120,8 @@ TEST_CASE("The largest and the smallest numbers are ordinary") {
     CHECK(small[16] == 0x1p-147);
 }
 
-TEST_CASE("Norms are asked for between the last micro-step and step, and no micro-step follows") {
+TEST_CASE(
+    "Norms are available between the last micro-step and step, and no micro-step may follow them") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
         CHECK_THROWS_WITH(engine.gradient_norms(),
@@ -152,7 +153,7 @@ TEST_CASE("Norms are asked for between the last micro-step and step, and no micr
     });
 }
 
-TEST_CASE("A rank that does not ask for the norms is a CollectiveMismatch") {
+TEST_CASE("A rank that does not compute the norms causes a CollectiveMismatch") {
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
         engine.begin_step();

@@ -63,7 +63,7 @@ TEST_CASE("Joining the queues between steps changes no bit", "[stage]") {
     in_every_stage([]<int N>() { CHECK(run<ZeroStage<N>>(true) == run<ZeroStage<N>>(false)); });
 }
 
-TEST_CASE("A join has the events of a decorated communicator forgotten, too", "[stage]") {
+TEST_CASE("A join also makes a decorated communicator forget its events", "[stage]") {
     using Decorated = Checked<Recording<Counting>>;
     STATIC_REQUIRE(forgets<Decorated>);
     STATIC_REQUIRE_FALSE(forgets<Checked<Eventless>>);
@@ -96,7 +96,7 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
     CHECK(completes == std::vector<int>{1, 1});
 }
 
-TEST_CASE("A loss scale that was taken before a join is still waited for", "[stage]") {
+TEST_CASE("A loss scale captured before a join is still waited for", "[stage]") {
     auto const scales = on_ranks<float>(1, [](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<2, DynamicLossScaler>;
         host::ThreadedQueue compute;
@@ -138,7 +138,7 @@ TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[
     CHECK(texts[0][2] == "returned");
 }
 
-TEST_CASE("The last report is that of the last step, and before the first all zero", "[stage]") {
+TEST_CASE("The last report belongs to the last step, and is all zero before the first", "[stage]") {
     auto const counts =
         on_ranks<std::vector<std::uint64_t>>(1, [](LoopbackCommunicator& communicator) {
             ZeroStage<1> engine(communicator, registration<float>(toy_specs()), {});

@@ -53,8 +53,8 @@ typename Dynamic<N>::Options options() {
 } // namespace
 
 TEMPLATE_TEST_CASE_SIG(
-    "A state that was set is read back, and its scale and trackers are used from the next step on",
-    "", ((int N), N), 0, 1, 2, 3) {
+    "A state is read back as it was set, and the next step uses its scale and counters", "",
+    ((int N), N), 0, 1, 2, 3) {
     auto const ranks = on_ranks<std::vector<Numbers>>(world, [](LoopbackCommunicator&
                                                                     communicator) {
         Dynamic<N> engine(communicator, registration<float>(toy_specs()), options<N>());
@@ -77,8 +77,8 @@ TEMPLATE_TEST_CASE_SIG(
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "A run that goes on in another engine from the state of the first is the same run", "",
-    ((int N), N), 0, 1, 2, 3) {
+    "A run that continues in another engine from the saved state is the same run", "", ((int N), N),
+    0, 1, 2, 3) {
     auto const play = [](std::string const& events, std::size_t cut) {
         return on_ranks<std::vector<Numbers>>(world, [&](LoopbackCommunicator& communicator) {
             std::vector<Numbers> seen;
@@ -105,8 +105,8 @@ TEMPLATE_TEST_CASE_SIG(
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "A scale from outside replaces the scale alone, for loss and unscaling alike", "", ((int N), N),
-    0, 1, 2, 3) {
+    "A scale set from outside replaces only the scale, for both loss and unscaling", "",
+    ((int N), N), 0, 1, 2, 3) {
     struct Seen {
         std::vector<Numbers> numbers;
         std::vector<std::uint32_t> end;
@@ -142,7 +142,7 @@ TEMPLATE_TEST_CASE_SIG(
     }
 }
 
-TEST_CASE("A static scale can be replaced, and stays") {
+TEST_CASE("A static scale can be replaced, and then stays") {
     for (auto const& scales : on_ranks<Numbers>(world, [](LoopbackCommunicator& communicator) {
              ZeroStage<2, StaticLossScaler> engine(
                  communicator, registration<float>(toy_specs()),
@@ -157,7 +157,7 @@ TEST_CASE("A static scale can be replaced, and stays") {
     }
 }
 
-TEST_CASE("Scales and states that make no sense are refused, and the state stays") {
+TEST_CASE("Invalid scales and states are refused, and the state stays") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         Dynamic<1> engine(communicator, registration<float>(toy_specs()), options<1>());
         constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -188,8 +188,8 @@ TEST_CASE("Scales and states that make no sense are refused, and the state stays
     });
 }
 
-TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like DeepSpeed's and "
-          "halves the scale of one like PyTorch's") {
+TEST_CASE("An overflow at a scale of 1 ends a run with DeepSpeed's preset, and halves the scale "
+          "with PyTorch's") {
     struct Seen {
         Outcome outcome;
         float next_scale = 0.0F;

@@ -105,8 +105,8 @@ using Half = Parameters<bfloat16>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all, and not one bit changes", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all ranks, and no bit changes",
+                       "", ((int N), N), 0, 1, 2, 3) {
     auto const ranks = play<N, Half, DynamicLossScaler>(
         ".i.n.ii...",
         {.loss_scaler = {.initial_scale = 1024.0F, .growth_interval = 3, .hysteresis = 1}});
@@ -125,7 +125,7 @@ TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all, and not o
     CHECK(ranks[0].first_bad[0] == -1);
 }
 
-TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
+TEST_CASE("A step with zero gradients has the norm 0 and is not skipped") {
     in_every_stage([]<int N>() {
         auto const reports = on_ranks<StepReport>(2, [](LoopbackCommunicator& communicator) {
             ZeroStage<N, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()),
@@ -150,7 +150,7 @@ TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
     });
 }
 
-TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
+TEST_CASE("An overflow on a rank that owns nothing skips the step on all ranks") {
     struct Result {
         std::size_t owned = 0;
         StepReport report;
@@ -190,7 +190,7 @@ TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
     });
 }
 
-TEST_CASE("With a hysteresis of 2 the first overflow keeps the scale") {
+TEST_CASE("With a hysteresis of 2 the first overflow keeps the scale unchanged") {
     DynamicLossScalerOptions options{
         .initial_scale = 1024.0F, .growth_interval = 2, .hysteresis = 2};
     check_table(play<2, Half, DynamicLossScaler>("i.i..ii", {.loss_scaler = options}),
@@ -222,7 +222,7 @@ TEST_CASE("At its minimum the scale holds, and at its maximum it stays") {
                  {'.', false, 2, 4, 4, 0}});
 }
 
-TEST_CASE("A step in which the scale grows is unscaled with the scale that was captured") {
+TEST_CASE("A step after which the scale grows is unscaled with the captured scale") {
     // Powers of two scale float gradients exactly, so the parameters have the bits of a run without
     // a scaler.
     auto const scaled = play<2, DynamicLossScaler>(
@@ -247,8 +247,8 @@ TEST_CASE("A static scale never changes") {
         {{'i', true, 0, 128, 128, 1}, {'n', true, 0, 128, 128, 1}, {'.', false, 1, 128, 128, 0}});
 }
 
-TEST_CASE("Without a scaler non-finite gradients are skipped by default, and stepped with when "
-          "asked for") {
+TEST_CASE("Without a scaler non-finite gradients skip the step by default, and are used with "
+          "NonFinite::step") {
     check_table(play<3, Half>("i.n", {}),
                 {{'i', true, 0, 1, 1, 1}, {'.', false, 1, 1, 1, 0}, {'n', true, 1, 1, 1, 1}});
     auto const ranks = play<2>("n", {.non_finite = NonFinite::step});
@@ -284,8 +284,8 @@ TEST_CASE("NonFinite::throw_error throws on every rank, names the parameter and 
     }
 }
 
-TEST_CASE("An overflow at the minimum throws or calls back on every rank when asked for, and only "
-          "there") {
+TEST_CASE("An overflow at the minimum scale throws or calls back on every rank if so configured, "
+          "and only there") {
     struct Result {
         std::vector<Outcome> outcomes;
         int calls = 0;

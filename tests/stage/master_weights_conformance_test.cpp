@@ -27,27 +27,27 @@ using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512
 } // namespace
 
 TEMPLATE_LIST_TEST_CASE(
-    "Master weights are the same bits in every stage, partitioner, bucket size and storage",
+    "Master weights have the same bits in every stage, partitioner, bucket size and storage",
     "[stage][master]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of master weights, nor of the step after it",
+TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of the master weights or of the next step",
                         "[stage][master]", Entries) {
     check_skip<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and was worked out by hand",
+TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and worked out by hand",
                         "[stage][master]", Entries) {
     check_memory<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed are their master weights",
+TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed become their master weights",
                         "[stage][master]", Entries) {
     check_changed_parameters<TestType>();
 }
 
-TEST_CASE("Every shipped policy of master weights has an entry") {
+TEST_CASE("Every shipped master-weight policy has an entry") {
     CHECK(policies_without_entry<ShippedMasterWeights, Entries>() == "");
 }
 

@@ -161,7 +161,7 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weights in parts", "",
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for split master weights", "",
                        ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
         Storage::owned);
@@ -176,7 +176,7 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weigh
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "The plan equals the allocator's account for states with scales and in bfloat16", "",
+    "The plan equals the allocator's account for scaled states and bfloat16 states", "",
     ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, OptimizerState<bfloat16>>(Storage::owned);
@@ -212,7 +212,7 @@ TEST_CASE(
     CHECK(model_states<2>(4, 1280) == 7040);
 }
 
-TEST_CASE("The bytes of a small model on two ranks are those worked out by hand") {
+TEST_CASE("The bytes of a small model on two ranks equal those worked out by hand") {
     // One bucket of 30 and 100 elements, padded to 64 + 128 and rounded up to 2 * 128 = 256. Rank 0
     // owns b and the first 64 elements of a, rank 1 the other 36.
     std::vector<ParameterSpec> const specs{{"a", 100, {0}, 0, true}, {"b", 30, {1}, 0, true}};
@@ -250,8 +250,8 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     CHECK(bytes(dealt[1], BufferKind::optimizer_state) == 128 * 8);
 }
 
-TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many are wished for", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("A pool has no more leases than can be used, for any number of extra leases",
+                       "", ((int N), N), 0, 1, 2, 3) {
     using Stage = ZeroStage<N, SizeCappedBucketer>;
     std::size_t const most = std::numeric_limits<std::size_t>::max();
     auto const leases = [](typename Stage::Options options) {
@@ -294,7 +294,7 @@ TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many 
     CHECK(two[4] == two[3]);
 }
 
-TEST_CASE("Scattered parameters and a float wire for bfloat16 gradients are planned, too") {
+TEST_CASE("The plan includes scattered parameters and a float wire for bfloat16 gradients") {
     auto const accounts = account_of<1, ContiguousPartitioner, Parameters<bfloat16>,
                                      GradientReduction<void, float, void>>(
         {{"a", 100, {0}, 0, true}}, 2, Storage::scattered);

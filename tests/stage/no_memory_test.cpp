@@ -114,7 +114,7 @@ std::size_t run_out_everywhere() {
 
 } // namespace
 
-TEST_CASE("When memory runs out in a construction, nothing is freed under a command") {
+TEST_CASE("When memory runs out during construction, nothing is freed under a pending command") {
     CHECK(run_out_everywhere<ZeroStage<2, Parameters<bfloat16>, AdamW>>() > 8);
     CHECK(run_out_everywhere<ZeroStage<1, Parameters<bfloat16>, AdamW, SplitMasterWeights,
                                        BlockScaledState<float16>>>()

@@ -244,7 +244,7 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     CHECK(unchanged * 10 < plan.configurations);
 }
 
-TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
+TEST_CASE("Each row of policies is run by exactly one executable", "[oracle]") {
     std::string sources;
     for (auto const& entry :
          std::filesystem::directory_iterator(std::string(ZERO_SOURCE_DIR) + "/tests/stage")) {
@@ -263,7 +263,7 @@ TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
     }
 }
 
-TEST_CASE("The oracle's pieces are what their definitions say", "[oracle]") {
+TEST_CASE("The oracle's functions do what their definitions say", "[oracle]") {
     SECTION("the divisor of float16 payloads is a power of two near sqrt(W)") {
         Configuration c;
         c.row = 9;

@@ -87,7 +87,7 @@ TEST_CASE("A learning rate that is 0.1 % too large is found in every stage", "[o
     }
 }
 
-TEST_CASE("Ranks added in reverse order are found in every stage", "[oracle][mutants]") {
+TEST_CASE("A sum over ranks in reverse order is found in every stage", "[oracle][mutants]") {
     require_found(make_mutant_configuration(1), Mutation::ranks_reversed);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle]
 }
 
 TEST_CASE("A state that does not follow its elements to their new owners is found in every stage "
-          "that has owners",
+          "that shards states",
           "[oracle][mutants]") {
     Configuration c = make_mutant_configuration(6);
     c.rebuilds = true;
@@ -158,7 +158,7 @@ TEST_CASE("A reduction that does not wait for the backward pass is found", "[ora
     require_fence(Fence::gradients_written, {0, 1, 2, 3}, compute_slowly);
 }
 
-TEST_CASE("A backward pass that does not wait for its bucket's last reduction is found",
+TEST_CASE("A backward pass that does not wait for the last reduction of its bucket is found",
           "[oracle][mutants]") {
     require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, communicate_ahead);
 }
@@ -227,12 +227,12 @@ TEST_CASE("An all-reduce that does not wait for the sums of its peers is found",
     });
 }
 
-TEST_CASE("A buffer that is used again before the peers have read it is found",
-          "[oracle][mutants]") {
+TEST_CASE("A buffer that is reused before the peers have read it is found", "[oracle][mutants]") {
     require_fence(Fence::peers_done, {0, 1, 2, 3}, communicate_ahead);
 }
 
-TEST_CASE("A shard is not updated while its last publish is still under way", "[oracle][mutants]") {
+TEST_CASE("A shard that is updated while its last publish is still under way is found",
+          "[oracle][mutants]") {
     // No rank acquires unit 1, so only the engine itself waits until the slow rank has read the
     // shards of the fast ones.
     auto const adjust = [](Configuration& c) {

@@ -137,7 +137,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("A boundary that is not announced has nothing reduced before step") {
+TEST_CASE("Without an announced boundary nothing is reduced before step") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : wait_in_backward<N>(true, ReductionSchedule::boundary, false)) {
             CHECK(seen.reduced_during_backward == -1);

@@ -166,7 +166,7 @@ TEST_CASE("Sgd through the engine follows double precision for 20 steps") {
     CHECK(sgd_error<3>() <= promise);
 }
 
-TEMPLATE_TEST_CASE_SIG("The comparison with double precision finds every small mistake", "",
+TEMPLATE_TEST_CASE_SIG("The comparison with double precision finds every deliberate mistake", "",
                        ((int N), N), 0, 3) {
     CHECK(adamw_error<N>({.learning_rate_factor = 1.001}) > promise);
     CHECK(adamw_error<N>({.beta2 = 0.998}) > promise);

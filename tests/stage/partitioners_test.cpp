@@ -52,7 +52,7 @@ void check_stage(int world) {
 } // namespace
 
 TEMPLATE_TEST_CASE_SIG("Every partitioner and bucketer trains float parameters to the bits of "
-                       "stage 0 with the contiguous one",
+                       "stage 0 with the contiguous partitioner",
                        "", ((int N), N), 0, 1, 2, 3) {
     for (int const world : {1, 2, 3, 5}) {
         INFO(world << " ranks");
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE_SIG("Every partitioner and bucketer trains bfloat16 parameter
     check_stage<N, Parameters<bfloat16>>(3);
 }
 
-TEST_CASE("States whose ranks contradict each other are not joined") {
+TEST_CASE("The states of ranks that contradict each other are not joined") {
     Trained const first{{{1.0F, 2.0F}}, {{7.0F, 0.0F}}, {{5.0F, 0.0F}}, {}};
     Trained second{{{1.0F, 2.0F}}, {{0.0F, 8.0F}}, {{5.0F, -0.0F}}, {}};
     Trained const joined = Trained::joined({first, second});

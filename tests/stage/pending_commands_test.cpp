@@ -80,7 +80,7 @@ Seen observe(Call const& call, Other const& other) {
 
 } // namespace
 
-TEST_CASE("A gather on the host that meets another collective frees nothing that is in use") {
+TEST_CASE("A gather on the host that meets another collective frees no memory in use") {
     Seen const seen = observe(
         [](LoopbackCommunicator& communicator, host::Queue& queue, MemoryResource& memory) {
             std::vector<std::uint64_t> const values{1, 2, 3};
@@ -96,7 +96,7 @@ TEST_CASE("A gather on the host that meets another collective frees nothing that
     CHECK(seen.freed_too_early == 0);
 }
 
-TEST_CASE("Norms that meet another collective free nothing that is in use") {
+TEST_CASE("Norms that meet another collective free no memory in use") {
     auto const accumulate = [](ZeroStage<2>& engine) {
         engine.begin_step();
         engine.begin_micro_step(true);

@@ -13,7 +13,7 @@
 // Sharded memory is in the order of the shard map; replicated memory is in the order of the
 // buckets.
 
-namespace zero::test::placed_test {
+namespace zero::test::placed_buffer_test {
 
 namespace {
 
@@ -59,11 +59,11 @@ void check_memory(std::size_t world) {
 
 } // namespace
 
-TEST_CASE("Sharded memory lies as the shard map says, replicated memory as the buckets") {
+TEST_CASE("Sharded memory follows the shard map, and replicated memory follows the buckets") {
     for (std::size_t world = 1; world <= 5; ++world) {
         check_memory<ContiguousPartitioner>(world);
         check_memory<BalancedPartitioner>(world);
     }
 }
 
-} // namespace zero::test::placed_test
+} // namespace zero::test::placed_buffer_test

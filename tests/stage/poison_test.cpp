@@ -137,7 +137,7 @@ TEST_CASE("Poison changes no bit with 16-bit types and uneven shards") {
 }
 
 TEST_CASE("The padding between two gradients that are cleared together is NaN with poison, and "
-          "zero without") {
+          "zero without it") {
     for (bool const poison : {true, false}) {
         CAPTURE(poison);
         auto const between =
@@ -169,8 +169,7 @@ TEST_CASE("The padding between two gradients that are cleared together is NaN wi
     }
 }
 
-TEST_CASE("With poison padding and gradients that were not asked to be zero are NaN, and without "
-          "it padding is zero") {
+TEST_CASE("With poison, padding and uninitialised gradients are NaN; without it padding is zero") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : look<N>(true)) {
             CHECK(seen.nan_in_gradient_padding == 63);

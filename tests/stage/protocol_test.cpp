@@ -38,7 +38,7 @@ Bits state_after(Train const& train, typename Stage::Options const& options = {}
 
 } // namespace
 
-TEST_CASE("After a cancelled step everything goes on as if it had not been") {
+TEST_CASE("After a cancelled step training continues as if the step had never begun") {
     in_every_stage([]<int N>() {
         auto const clean = [](auto& engine, std::uint64_t rank) {
             (void)run_step(engine, rank, 0, 2);
@@ -115,7 +115,7 @@ TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits"
     });
 }
 
-TEST_CASE("Units acquired outside a step hold the weights of the last one, on every rank") {
+TEST_CASE("Units acquired outside a step hold the weights of the last step, on every rank") {
     in_every_stage([]<int N>() {
         auto const ranks =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
@@ -150,7 +150,7 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
     });
 }
 
-TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, is never stale") {
+TEST_CASE("A unit that was prefetched, or left unused in a step, is never stale") {
     in_every_stage([]<int N>() {
         // Every step uses fewer units than the unit order of the step before predicts.
         auto const values =
@@ -196,7 +196,8 @@ TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, 
     });
 }
 
-TEST_CASE("Groups have their own learning rate and hyper-parameters, from the next step on") {
+TEST_CASE(
+    "Groups have their own learning rate and hyper-parameters, which change with the next step") {
     in_every_stage([]<int N>() {
         auto const ranks =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {

@@ -86,30 +86,31 @@ int ranks_with_other_elements() {
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of float parameters", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float parameters", "[stage][rebuild]") {
     check_bits<>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in float", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float master weights", "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, NoLossScaler>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in float16", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float16 master weights", "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, MasterWeights<float16>>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in parts and of scaled states",
+TEST_CASE("Rebuilt buckets change no bit of split master weights and scaled states",
           "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>();
 }
 
-TEST_CASE("Buckets made anew change no bit of stochastic rounding and bfloat16 states",
+TEST_CASE("Rebuilt buckets change no bit of stochastic rounding and bfloat16 states",
           "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, StochasticRounding, OptimizerState<bfloat16>>();
 }
 
-TEST_CASE("The stages and cuts in which buckets are made anew give elements to other ranks",
-          "[stage][rebuild]") {
+TEST_CASE(
+    "A rebuild moves elements to other ranks in the stages and partitioners that are compared",
+    "[stage][rebuild]") {
     // The comparisons above would also hold for a rebuild that moves nothing.
     CHECK(ranks_with_other_elements<ZeroStage<1, RoundRobinPartitioner, SizeCappedBucketer>>()
           >= 2);

@@ -154,8 +154,7 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
 
 } // namespace
 
-TEST_CASE("Memory is what is planned before and after buckets are made anew, and in between what "
-          "the documentation says",
+TEST_CASE("Memory equals the plan before and after a rebuild, and the documented peak in between",
           "[stage][rebuild]") {
     in_every_stage([]<int N>() {
         check_accounts<ZeroStage<N, SizeCappedBucketer>>(4);
@@ -167,7 +166,7 @@ TEST_CASE("Memory is what is planned before and after buckets are made anew, and
     });
 }
 
-TEST_CASE("Steps after the buckets were made anew move what the formula says for the new layout",
+TEST_CASE("Steps after a rebuild move what the formula says for the new layout",
           "[stage][rebuild]") {
     struct Counts {
         Traffic transport, formula;
@@ -197,7 +196,7 @@ TEST_CASE("Steps after the buckets were made anew move what the formula says for
     }
 }
 
-TEST_CASE("Without memory for it the engine breaks on that rank, and the others hear of it",
+TEST_CASE("When a rank has no memory for the rebuild its engine breaks, and the others get Aborted",
           "[stage][rebuild]") {
     for (BufferKind const kind :
          {BufferKind::parameters, BufferKind::gradient_leases, BufferKind::optimizer_state}) {

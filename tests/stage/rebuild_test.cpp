@@ -87,7 +87,7 @@ TEST_CASE("After the first step buckets are filled in the order in which units b
                           "first.bias first.weight | second.table | "));
 }
 
-TEST_CASE("The order is that of rank 0, whatever the others did", "[stage][rebuild]") {
+TEST_CASE("Rank 0 decides on the order, whatever the others did", "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int rank) {
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
                              rank == 0   ? Order{0, 1, 2, 3, 4}
@@ -97,7 +97,7 @@ TEST_CASE("The order is that of rank 0, whatever the others did", "[stage][rebui
           == Texts(world, forwards));
 }
 
-TEST_CASE("A unit counts where it first became ready in the step, and last when it never did",
+TEST_CASE("A unit counts where it first became ready in the step, and comes last if it never did",
           "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int) {
               engine.begin_step();
@@ -116,7 +116,8 @@ TEST_CASE("A unit counts where it first became ready in the step, and last when 
                           "first.weight | embedding | second.table | "));
 }
 
-TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage][rebuild]") {
+TEST_CASE("A cancelled step does not count as the first, but a skipped one does",
+          "[stage][rebuild]") {
     auto const give_up = [](Stage& engine) {
         engine.begin_step();
         report_units(engine, {4, 3, 2, 1, 0});
@@ -147,7 +148,7 @@ TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage
     CHECK(is_skipped == std::vector<int>(world, 3));
 }
 
-TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
+TEST_CASE("Buckets are rebuilt only once", "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int rank) {
               for (std::uint64_t step = 0; step < 3; ++step) {
                   Order const order = step == 0 ? Order{0, 1, 2, 3, 4} : Order{1, 0, 3, 2, 4};
@@ -157,7 +158,8 @@ TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
           == Texts(world, forwards));
 }
 
-TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]") {
+TEST_CASE("Parameters keep the index, name, units and group that they were registered with",
+          "[stage][rebuild]") {
     auto const ranks =
         on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
             auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -255,7 +257,7 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
     CHECK(message({.storage = Storage::adopted, .adopted_block = block}).type == "returned");
 }
 
-TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch",
+TEST_CASE("Ranks of which only some rebuild their buckets get a LayoutMismatch",
           "[stage][rebuild]") {
     for (bool const differs_in_leases : {false, true}) {
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {

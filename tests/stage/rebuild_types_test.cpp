@@ -16,7 +16,7 @@ std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of a model with several parameter types",
+TEST_CASE("Rebuilt buckets change no bit of a model with several parameter types",
           "[stage][rebuild]") {
     using mixed::Mixed;
     auto const kept = mixed::train_all<Mixed<0, SizeCappedBucketer>>(
@@ -39,8 +39,8 @@ TEST_CASE("Buckets made anew change no bit of a model with several parameter typ
     });
 }
 
-TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole parameters, and give "
-                   "it the scratch memory of what it now owns",
+TEMPLATE_TEST_CASE("Rebuilt buckets change no bit of a whole-tensor optimizer, which gets scratch "
+                   "memory for the parameters it now owns",
                    "[stage][rebuild]", Lamb, Muon) {
     auto const run = []<class Stage>(bool is_rebuilt) {
         typename Stage::Options options;

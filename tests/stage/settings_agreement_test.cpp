@@ -57,7 +57,8 @@ void nothing(T&) {}
 
 } // namespace
 
-TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divides by them") {
+TEST_CASE(
+    "A rank with another number of micro-steps gives a mismatch where the mean divides by it") {
     in_every_stage([]<int N>() {
         auto const none = nothing<Engine<N>>;
         auto const boundary = ReductionSchedule::boundary;
@@ -77,7 +78,7 @@ TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divi
     });
 }
 
-TEST_CASE("A rank with another learning rate, other settings or a step of its own is a mismatch") {
+TEST_CASE("A rank with another learning rate, other settings or an extra step gives a mismatch") {
     in_every_stage([]<int N>() {
         auto const differs = contains_text("'steps, rate and settings as hash ");
         auto const none = nothing<Engine<N>>;

@@ -105,7 +105,7 @@ void check_trained_in_both_memories(float expected, Body const& body) {
 
 } // namespace
 
-TEST_CASE("Units that share a parameter write its gradient from queues of their own") {
+TEST_CASE("Units that share a parameter write its gradient from separate queues") {
     check_trained_in_both_memories(-3.0F, [](auto& model) {
         model.write(1, model.slow, 1.0F);
         model.engine.gradients_ready(1, &model.slow);
@@ -114,7 +114,7 @@ TEST_CASE("Units that share a parameter write its gradient from queues of their 
     });
 }
 
-TEST_CASE("A unit that only reports waits for the other's queue") {
+TEST_CASE("A unit that only reports waits for the queue of the other unit") {
     check_trained_in_both_memories(-1.0F, [](auto& model) {
         model.write(1, model.slow, 1.0F);
         model.engine.gradients_ready(1, &model.slow);
@@ -122,7 +122,7 @@ TEST_CASE("A unit that only reports waits for the other's queue") {
     });
 }
 
-TEST_CASE("A second queue that asks for a gradient finds it cleared") {
+TEST_CASE("A second queue that takes a gradient finds it cleared") {
     check_trained_in_both_memories(-3.0F, [](auto& model) {
         auto const first = model.engine.gradients(1, &model.slow);
         model.write(0, model.fast, 2.0F);
@@ -150,7 +150,7 @@ TEST_CASE("The end of a micro-step waits for queues that did not report") {
     check_trained_in_both_memories(-1.0F, [](auto& model) { model.write(1, model.slow, 1.0F); });
 }
 
-TEST_CASE("What a queue wrote before its step was given up does not reach the next step") {
+TEST_CASE("Writes of a queue in a cancelled step do not reach the next step") {
     check_trained_in_both_memories(-1.0F, [](auto& model) {
         model.write(1, model.slow, 100.0F);
         model.engine.cancel_step();
@@ -165,7 +165,7 @@ TEST_CASE("What a queue wrote before its step was given up does not reach the ne
     });
 }
 
-TEST_CASE("A command that fails on a queue of the model's own fails the step") {
+TEST_CASE("A command that fails on the model's own queue fails the step") {
     in_every_stage([]<int N>() {
         auto const ranks = on_ranks<Outcome>(1, [](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, false);
@@ -181,7 +181,7 @@ TEST_CASE("A command that fails on a queue of the model's own fails the step") {
     });
 }
 
-TEST_CASE("Who changes owned slices comes behind reads that were enqueued before") {
+TEST_CASE("Changes of owned slices wait for reads that were enqueued before") {
     in_every_stage([]<int N>() {
         auto const ranks = on_ranks<float>(1, [](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, false);
@@ -204,7 +204,7 @@ TEST_CASE("Who changes owned slices comes behind reads that were enqueued before
     });
 }
 
-TEST_CASE("Changes that commands of the compute queue make are sent when they are made") {
+TEST_CASE("Changes by commands of the compute queue are sent after those commands") {
     constexpr int world = 2;
     auto const check = []<int N>() {
         auto const ranks = on_ranks<float>(world, [](LoopbackCommunicator& communicator) {

@@ -45,7 +45,7 @@ void check_stages() {
 
 } // namespace
 
-TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are the bits of float "
+TEST_CASE("Split master weights of the bfloat16 parameters of a mixed model have the bits of float "
           "ones, in every stage",
           "[stage][master]") {
     check_stages<SplitMasterWeights>();
@@ -58,8 +58,8 @@ TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are th
     CHECK_FALSE((none == floats));
 }
 
-TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the same bits in every "
-          "stage, and leaves float ones alone",
+TEST_CASE("Stochastic rounding of the bfloat16 parameters of a mixed model gives the same bits in "
+          "every stage, and does not touch float ones",
           "[stage][master]") {
     check_stages<StochasticRounding>();
     using Stage = Capped<2, StochasticRounding>;
@@ -81,9 +81,9 @@ TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the s
     }
 }
 
-TEST_CASE("Master weights in float16 and scaled states with several types give the same bits in "
-          "every stage",
-          "[stage][master]") {
+TEST_CASE(
+    "Float16 master weights and scaled states with several types give the same bits in every stage",
+    "[stage][master]") {
     check_stages<MasterWeights<float16>, BlockScaledState<float16>>();
 }
 

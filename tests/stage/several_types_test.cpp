@@ -42,8 +42,8 @@ TEST_CASE("A model with two parameter types trains to the bits of two models wit
     });
 }
 
-TEST_CASE("With several types clipping, poison, scattered memory and small buckets give the same "
-          "bits in every stage") {
+TEST_CASE(
+    "With several types, clipping, poison and small buckets give the same bits in every stage") {
     for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
         auto const expected =
             train_all<Mixed<0>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}});
@@ -61,8 +61,8 @@ TEST_CASE("With several types clipping, poison, scattered memory and small bucke
     }
 }
 
-TEST_CASE("With several types the plan is what was allocated, and master weights are kept for "
-          "bfloat16 alone") {
+TEST_CASE("With several types the plan equals the allocations, and only bfloat16 parameters have "
+          "master weights") {
     in_every_stage([&]<int N>() {
         struct Account {
             MemoryPlan plan;
@@ -92,7 +92,7 @@ TEST_CASE("With several types the plan is what was allocated, and master weights
     });
 }
 
-TEST_CASE("Types that do not fit are refused by name") {
+TEST_CASE("Parameters of an unsupported type are refused by name") {
     auto const outcomes =
         on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
             std::vector<std::string> messages;

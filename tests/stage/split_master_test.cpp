@@ -19,8 +19,7 @@ using Whole = ZeroStage<N, Parameters<bfloat16>, MasterWeights<float>, More...>;
 
 } // namespace
 
-TEST_CASE(
-    "Master weights in parts give the bits of float master weights beside the caller's memory") {
+TEST_CASE("Split master weights give the bits of float master weights with caller-owned memory") {
     for (auto const storage : {Storage::adopted, Storage::scattered}) {
         auto const expected = trained<Whole<0>>(world, {.storage = storage});
         CHECK((trained<Split<0>>(world, {.storage = storage}) == expected));

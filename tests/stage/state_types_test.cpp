@@ -32,7 +32,7 @@ float distance(std::size_t binades) {
 
 } // namespace
 
-TEST_CASE("States in scaled float16 go with master weights in parts") {
+TEST_CASE("Scaled float16 states work with split master weights") {
     auto const expected = trained<
         ZeroStage<0, Parameters<bfloat16>, MasterWeights<float>, BlockScaledState<float16>>>(world);
     CHECK(
@@ -45,8 +45,8 @@ TEST_CASE("States in scaled float16 go with master weights in parts") {
          == expected));
 }
 
-TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scaled states begin "
-          "elsewhere") {
+TEST_CASE("Blocks of scaled states start elsewhere in an adopted block, whose parameters start "
+          "anywhere") {
     CHECK_FALSE(
         (trained<ZeroStage<2, BlockScaledState<float16>>>(world, {.storage = Storage::adopted})
          == trained<ZeroStage<2, BlockScaledState<float16>>>(world)));
@@ -54,7 +54,7 @@ TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scale
            == trained<ZeroStage<2, OptimizerState<bfloat16>>>(world)));
 }
 
-TEST_CASE("Four steps of 0.01 end near those with float states") {
+TEST_CASE("Four steps of 0.01 end near those with float optimizer states") {
     CHECK(distance<BlockScaledState<float16>>(0)
           < 4e-5F); // 4 * 0.01 * 2^-10: both moments are off by 2^-11, one of them under a root
     CHECK(distance<OptimizerState<bfloat16>>(0) < 3e-4F);
@@ -62,8 +62,8 @@ TEST_CASE("Four steps of 0.01 end near those with float states") {
     CHECK(distance<OptimizerState<float>>(0) == 0.0F);
 }
 
-TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update with scaled states "
-          "is too small, but none is too large") {
+TEST_CASE("When neighbouring gradients differ by 2^24, scaled states make small updates too small, "
+          "but none too large") {
     float const found = distance<BlockScaledState<float16>>(24);
     CHECK(found < 0.04F); // the most that four steps of 0.01 can move
     CHECK(found > 0.01F);

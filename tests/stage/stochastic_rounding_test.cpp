@@ -40,7 +40,7 @@ TEST_CASE("Stochastically rounded parameters do not depend on the number of rank
     CHECK_FALSE((alike<2>(2, 5) == expected));
 }
 
-TEST_CASE("Ranks with different seeds are told so") {
+TEST_CASE("Ranks with different rounding seeds get a LayoutMismatch") {
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         Stage<2> const engine(
             communicator, registration<bfloat16>(toy_specs()),

@@ -143,7 +143,7 @@ TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to t
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "Gradients in buckets, in the caller's memory, handed over or overwritten give the same bits",
+    "Gradients in buckets, in caller-owned memory, handed over or overwritten give the same bits",
     "", ((int N), N), 0, 2, 3) {
     auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
     for (auto const memory : {GradientMemory::buckets, GradientMemory::callers,
@@ -153,7 +153,7 @@ TEMPLATE_TEST_CASE_SIG(
     }
 }
 
-TEST_CASE("A gradient in the caller's memory is read once: with its own unit, not with others "
+TEST_CASE("A gradient in caller-owned memory is read once, with its own unit and not with units "
           "whose gradients lie around it") {
     std::array<std::vector<float>, 5> gradients;
     std::vector<Parameter<float>> parameters;
@@ -186,7 +186,7 @@ TEST_CASE("A gradient in the caller's memory is read once: with its own unit, no
     (void)engine.step(0.0);
 }
 
-TEST_CASE("The frozen parameters keep their values in every storage") {
+TEST_CASE("Frozen parameters keep their values in every storage") {
     for (auto const& ranks : {train<0>(Storage::scattered, GradientMemory::buckets),
                               train<2>(Storage::adopted, GradientMemory::callers),
                               train<3>(Storage::owned, GradientMemory::buckets)}) {

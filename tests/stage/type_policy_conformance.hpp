@@ -11,6 +11,7 @@
 // - `keeps_more`: master weights only; whether it keeps more than the parameter's own bits.
 
 #include "support/catch.hpp"
+#include "support/snapshot.hpp"
 #include "support/stages.hpp"
 #include "support/trained.hpp"
 

@@ -73,8 +73,8 @@ std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_r
 
 } // namespace
 
-TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds "
-          "to zeros") {
+TEST_CASE("Gradients that the backward pass overwrites give the same bits as gradients that it "
+          "adds to zeros") {
     in_every_stage([]<int N>() {
         for (auto const schedule :
              {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
@@ -90,7 +90,7 @@ TEST_CASE("Gradients that the backward pass writes whole give the same bits as t
 }
 
 TEST_CASE(
-    "A silent unit whose gradient nobody clears is noticed") { // the control of the test above
+    "A silent unit whose gradient is not cleared is noticed") { // the control of the test above
     using Stage = ZeroStage<2, Loopback<Forgetful>>;
     auto const expected = train<Stage>(false, true, false, ReductionSchedule::every_micro_step);
     CHECK(

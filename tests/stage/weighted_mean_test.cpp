@@ -71,8 +71,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE(
-    "A step of no tokens at all is skipped, and no error where non-finite gradients are one") {
+TEST_CASE("A step without tokens is skipped, and is no error even with NonFinite::throw_error") {
     in_every_stage([]<int N>() {
         for (auto const non_finite : {NonFinite::skip, NonFinite::step, NonFinite::throw_error}) {
             CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite)
@@ -81,7 +80,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its overflow counts") {
+TEST_CASE(
+    "A step without tokens is not a clean step for the loss scaler, but its overflow counts") {
     // Grows after two clean steps in a row; each clean step restores the hysteresis of two
     // overflows.
     using Stage = ZeroStage<2, DynamicLossScaler>;
@@ -135,8 +135,8 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
     }
 }
 
-TEST_CASE(
-    "A weight that is missing, negative or would be ignored is refused, and the step can go on") {
+TEST_CASE("A weight that is missing, negative or would be ignored is refused, and the step can "
+          "continue") {
     auto const messages =
         on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
             std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
@@ -166,8 +166,7 @@ TEST_CASE(
               "zero: the weight of a step is -5; it must be at least 0 (rank 0).", "2"});
 }
 
-TEST_CASE(
-    "Payloads may be divided by any factor before they are sent, which the step makes up for") {
+TEST_CASE("The step compensates for any divisor of gradients before they are sent") {
     in_every_stage([]<int N>() {
         for (float const predivide :
              {1.0F, 2.0F, 3.0F, 5.0F}) { // one of them is W; thirds of 2, 4 and 6 are rounded
@@ -179,7 +178,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("With a divisor that rounds the stages still agree in every bit") {
+TEST_CASE("With a divisor that rounds, the stages still agree in every bit") {
     auto const train = []<int N>() {
         return on_ranks<std::vector<std::vector<float>>>(
             world, [](LoopbackCommunicator& communicator) {

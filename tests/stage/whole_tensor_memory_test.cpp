@@ -76,14 +76,14 @@ TEST_CASE("Muon's scratch memory is planned and allocated for the largest need o
           == Bytes{7200});
 }
 
-TEST_CASE("Frozen matrices and parameters that are no matrices need no scratch memory",
+TEST_CASE("Frozen matrices and parameters that are not matrices need no scratch memory",
           "[stage][tensor]") {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(
               1, {{"a", 300, {0}, 0, true, 0, 0}, {"b", 300, {0}, 0, false, 0, 20}})
           == std::vector<std::size_t>{0});
 }
 
-TEMPLATE_TEST_CASE("LAMB and optimizers of one element have no scratch memory", "[stage][tensor]",
+TEMPLATE_TEST_CASE("LAMB and per-element optimizers have no scratch memory", "[stage][tensor]",
                    Lamb, AdamW) {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, TestType>>(2)
           == std::vector<std::size_t>{0, 0});

@@ -44,7 +44,7 @@ TEST_CASE("Rows that do not divide a parameter are refused by name") {
     CHECK(outcome_of_making<ZeroStage<2>>(nothing).type == "returned");
 }
 
-TEST_CASE("Ranks that register other rows are told so") {
+TEST_CASE("Ranks that register different rows get a LayoutMismatch") {
     auto const outcome = outcome_of_making<ZeroStage<2>>(
         [](auto& specs, auto&, int rank) { specs[1].rows = rank == 0 ? 20 : 0; });
     CHECK(outcome.type == "LayoutMismatch");
@@ -54,8 +54,7 @@ TEST_CASE("Ranks that register other rows are told so") {
                contains_text("and 'first.weight' (500 elements of float32, units 1"));
 }
 
-TEMPLATE_TEST_CASE("An adopted block is refused for an optimizer of whole parameters", "", Lamb,
-                   Muon) {
+TEMPLATE_TEST_CASE("An adopted block is refused for a whole-tensor optimizer", "", Lamb, Muon) {
     auto const outcome = outcome_of_making<ZeroStage<0, TestType>>(adopt);
     CHECK(outcome.type == "InvalidArgument");
     CHECK(outcome.message

@@ -190,8 +190,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE(
-    "A command of the model that throws what a refusal throws breaks the engine all the same") {
+TEST_CASE("A command of the model breaks the engine even if it throws the exception of a refusal") {
     Outcome first, second;
     (void)run_and_observe(1, [&](LoopbackCommunicator& communicator) {
         host::ThreadedQueue compute;
