@@ -65,10 +65,10 @@ complaints(FigureTable const& table, Figures const& measured,
             name + ": " + std::to_string(figure) + " where the table has " + std::to_string(limit);
         if ((figure - limit) * 100 > table.tolerance * limit) {
             result.push_back(beside + ", more than " + std::to_string(table.tolerance)
-                             + " percent above: it became dearer");
+                             + " percent above: it became more expensive");
         } else if ((limit - figure) * 100 > table.tolerance * limit) {
             result.push_back(beside + ", more than " + std::to_string(table.tolerance)
-                             + " percent below: it became cheaper, and shall stay so");
+                             + " percent below: it became cheaper, so record it");
         }
     }
     for (auto const& [name, figure] : table.figures) {

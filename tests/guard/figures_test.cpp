@@ -29,7 +29,7 @@ TEST_CASE("A figure that is more than five percent above the table fails and nam
     auto const found = complaints(table(), {{"update/avx2", 4201}, {"cast/avx2", 1000}});
     REQUIRE(found.size() == 1);
     CHECK_THAT(found[0], contains_text("update/avx2: 4201 where the table has 4000, more than 5 "
-                                       "percent above: it became dearer"));
+                                       "percent above: it became more expensive"));
 }
 
 TEST_CASE("A figure that is more than five percent below the table also fails") {
