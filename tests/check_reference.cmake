@@ -1,5 +1,5 @@
 # cmake -DHTML=<folder> -P check_reference.cmake
-# The pages that users look for exist and hold what they look for: a filter that swallows too much would leave nothing to warn of.
+# The most important pages exist and contain their text. An input filter that removes too much would leave nothing for Doxygen to warn about.
 
 function(expect page text)
     set(file "${HTML}/${page}.html")
@@ -9,7 +9,7 @@ function(expect page text)
     file(READ "${file}" content)
     string(FIND "${content}" "${text}" position)
     if(position LESS 0)
-        message(FATAL_ERROR "the page ${page}.html does not say '${text}'")
+        message(FATAL_ERROR "the page ${page}.html does not contain '${text}'")
     endif()
 endfunction()
 

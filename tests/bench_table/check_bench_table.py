@@ -1,4 +1,4 @@
-"""Does scripts/bench_table.py make the right table of given results? usage: check_bench_table.py SOURCE_DIR"""
+"""Tests scripts/bench_table.py and scripts/bench_scaling.py on recorded results. usage: check_bench_table.py SOURCE_DIR"""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 
 ROOT = sys.argv.pop(1)
 HERE = os.path.join(ROOT, "tests", "bench_table")
-RESULTS = ["later.json", "first.json"]  # in any order: the later run of a benchmark counts
+RESULTS = ["later.json", "first.json"]  # in any order; the later run of a benchmark counts
 
 
 def run(files, *options, script="bench_table.py"):
@@ -38,12 +38,12 @@ class BenchTable(unittest.TestCase):
         self.assertEqual(rows["reduce scatter of 1 KB W = 2 256"][3], "1.50")  # 30 us and 20 us
         self.assertEqual(rows["update two states adamw 1024"][3], "0.80")   # of the later run; the earlier has 0.20
 
-    def test_what_has_no_twin_or_no_proper_name_is_an_error(self):
+    def test_a_missing_twin_or_a_wrong_name_is_an_error(self):
         self.assertIn("no twin was measured for 'norm/float32/zero' with 64 elements", run(["alone.json"]).stderr)
         self.assertIn("operation/case/who/elements", run(["misnamed.json"]).stderr)
         self.assertEqual([run(["alone.json"]).returncode, run(["misnamed.json"]).returncode, run([]).returncode], [1, 1, 2])
 
-    def test_the_table_replaces_that_of_the_page_and_nothing_else(self):
+    def test_only_the_table_of_the_page_is_replaced(self):
         with tempfile.TemporaryDirectory() as folder:
             page = os.path.join(folder, "page.md")
             with open(page, "w", encoding="utf-8") as stream:
@@ -64,7 +64,7 @@ class BenchTable(unittest.TestCase):
             # From 0.5 at the smallest size to 0.75 at the largest; the axis ends at 1.5, 190 units above its foot at 224.
             self.assertEqual(lines, ["62.0,160.7 312.0,129.0"])
 
-    def test_how_cost_grows(self):
+    def test_scaling(self):
         outcome = run(["plan.txt", "scaling.json"], script="bench_scaling.py")
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
         self.assertEqual([[cell.strip() for cell in line.split("|")[1:-1]] for line in outcome.stdout.splitlines()[2:]],
@@ -76,7 +76,7 @@ class BenchTable(unittest.TestCase):
             # 5, 3 and 2 ns lie on 1 + 4 / W: from 1 to 5 of 6.
             self.assertIn("62.0,192.3 312.0,65.7", lines)
 
-    def test_memory_that_is_not_what_was_planned_is_an_error(self):
+    def test_memory_off_the_plan_is_an_error(self):
         outcome = run(["plan.txt", "scaling_off_plan.json"], script="bench_scaling.py")
         self.assertEqual(outcome.returncode, 1)
         self.assertIn("20000000 bytes were allocated, 1 planned", outcome.stderr)

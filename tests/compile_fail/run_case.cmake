@@ -1,11 +1,10 @@
 # cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> [-DHOST=<host compiler of nvcc>] -P run_case.cmake
 #
-# nvcc takes the case as CUDA code, as far as PTX.
+# Compiles one case and compares the outcome with the comments at the top of its file. nvcc compiles it as CUDA code, up to PTX.
 #
-# A case begins with a block of comments:
-#   // expect: <text>        the compiler refuses the file and prints this text; several lines are allowed, and the first error contains the first text
-#   // errors-at-most: <n>   the number of errors allowed; 3 if the line is missing
-#   // compiles              instead of the above: a base case that must compile
+#   // expect: <text>        the compiler refuses the file and prints this text. May be repeated; the first error contains the first text.
+#   // errors-at-most: <n>   the largest number of errors, by default 3
+#   // compiles              instead of the above: a base case, which must compile
 
 function(complain text)
     message("${FILE}: ${text}\n--- ${COMPILER} printed:\n${output}")
@@ -33,7 +32,7 @@ while(NOT block STREQUAL "")
     endif()
 endwhile()
 
-# English messages, plain quotes, no colours.
+# English messages with plain quotes and no colours.
 set(ENV{LC_ALL} C)
 set(check_only -fsyntax-only -fno-diagnostics-color)
 if(COMPILER MATCHES "nvcc$")
@@ -46,14 +45,14 @@ string(APPEND output "${error_output}")
 
 if(must_compile)
     if(expectation_count GREATER 0)
-        complain("it says both 'compiles' and 'expect:'")
+        complain("it contains both '// compiles' and '// expect:'")
     elseif(NOT result EQUAL 0)
         complain("this base case must compile, but the compiler refused it")
     endif()
     return()
 endif()
 if(expectation_count EQUAL 0)
-    complain("its first lines hold neither '// expect: <text>' nor '// compiles'")
+    complain("its first lines contain neither '// expect: <text>' nor '// compiles'")
 endif()
 if(result EQUAL 0)
     complain("it compiles, but must be refused")
@@ -67,7 +66,7 @@ foreach(index RANGE ${last})
     endif()
 endforeach()
 
-# Lines are taken one by one, because a compiler's output breaks CMake's lists.
+# Reads line by line, because brackets and semicolons in the output would break a CMake list.
 set(error_count 0)
 set(first_error "")
 set(rest "${output}\n")
@@ -85,7 +84,7 @@ while(NOT rest STREQUAL "")
 endwhile()
 string(FIND "${first_error}" "${expectation_0}" position)
 if(position LESS 0)
-    complain("the first error is not the expected one, but: ${first_error}")
+    complain("the first error is not the expected one: ${first_error}")
 endif()
 if(error_count GREATER errors_at_most)
     complain("${error_count} errors, at most ${errors_at_most} are allowed")

@@ -1,6 +1,6 @@
 // compiles
-// What set_loss_scale_without_scaler.cpp does, with a scaler; and an engine without one that is
-// instantiated explicitly.
+// set_loss_scale_without_scaler.cpp with a scaler; and an explicit instantiation of an engine
+// without one.
 #include "stage.hpp"
 
 void override_scale(zero::ZeroStage<2, zero::StaticLossScaler>& engine) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a program does with a stage: constructs it and calls everything. In a rejected stage none of
-// it may add an error.
+// Constructs a stage and makes every call, as a program does. In a rejected stage none of this may
+// add an error.
 
 #include <zero/zero.hpp>
 

@@ -19,7 +19,7 @@ struct Telegraph {
     void broadcast(T*, std::size_t, int, Backend::Queue, zero::CollectiveTag);
     void all_reduce_integers(std::int64_t*, std::size_t, zero::IntegerReduction, Backend::Queue,
                              zero::CollectiveTag);
-    void abort(std::string_view cause, bool is_provisional); // not noexcept
+    void abort(std::string_view cause, bool is_provisional); // must be noexcept
 };
 
 using Stage = zero::ZeroStage<2, Telegraph>;

@@ -1,5 +1,5 @@
 // compiles
-// The other cases beside this one differ from it in one policy only.
+// The other cases differ from this one in one policy only.
 #include "stage.hpp"
 
 int main() {

@@ -1,5 +1,5 @@
 // compiles
-// What stage_other_communicator.cpp does, with the communicator's type among the policies.
+// stage_other_communicator.cpp with the communicator's type among the policies.
 #include "stage.hpp"
 
 int main() {

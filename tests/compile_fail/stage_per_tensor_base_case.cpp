@@ -1,8 +1,8 @@
 // compiles
 #include "stage.hpp"
 
-// Its own bucketer may be named; in stage 3 it is the default, too. The others serve wherever
-// nothing forbids them.
+// A partitioner's own bucketer may be named; in stage 3 it is also the default. The other bucketers
+// serve wherever nothing forbids them.
 using Named = zero::ZeroStage<1, zero::ParameterBucketer, zero::PerTensorPartitioner>;
 using Default = zero::ZeroStage<3, zero::PerTensorPartitioner>;
 static_assert(std::is_same_v<Default::Options, zero::ZeroStage<3, zero::PerTensorPartitioner,

@@ -1,4 +1,4 @@
-# Configures, builds and runs the project of a user who takes the library in one WAY; see CMakeLists.txt.
+# Configures, builds and runs a project that uses the library in one WAY; see CMakeLists.txt.
 
 file(REMOVE_RECURSE "${WORK}")
 set(prefix "${WORK}/prefix")
@@ -7,11 +7,11 @@ if(WAY STREQUAL "find_package" OR WAY STREQUAL "pkg-config")
 endif()
 set(consumer "${WORK}/build/consumer")
 file(MAKE_DIRECTORY "${WORK}/build")
-if(WAY STREQUAL "copied_folder") # and nothing else of the project
+if(WAY STREQUAL "copied_folder") # the copied folder is all it needs
     file(COPY "${ROOT}/include/zero" DESTINATION "${WORK}/third_party")
     execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${WORK}/third_party" "${PROJECT}/main.cpp" -pthread -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
 elseif(WAY STREQUAL "pkg-config")
-    file(RENAME "${prefix}" "${prefix}-moved") # it finds its headers wherever it lies
+    file(RENAME "${prefix}" "${prefix}-moved") # an installed copy can be moved
     set(ENV{PKG_CONFIG_PATH} "${prefix}-moved/share/pkgconfig")
     execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs "zero = ${VERSION}" OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     separate_arguments(flags UNIX_COMMAND "${flags}")

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-// These take the place of the C library's, which run other instructions on other machines.
+// They replace those of the C library, which execute other instructions on other machines.
 
 extern "C" void* memcpy(void* __restrict to, void const* __restrict from,
                         std::size_t bytes) noexcept {

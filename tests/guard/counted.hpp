@@ -1,7 +1,7 @@
 #pragma once
 
-// What callgrind counts. instructions_test.cpp runs the program under it and reads one file of
-// counts for each call.
+// Regions that callgrind counts. instructions_test.cpp runs the program under callgrind, which
+// writes one file of counts per region.
 
 #include <zero/host/instruction_set.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace zero::test {
 
-/// @brief Counts `Loop(n)()` and `Loop(2 * n)()`; constructing is not counted.
+/// @brief Counts `Loop(n)()` and `Loop(2 * n)()`, without their construction.
 template <class Loop>
 void count(std::string const& name, std::size_t n) {
     for (std::size_t const size : {n, 2 * n}) {

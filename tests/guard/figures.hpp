@@ -1,6 +1,6 @@
 #pragma once
 
-// Figures that do not depend on the machine, beside those that the repository holds.
+// Figures that do not depend on the machine, compared with tables in the repository.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +16,10 @@ namespace zero::test {
 
 using Figures = std::map<std::string, std::int64_t>;
 
-/// @brief A table as it lies in a file: comments, a line `tolerance <percent>`, and lines `<name>
-/// <figure>`.
+/// @brief A table in a file: comments, a line `tolerance <percent>`, and lines `<name> <figure>`.
 struct FigureTable {
     std::string comments;
-    std::int64_t tolerance = 0; ///< percent that a figure may lie above or below
+    std::int64_t tolerance = 0; ///< in percent, in both directions
     Figures figures;
 
     static FigureTable parse(std::string const& text) {
@@ -48,8 +47,8 @@ struct FigureTable {
     }
 };
 
-/// @brief One line for each figure that is out of bounds, that the table lacks, or that was not
-/// measured though `is_measurable` says so.
+/// @brief Returns one line for each figure that is out of bounds, missing in the table, or not
+/// measured although `is_measurable` says that it can be.
 inline std::vector<std::string>
 complaints(FigureTable const& table, Figures const& measured,
            std::function<bool(std::string const&)> const& is_measurable) {
@@ -66,10 +65,10 @@ complaints(FigureTable const& table, Figures const& measured,
             name + ": " + std::to_string(figure) + " where the table has " + std::to_string(limit);
         if ((figure - limit) * 100 > table.tolerance * limit) {
             result.push_back(beside + ", more than " + std::to_string(table.tolerance)
-                             + " percent above: it became dearer");
+                             + " percent above: it became more expensive");
         } else if ((limit - figure) * 100 > table.tolerance * limit) {
             result.push_back(beside + ", more than " + std::to_string(table.tolerance)
-                             + " percent below: it became cheaper, and shall stay so");
+                             + " percent below: it became cheaper, so record it");
         }
     }
     for (auto const& [name, figure] : table.figures) {
@@ -85,14 +84,14 @@ inline std::vector<std::string> complaints(FigureTable const& table, Figures con
     return complaints(table, measured, [](std::string const&) { return true; });
 }
 
-/// @brief Whether the figures shall be written into the tables instead of being compared with them.
+/// @brief Returns whether to write the figures into the tables instead of comparing them.
 inline bool is_update() {
     char const* const wish = std::getenv("ZERO_GUARD_UPDATE");
     return wish != nullptr && *wish != '\0';
 }
 
-/// @brief The path of a table. One that depends on the compiler is named after it and its major
-/// version.
+/// @brief Returns the path of a table. A table that depends on the compiler carries its name and
+/// major version.
 inline std::string table_path(std::string const& name) {
     return ZERO_SOURCE_DIR "/tests/guard/tables/" + name + ".txt";
 }
@@ -104,13 +103,13 @@ inline std::string compiler_name() {
 #endif
 }
 
-/// @brief Reads a table; empty figures when the file is missing.
+/// @brief Reads a table. Its figures are empty if the file is missing.
 inline FigureTable read_table(std::string const& path) {
     std::ifstream file(path);
     return FigureTable::parse({std::istreambuf_iterator<char>(file), {}});
 }
 
-/// @brief The complaints, one a line, and what to do when the new figures are meant.
+/// @brief Returns the complaints, one a line, and the command that accepts the new figures.
 inline std::string verdict(std::string const& path, Figures const& measured,
                            std::function<bool(std::string const&)> const& is_measurable) {
     std::string result;
@@ -124,8 +123,8 @@ inline std::string verdict(std::string const& path, Figures const& measured,
                                 + path + '\n';
 }
 
-/// @brief Compares the figures with the table, or replaces the table's by them. @return the
-/// verdict; empty: all is well
+/// @brief Compares figures with the table, or replaces the table by them.
+/// @return the verdict, empty if all is well
 inline std::string check_figures(std::string const& path, Figures const& measured,
                                  std::function<bool(std::string const&)> const& is_measurable) {
     if (!is_update()) {

@@ -11,7 +11,7 @@ FigureTable table() {
 
 } // namespace
 
-TEST_CASE("A table is read and written as it stands") {
+TEST_CASE("A table is written as it was read") {
     CHECK(table().tolerance == 5);
     CHECK(table().figures == Figures{{"cast/avx2", 1000}, {"update/avx2", 4000}});
     CHECK(table().text() == "# instructions\ntolerance 5\ncast/avx2 1000\nupdate/avx2 4000\n");
@@ -29,24 +29,25 @@ TEST_CASE("A figure that is more than five percent above the table fails and nam
     auto const found = complaints(table(), {{"update/avx2", 4201}, {"cast/avx2", 1000}});
     REQUIRE(found.size() == 1);
     CHECK_THAT(found[0], contains_text("update/avx2: 4201 where the table has 4000, more than 5 "
-                                       "percent above: it became dearer"));
+                                       "percent above: it became more expensive"));
 }
 
-TEST_CASE("A figure that is more than five percent below the table fails, too") {
+TEST_CASE("A figure that is more than five percent below the table also fails") {
     auto const found = complaints(table(), {{"update/avx2", 4000}, {"cast/avx2", 949}});
     REQUIRE(found.size() == 1);
     CHECK_THAT(found[0], contains_text("cast/avx2: 949 where the table has 1000, more than 5 "
                                        "percent below: it became cheaper"));
 }
 
-TEST_CASE("With a tolerance of zero one unit more or less fails") {
+TEST_CASE("With a tolerance of zero a difference of one unit fails") {
     auto const exact = FigureTable::parse("tolerance 0\nhandle 24\n");
     CHECK(complaints(exact, {{"handle", 24}}).empty());
     CHECK(complaints(exact, {{"handle", 25}}).size() == 1);
     CHECK(complaints(exact, {{"handle", 23}}).size() == 1);
 }
 
-TEST_CASE("What the table lacks fails, as does what was not measured unless this machine cannot") {
+TEST_CASE("Figures missing from the table or from the measurement fail, unless this machine cannot "
+          "measure them") {
     CHECK_THAT(
         complaints(table(), {{"update/avx2", 4000}, {"cast/avx2", 1000}, {"sum/avx2", 7}}).at(0),
         contains_text("sum/avx2: 7, and the table has no such line"));
@@ -57,7 +58,7 @@ TEST_CASE("What the table lacks fails, as does what was not measured unless this
           }).empty());
 }
 
-TEST_CASE("A verdict on a file names each figure and says how to write them down") {
+TEST_CASE("A verdict on a file names each figure and says how to update the table") {
     auto const said = verdict(table_path("sizes"), {{"no such thing", 1}},
                               [](std::string const&) { return false; });
     CHECK_THAT(said, contains_text("no such thing: 1, and the table has no such line\nIf this is "

@@ -1,11 +1,11 @@
-# What the executable of this folder has to know: the compiler, and the program whose instructions are counted, with what counts them. Included by ../CMakeLists.txt.
+# Gives the executable of this folder the compiler, valgrind, and the program whose instructions are counted. Included by ../CMakeLists.txt.
 
 find_program(ZERO_VALGRIND valgrind)
 find_path(ZERO_VALGRIND_HEADERS valgrind/callgrind.h)
 mark_as_advanced(ZERO_VALGRIND ZERO_VALGRIND_HEADERS)
 target_compile_definitions(${target} PRIVATE "ZERO_COMPILER=\"${CMAKE_CXX_COMPILER}\"")
 
-# The figures are those of plain -O2: flags of the user's, for instance for an instruction set, change them.
+# The figures hold for plain -O2. Flags such as -march change them, so nothing is counted with flags of the user's.
 set(valgrind "")
 set(program "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$" AND CMAKE_CXX_FLAGS STREQUAL "")

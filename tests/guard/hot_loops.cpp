@@ -1,4 +1,4 @@
-// Each loop of the host backend that touches every element, with each instruction set.
+// Every loop of the host backend that visits all elements, with each instruction set.
 
 #include "counted.hpp"
 
@@ -21,7 +21,7 @@ HostBackend::Queue queue() {
     return HostBackend::default_compute_queue();
 }
 
-/// Elements at a multiple of 128 bytes: large results are written past the caches.
+/// Elements at a multiple of 128 bytes, because large results bypass the caches.
 template <class T>
 Buffer<T> numbers(std::size_t n) {
     Buffer<T> result(HostBackend::default_memory(), n, BufferKind::scratch);
@@ -128,7 +128,7 @@ struct SumOfFourRanks {
     std::array<Buffer<T>, 4> in;
 };
 
-/// Tensors of 64 elements, so that what a tensor costs shows beside what a byte costs.
+/// Tensors of 64 elements, so that the cost per tensor shows besides the cost per byte.
 template <bool to_bucket>
 struct Flatten {
     explicit Flatten(std::size_t n) : tensors(numbers<float>(n)), bucket(numbers<float>(n)) {
@@ -148,11 +148,11 @@ struct Flatten {
     std::vector<CopySlice<float>> slices;
 };
 
-/// Enough for what is done once per some thousand elements to weigh as it does in long loops, and
-/// too few for writing past the caches.
+/// Long enough that work done once per few thousand elements weighs as it does in long loops, and
+/// too short to bypass the caches.
 constexpr std::size_t some = 65536;
 
-/// Just enough for writing past the caches.
+/// Just long enough to bypass the caches.
 constexpr std::size_t many(std::size_t bytes_per_element) {
     return (host::detail::streaming_bytes / bytes_per_element / 64 + 1) * 64;
 }
@@ -173,7 +173,7 @@ void zero::test::count_hot_loops(host::InstructionSet set) {
     count<SumOfFourRanks<bfloat16>>("sum_of_4_ranks/bfloat16" + on, some);
     count<Flatten<true>>("flatten/float32" + on, some);
     count<Flatten<false>>("unflatten/float32" + on, some);
-    if (set != host::InstructionSet::baseline) { // whose stores are ordinary ones
+    if (set != host::InstructionSet::baseline) { // the baseline has ordinary stores
         count<UpdateBfloat16>("update/bfloat16/streaming" + on, many(30));
         count<Cast<bfloat16, float>>("cast/float32_to_bfloat16/streaming" + on, many(6));
         count<SumOfFourRanks<float>>("sum_of_4_ranks/float32/streaming" + on, many(20));

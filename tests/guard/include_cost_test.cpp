@@ -12,10 +12,10 @@
 #include <unistd.h>
 #include <vector>
 
-// What a header brings into a unit that includes it, counted after the preprocessor: lines of the
-// library itself, its headers, and the headers of others that they ask for. What those weigh
-// depends on the standard library: all lines together are compared for the compilers that there is
-// a table for. From CMake: ZERO_COMPILER is the compiler.
+// The lines that a header adds to a unit, counted after the preprocessor: the library's own lines
+// and headers, and the other headers that they name. The weight of those depends on the standard
+// library, so all lines together are compared only for compilers that have a table. CMake defines
+// ZERO_COMPILER, the compiler.
 
 using namespace zero::test;
 
@@ -24,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct IncludeCost {
-    std::int64_t all_lines = 0; ///< that are not blank
+    std::int64_t all_lines = 0; ///< without blank ones
     std::int64_t own_lines = 0;
     std::set<std::string> own_headers;
-    std::set<std::string> other_headers; ///< as an #include of an own header names them
+    std::set<std::string> other_headers; ///< as named by #include lines of the library
 };
 
-/// Lines `# <number> "<file>" ...` say where the next ones come from.
+/// Lines `# <number> "<file>" ...` name the file of the lines after them.
 IncludeCost cost_of(std::string const& preprocessed) {
     static std::string const own_folder = ZERO_SOURCE_DIR "/include/zero/";
     IncludeCost cost;
@@ -84,7 +84,7 @@ std::vector<std::string> measured_headers() {
 
 } // namespace
 
-TEST_CASE("Lines are counted for the file that the preprocessor names") {
+TEST_CASE("Lines count for the file that the preprocessor names") {
     std::string const own = ZERO_SOURCE_DIR "/include/zero/core/";
     auto const cost = cost_of(
         "# 1 \"unit.cpp\"\n# 1 \"" + own
@@ -93,10 +93,10 @@ TEST_CASE("Lines are counted for the file that the preprocessor names") {
     CHECK(cost.all_lines == 4);
     CHECK(cost.own_lines == 2);
     CHECK(cost.own_headers == std::set<std::string>{"core/hash.hpp", "core/version.hpp"});
-    CHECK(cost.other_headers.count("cstdint") == 1); // of core/hash.hpp
+    CHECK(cost.other_headers.count("cstdint") == 1); // by core/hash.hpp
 }
 
-TEST_CASE("The umbrella and the headers of policies bring in as much as the table says") {
+TEST_CASE("The umbrella header and the headers of policies cost as many lines as the table says") {
     auto const work =
         fs::temp_directory_path() / ("zero_include_cost_" + std::to_string(::getpid()));
     fs::create_directory(work);

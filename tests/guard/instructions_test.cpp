@@ -8,20 +8,20 @@
 #include <map>
 #include <string>
 
-// How many instructions each hot loop executes per 1000 elements, and a step per 1000 parameters or
-// units, counted by callgrind: figures of the code and its compiler, not of the machine. From
-// CMake: ZERO_VALGRIND is the path of valgrind, or empty; ZERO_COUNTED the program that is counted,
-// or empty where there is none.
+// The number of instructions that each hot loop executes per 1000 elements, and a step per 1000
+// parameters or units, counted by callgrind. The figures depend on code and compiler, not on the
+// machine. CMake defines ZERO_VALGRIND, the path of valgrind or empty, and ZERO_COUNTED, the
+// counted program or empty.
 
 using namespace zero::test;
 
 namespace {
 
-/// Instructions of each call, by loop and number of elements, parameters or units.
+/// Instructions per call, by loop and number of elements, parameters or units.
 using Counts = std::map<std::string, std::map<std::int64_t, std::int64_t>>;
 
 /// A file of counts has the lines `desc: Trigger: Client Request: <loop> <elements>` and `totals:
-/// <instructions>`; the last one, of the end of the program, has another trigger.
+/// <instructions>`. The last file, for the end of the program, has another trigger.
 void read_counts(std::filesystem::path const& path, Counts& counts) {
     static std::string const trigger = "desc: Trigger: Client Request: ";
     static std::string const totals = "totals: ";
@@ -39,8 +39,8 @@ void read_counts(std::filesystem::path const& path, Counts& counts) {
     }
 }
 
-/// What 1000 elements, parameters or units cost: what a call costs is in both counts and cancels
-/// out.
+/// Returns the cost of 1000 elements, parameters or units. The fixed cost of a call is in both
+/// counts and cancels out.
 Figures per_1000(Counts const& counts) {
     Figures figures;
     for (auto const& [loop, by_elements] : counts) {
@@ -55,7 +55,7 @@ Figures per_1000(Counts const& counts) {
 
 } // namespace
 
-TEST_CASE("What 1000 elements cost is the difference of two calls") {
+TEST_CASE("The cost of 1000 elements is the difference of two calls") {
     CHECK(per_1000({{"cast", {{500, 2100}, {1000, 4100}}}}) == Figures{{"cast", 4000}});
 }
 

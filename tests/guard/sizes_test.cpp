@@ -3,13 +3,13 @@
 
 #include <zero/zero.hpp>
 
-// Sizes in bytes of what a caller holds, and of what is made per piece, slice or command.
-// tests/policy/shipped_policies_test.cpp holds that policies take no room.
+// Sizes in bytes of the objects that a caller holds, and of those created per piece, slice or
+// command. tests/policy/shipped_policies_test.cpp checks that policies take no space.
 
 using namespace zero;
 using namespace zero::test;
 
-TEST_CASE("Handles, engines and rows of tables are as large as the table says") {
+TEST_CASE("Handles, engines and table rows are as large as the table says") {
 #if defined(__x86_64__) && defined(__GLIBCXX__)
     using Stage = ZeroStage<2>;
     using Engine = Stage::EngineType;

@@ -1,13 +1,9 @@
-// What a step of one rank costs beside its elements: for each parameter of a unit, and for each
-// unit with a bucket of its own.
+// The cost of a step of one rank besides its elements: per parameter of a unit, and per unit with a
+// bucket of its own.
 
 #include "counted.hpp"
 
 #include <zero/comm/loopback.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -18,15 +14,16 @@ namespace {
 
 using namespace zero;
 
-/// @tparam N the stage, @tparam has_units whether each parameter is a unit; all have 64 elements,
-/// the least that a bucket gives them
+/// @tparam N the stage
+/// @tparam has_units whether each parameter is a unit of its own; all parameters have 64 elements,
+/// which need no padding
 template <int N, bool has_units>
 class Step {
 public:
     explicit Step(std::size_t parameters)
         : _ranks(LoopbackCommunicator::make_group(1)), _units(has_units ? parameters : 1),
           _engine(_ranks[0], registrations(parameters), options()) {
-        (*this)(); // not counted: it makes what is made once
+        (*this)(); // the first step, which creates what is created once, is not counted
     }
 
     void operator()() {
@@ -74,7 +71,7 @@ private:
 
 void zero::test::count_steps(host::InstructionSet set) {
     constexpr std::size_t few = 128;
-    if (set == host::InstructionSet::avx2) { // with the baseline the elements cost most
+    if (set == host::InstructionSet::avx2) { // with the baseline the elements dominate
         count<Step<2, false>>("step/stage 2/parameters/avx2", few);
         count<Step<2, true>>("step/stage 2/buckets/avx2", few);
         count<Step<3, true>>("step/stage 3/units/avx2", few);

@@ -1,6 +1,8 @@
 # cmake -DROOT=<repository> -P check_headers.cmake
 # Each header includes only from its own layer and the layers before it, defines no macro but ZERO_..., and has '#pragma once'.
 
+cmake_minimum_required(VERSION 3.20)
+
 set(layers core layout ops backend host comm policy stage cuda)
 set(failures 0)
 
@@ -10,7 +12,8 @@ function(complain text)
     set(failures ${failures} PARENT_SCOPE)
 endfunction()
 
-file(GLOB_RECURSE headers RELATIVE "${ROOT}/include" "${ROOT}/include/zero/*.hpp" "${ROOT}/include/zero/*.cuh")
+file(GLOB_RECURSE headers RELATIVE "${ROOT}/include" "${ROOT}/include/zero/*.hpp" "${ROOT}/include/zero/*.cuh"
+    "${ROOT}/include/zero/*.ipp")
 foreach(header IN LISTS headers)
     file(READ "${ROOT}/include/${header}" text)
     if(NOT text MATCHES "#pragma once")

@@ -1,7 +1,8 @@
-# Are the packages of the project's version, and well-formed? ROOT, VERSION, PYTHON (may be empty)
+# cmake -DROOT=<repository> -DVERSION=<version> -DPYTHON=<python3 or empty> -P check_packaging.cmake
+# The packages are well-formed, have the project's version, and set only options that exist.
 
 file(READ "${ROOT}/packaging/vcpkg/zero/vcpkg.json" manifest)
-string(JSON found GET "${manifest}" version) # stops at what is no JSON
+string(JSON found GET "${manifest}" version) # fails if the file is not JSON
 if(NOT found STREQUAL VERSION)
     message(FATAL_ERROR "packaging/vcpkg/zero/vcpkg.json says version ${found}, the project ${VERSION}")
 endif()
@@ -14,14 +15,14 @@ if(PYTHON)
         execute_process(COMMAND "${PYTHON}" -c "import ast, sys; ast.parse(open(sys.argv[1]).read())" "${ROOT}/packaging/${recipe}" COMMAND_ERROR_IS_FATAL ANY)
     endforeach()
 endif()
-# Options that a package sets have to exist.
+# Options that a package sets must exist.
 file(READ "${ROOT}/CMakeLists.txt" project)
 foreach(recipe IN ITEMS vcpkg/zero/portfile.cmake spack/packages/zero/package.py)
     file(READ "${ROOT}/packaging/${recipe}" text)
     string(REGEX MATCHALL "ZERO_[A-Z_]+" options "${text}")
     foreach(option IN LISTS options)
         if(NOT project MATCHES "(option|set)\\(${option} ")
-            message(FATAL_ERROR "packaging/${recipe} sets ${option}, which the project does not know")
+            message(FATAL_ERROR "packaging/${recipe} sets ${option}, which is no option of the project")
         endif()
     endforeach()
 endforeach()

@@ -6,17 +6,13 @@
 #include <zero/layout/bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <map>
 #include <utility>
 #include <vector>
 
-// Reading and changing parameters and states between steps.
+// Parameters and optimizer states are read and changed between steps.
 
 namespace zero::test::access_test {
 
@@ -39,7 +35,7 @@ Values initial_values() {
 
 } // namespace
 
-TEST_CASE("for_each_full_parameter visits every parameter in registration order on every rank") {
+TEST_CASE("A visit of all full parameters comes in registration order on every rank") {
     in_every_stage([]<int N>() {
         struct Seen {
             std::vector<std::size_t> order;
@@ -62,8 +58,8 @@ TEST_CASE("for_each_full_parameter visits every parameter in registration order 
     });
 }
 
-TEST_CASE("for_each_owned_slice visits each trainable element once over all ranks, in stage 0 once "
-          "on each rank") {
+TEST_CASE("A visit of all owned slices has each trainable element once over all ranks, and in "
+          "stage 0 once on each rank") {
     in_every_stage([]<int N>() {
         using Count = std::map<std::pair<std::size_t, std::size_t>, int>;
         auto const ranks = on_ranks<Count>(world, [](LoopbackCommunicator& communicator) {
@@ -96,8 +92,8 @@ TEST_CASE("for_each_owned_slice visits each trainable element once over all rank
     });
 }
 
-TEST_CASE("Owned weights changed through their slices reach every rank, and the next step starts "
-          "from them") {
+TEST_CASE(
+    "Weights changed through owned slices reach every rank, and the next step starts from them") {
     in_every_stage([]<int N>() {
         struct Seen {
             Values changed;
@@ -200,7 +196,7 @@ TEST_CASE("Weights loaded into the caller's memory on rank 0 reach every rank's 
     }
 }
 
-TEST_CASE("An acquisition that is refused leaves no old weights behind for a later one") {
+TEST_CASE("A refused acquisition leaves no stale weights for a later one") {
     auto const ranks = on_ranks<std::vector<float>>(2, [](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<3, Sgd, UnitBucketer>;
         std::vector<typename Stage::Registration> const parameters{
@@ -243,7 +239,7 @@ TEST_CASE("An acquisition that is refused leaves no old weights behind for a lat
             auto const third = engine.acquire(3);
             auto const first = engine.acquire(0);
             is_refused = outcome_of([&] { (void)engine.acquire(2); }).type
-                         == "OutOfOrder"; // what it shares with unit 1 was gathered in advance
+                         == "OutOfOrder"; // unit 1 shares a parameter that was prefetched
         });
         std::vector<float> values{is_refused ? 1.0F : 0.0F};
         engine.for_each_full_parameter(

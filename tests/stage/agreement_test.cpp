@@ -9,10 +9,6 @@
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <functional>
@@ -27,7 +23,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// Constructs an engine on each rank; `change` alters what rank 2 does.
+/// Constructs an engine on each rank, after `change` has altered the arguments of rank 2.
 template <class Stage>
 Outcomes construct(
     std::function<void(std::vector<ParameterSpec>&, typename Stage::Options&)> const& change) {
@@ -183,8 +179,7 @@ TEST_CASE("Ranks with different hyper-parameters get a LayoutMismatch that names
               "LayoutMismatch", named("'bucketer' or the partitioner"));
 }
 
-TEST_CASE("Ranks with one other group get a LayoutMismatch, whether it is the rate or an option of "
-          "the optimizer") {
+TEST_CASE("Ranks that differ in a group's learning rate or optimizer option get a LayoutMismatch") {
     auto const outcomes = [](auto const& change) {
         return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
             Stage::Options options;
@@ -203,7 +198,7 @@ TEST_CASE("Ranks with one other group get a LayoutMismatch, whether it is the ra
 }
 
 TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch, but each may have "
-          "its own context") {
+          "its own callback context") {
     using Dynamic = ZeroStage<3, DynamicLossScaler>;
     std::vector<std::string> const texts{"or other options: 'loss_scaler'; "};
     auto const differ = [&](auto member, auto value) {
@@ -238,7 +233,7 @@ TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch,
 
 namespace {
 
-/// Rank 1 constructs another composition than the others.
+/// Constructs a different composition on rank 1 than on the other ranks.
 template <class First, class Second>
 Outcomes construct_differently() {
     return run_and_observe(world, [](LoopbackCommunicator& communicator) {
@@ -282,7 +277,7 @@ TEST_CASE("Ranks whose programs were compiled with different policies get a Layo
               "LayoutMismatch", named("'parameters'"));
 }
 
-TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ranks none") {
+TEST_CASE("Ranks in different stages get a LayoutMismatch, and equal ranks do not") {
     check_all(
         run_and_observe(world,
                         [](LoopbackCommunicator& communicator) {
@@ -298,7 +293,7 @@ TEST_CASE("Ranks that chose different stages get a LayoutMismatch, and equal ran
     }
 }
 
-TEST_CASE("Units acquired in another order on one rank in stage 3 are a CollectiveMismatch that "
+TEST_CASE("Units acquired in another order on one rank of stage 3 give a CollectiveMismatch that "
           "names both sides") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
@@ -309,7 +304,7 @@ TEST_CASE("Units acquired in another order on one rank in stage 3 are a Collecti
                "rank 1 called all-gather of 192 float32 ('parameters of bucket"});
 }
 
-TEST_CASE("A parameter that one rank did not use is an error on that rank, and the others get "
+TEST_CASE("A parameter that one rank does not use is an error on that rank, and the others get "
           "Aborted with its name") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
@@ -334,8 +329,7 @@ TEST_CASE("A parameter that one rank did not use is an error on that rank, and t
     CHECK(outcomes.rethrown == outcomes.ranks[1]);
 }
 
-TEST_CASE(
-    "Over a checked communicator readiness is compared and both sides are named on every rank") {
+TEST_CASE("A checked communicator compares readiness, and every rank gets both sides") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         Checked<LoopbackCommunicator> checked(communicator);
         ZeroStage<2, Checked<LoopbackCommunicator>, SingleBucketer> engine(

@@ -1,14 +1,10 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -17,8 +13,8 @@
 #include <cstdlib>
 #include <new>
 
-// No heap allocation anywhere in the process from begin_step to step. The global operators count
-// all of them, on every thread.
+// Between begin_step and step nothing in the process allocates on the heap. The replaced global
+// operators count allocations on every thread.
 
 namespace {
 
@@ -118,8 +114,8 @@ namespace {
 
 constexpr int world = 2;
 
-/// A meeting of the ranks that allocates nothing, so that counting starts and ends while nobody is
-/// outside a step.
+/// A barrier of the ranks that does not allocate. Counting starts and ends between two barriers,
+/// while no rank is inside a step.
 class Barrier {
 public:
     void meet() {
@@ -138,8 +134,8 @@ private:
     std::atomic<int> _generation{0};
 };
 
-/// Allocations of all ranks in steps 1, 2 and 3 (step 0 may allocate); `extra` runs inside each of
-/// them.
+/// Returns the allocations of all ranks in steps 1, 2 and 3; step 0 may allocate. `extra` runs
+/// inside each step.
 template <class Stage, class Extra>
 long count(typename Stage::Options const& options, bool is_compute_threaded,
            std::size_t micro_steps, Extra const& extra) {
@@ -185,7 +181,7 @@ long count(typename Stage::Options const& options, bool is_compute_threaded,
             if (rank == 0) {
                 is_counting = false;
             }
-            barrier.meet(); // so that nobody takes its engine down while the others still count
+            barrier.meet(); // no engine is destroyed while other ranks still count
         }
     });
     return allocations.load();
@@ -193,7 +189,7 @@ long count(typename Stage::Options const& options, bool is_compute_threaded,
 
 } // namespace
 
-TEST_CASE("The count sees allocations of every form on every thread") {
+TEST_CASE("The count includes allocations of every form on every thread") {
     auto const counted = [](auto const& body) {
         allocations = 0;
         is_counting = true;
@@ -214,62 +210,52 @@ TEST_CASE("The count sees allocations of every form on every thread") {
                                 std::align_val_t{64});
           })
           == 1);
-    // In the middle of a step, once on each rank, in each of three steps.
+    // Once inside each of three steps, on each rank.
     CHECK(count<ZeroStage<2>>({}, false, 1, [] { delete new int(1); }) == world * 3);
 }
 
 TEST_CASE("After the first step nothing is allocated between begin_step and step, in any stage") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
-            CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F,
-                                       .reduction = {.schedule = ReductionSchedule::boundary}},
-                                      true, 3, [] {})
-                  == 0);
-            CHECK(count<ZeroStage<N>>(
-                      {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
-                      true, 2, [] {})
-                  == 0);
-            CHECK(count<ZeroStage<N>>(
-                      {.prefetch = false,
-                       .reduction = {.schedule = ReductionSchedule::every_micro_step}},
-                      true, 3, [] {})
-                  == 0);
-        });
-    }
+    in_every_stage([&]<int N>() {
+        CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F}, false, 1, [] {}) == 0);
+        CHECK(count<ZeroStage<N>>({.gradient_clipping = 0.5F,
+                                   .reduction = {.schedule = ReductionSchedule::boundary}},
+                                  true, 3, [] {})
+              == 0);
+        CHECK(count<ZeroStage<N>>(
+                  {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
+                  true, 2, [] {})
+              == 0);
+        CHECK(count<ZeroStage<N>>({.prefetch = false,
+                                   .reduction = {.schedule = ReductionSchedule::every_micro_step}},
+                                  true, 3, [] {})
+              == 0);
+    });
 }
 
-TEST_CASE("Who only evaluates allocates nothing after a while, in any stage") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            run_ranks(1, [](LoopbackCommunicator& communicator) {
-                ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
-                auto const evaluate = [&](std::size_t times) {
-                    for (std::size_t unit = 0; unit < times * engine.layout().units(); ++unit) {
-                        auto const weights = engine.acquire(unit % engine.layout().units());
-                    }
-                };
-                evaluate(1100);
-                allocations = 0;
-                is_counting = true;
-                evaluate(4000);
-                is_counting = false;
-            });
-            CHECK(allocations == 0);
+TEST_CASE("Evaluation alone stops allocating after a while, in any stage") {
+    in_every_stage([&]<int N>() {
+        run_ranks(1, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            auto const evaluate = [&](std::size_t times) {
+                for (std::size_t unit = 0; unit < times * engine.layout().units(); ++unit) {
+                    auto const weights = engine.acquire(unit % engine.layout().units());
+                }
+            };
+            evaluate(1100);
+            allocations = 0;
+            is_counting = true;
+            evaluate(4000);
+            is_counting = false;
         });
-    }
+        CHECK(allocations == 0);
+    });
 }
 
-TEST_CASE("Nothing is allocated with 16-bit types, a wire of its own, uneven shards and a loss "
-          "scaler either") {
-    for (int const stage : {0, 1, 2, 3}) {
-        with_stage(stage, [&]<int N>() {
-            INFO("stage " << N);
-            using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
-                                    RoundRobinPartitioner, DynamicLossScaler>;
-            CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
-        });
-    }
+TEST_CASE("Nothing is allocated with 16-bit types, a communication type, uneven shards and a loss "
+          "scaler") {
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<void, float, float>,
+                                RoundRobinPartitioner, DynamicLossScaler>;
+        CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
+    });
 }

@@ -3,7 +3,6 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
@@ -11,8 +10,6 @@
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -33,8 +30,8 @@ void construct(std::vector<typename ZeroStage<N, Policies...>::Registration> par
     });
 }
 
-/// Runs `call` on an engine of one rank, expects `Expected` with `text`, and that the engine's
-/// state is what it was and that it goes on.
+/// Makes `call` on an engine of one rank, and expects an exception `Expected` that contains `text`.
+/// The state of the engine must not change, and the engine must remain usable.
 template <class Expected, int N>
 void refuses(std::string const& text, std::function<void(ZeroStage<N>&)> const& prepare,
              std::function<void(ZeroStage<N>&)> const& call) {
@@ -47,7 +44,7 @@ void refuses(std::string const& text, std::function<void(ZeroStage<N>&)> const& 
         CHECK(engine.step_count() == 0);
         try {
             engine.cancel_step();
-        } catch (OutOfOrder const&) { // it was not inside a step
+        } catch (OutOfOrder const&) { // there was no step to cancel
         }
         CHECK(full_parameters(engine) == before);
         CHECK_FALSE(run_step(engine, 0, 0).report().is_skipped);
@@ -63,7 +60,7 @@ void in_micro_step(ZeroStage<N>& engine) {
 
 } // namespace
 
-TEST_CASE("A registration that makes no sense is refused with the parameter's name") {
+TEST_CASE("An invalid registration is refused with the parameter's name") {
     float data[8] = {};
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3}, {.name = "a", .elements = 4}})),
                       contains_text("two parameters are named 'a'"));
@@ -88,8 +85,11 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5, .gradient = data}},
                                     {.storage = Storage::scattered})),
                       contains_text("parameters 'a' and 'a' share memory"));
-    CHECK_NOTHROW((construct<1>(
-        {{.name = "a", .data = data, .elements = 5, .gradient = data}}))); // owned: read once
+    CHECK_NOTHROW(
+        (construct<1>({{.name = "a",
+                        .data = data,
+                        .elements = 5,
+                        .gradient = data}}))); // if the engine owns parameters, `data` is only read
     auto* const odd = reinterpret_cast<float*>(reinterpret_cast<char*>(data) + 2);
     for (auto const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
         CHECK_THROWS_WITH(
@@ -140,7 +140,7 @@ TEST_CASE("A registration that makes no sense is refused with the parameter's na
         (construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = 1}})));
 }
 
-TEST_CASE("Options out of their range are refused with their name and value") {
+TEST_CASE("Options out of range are refused with their name and value") {
     float const nan = std::numeric_limits<float>::quiet_NaN();
     for (float const clip : {0.0F, -1.0F, nan, std::numeric_limits<float>::infinity()}) {
         CHECK_THROWS_WITH(
@@ -218,8 +218,7 @@ TEST_CASE("Options that would be ignored are refused with the remedy") {
                       {.groups = {{}, {}, {}}})),
         contains_text("options.groups has 3 entries, but no parameter is in group 1, so its "
                       "options would be ignored"));
-    CHECK_NOTHROW(
-        (construct<2>({}, {.groups = {{}}}))); // a rank's program may build an empty model
+    CHECK_NOTHROW((construct<2>({}, {.groups = {{}}}))); // an empty model is legal
     CHECK_THROWS_WITH(
         (construct<2, DynamicLossScaler>({{.name = "a", .elements = 3}},
                                          {.loss_scaler = {.on_minimum = [](void*) {}}})),
@@ -323,7 +322,7 @@ TEST_CASE("A gradient that comes after its reduction is refused with the paramet
         });
 }
 
-TEST_CASE("A released handle gives no memory") {
+TEST_CASE("A released handle has no weights") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
         auto weights = engine.acquire(1);
@@ -342,7 +341,7 @@ TEST_CASE("A released handle gives no memory") {
     });
 }
 
-TEST_CASE("Weights are not held over a step, in no stage") {
+TEST_CASE("Weights must not be held across a step, in any stage") {
     in_every_stage([]<int N>() {
         auto const outcomes = on_ranks<Outcome>(2, [](LoopbackCommunicator& communicator) {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));

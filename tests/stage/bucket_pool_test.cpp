@@ -10,7 +10,7 @@
 
 namespace zero::test::bucket_pool_test {
 
-TEST_CASE("A pool leases what was free longest: nobody waits for the bucket before") {
+TEST_CASE("A pool leases the buffer that was free longest, so no bucket waits for the one before") {
     for (std::array<std::size_t, 2> const closed :
          {std::array<std::size_t, 2>{0, 1}, std::array<std::size_t, 2>{1, 0}}) {
         CAPTURE(closed[0]);
@@ -33,12 +33,12 @@ TEST_CASE("A pool leases what was free longest: nobody waits for the bucket befo
         communication.enqueue([&is_reduced] { is_reduced = true; });
         pool.close(closed[1], communication.record());
 
-        // The reduction of the bucket that was closed last does not even begin, and still the next
-        // one gets memory that it can write.
+        // The reduction of the bucket closed last has not even begun, and the next bucket still
+        // gets writable memory.
         REQUIRE(pool.open(2, &compute, Fence::gradient_lease_reuse) == leases[closed[0]]);
         compute.synchronise();
 
-        // The one after that gets the other lease, behind its last use.
+        // The bucket after that gets the other lease, behind its last use.
         REQUIRE(pool.open(3, &compute, Fence::gradient_lease_reuse) == leases[closed[1]]);
         compute.enqueue([&is_reduced, &was_reduced] { was_reduced = is_reduced; });
         gate.open();

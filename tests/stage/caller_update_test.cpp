@@ -3,22 +3,16 @@
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
 
-// `step` with an update of the caller's own, over the slices that this rank owns.
+// `step` with a callback that updates the slices this rank owns.
 
 namespace zero::test::caller_update_test {
 
@@ -26,7 +20,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// What `Sgd` does, written by a caller.
+/// The update of `Sgd`, as a caller writes it.
 template <class Slice>
 void momentum_update(Slice const& slice) {
     auto const rate = static_cast<float>(-slice.learning_rate);
@@ -87,24 +81,21 @@ void check_values(bool is_constant) {
 
 } // namespace
 
-TEST_CASE("An update cannot write values that are rounded from master weights") {
+TEST_CASE("An update must not write values that are rounded from master weights") {
     check_values<Parameters<bfloat16>>(true);
     check_values<Parameters<bfloat16>, NoMasterWeights>(false);
     check_values<>(false);
 }
 
-TEST_CASE("A caller's own momentum update gives the bits of Sgd, in every stage") {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, []<int N>() {
-            CHECK((train<ZeroStage<N, Sgd>>(true) == train<ZeroStage<N, Sgd>>(false)));
-            using Half = ZeroStage<N, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
-            CHECK((train<Half>(true) == train<Half>(false)));
-        });
-    }
+TEST_CASE("A caller-written momentum update gives the bits of Sgd, in every stage") {
+    in_every_stage([]<int N>() {
+        CHECK((train<ZeroStage<N, Sgd>>(true) == train<ZeroStage<N, Sgd>>(false)));
+        using Half = ZeroStage<N, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
+        CHECK((train<Half>(true) == train<Half>(false)));
+    });
 }
 
-TEST_CASE("A skipped step does not call the caller's update and changes no bit") {
+TEST_CASE("A skipped step does not call the update callback and changes no bit") {
     auto const seen = on_ranks<std::vector<int>>(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
         auto const before = snapshot(engine);
@@ -123,7 +114,7 @@ TEST_CASE("A skipped step does not call the caller's update and changes no bit")
     }
 }
 
-TEST_CASE("An exception in the caller's update breaks the engine and releases the other ranks") {
+TEST_CASE("An exception in the update callback breaks the engine and releases the other ranks") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
         forward_and_backward(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
@@ -140,8 +131,8 @@ TEST_CASE("An exception in the caller's update breaks the engine and releases th
     CHECK(outcomes.ranks[2].type == "Aborted");
 }
 
-TEST_CASE("An exception in the caller's update breaks the engine also when its type is that of a "
-          "refusal, which changes nothing elsewhere") {
+TEST_CASE("An exception in the update callback breaks the engine even if its type is one that "
+          "elsewhere marks a harmless refusal") {
     for (bool const is_argument : {true, false}) {
         in_every_stage([&]<int N>() {
             Outcome own, later;
@@ -157,12 +148,13 @@ TEST_CASE("An exception in the caller's update breaks the engine also when its t
                         }
                     });
                 };
-                if (communicator.rank() == 1) { // goes on, and does not tell the others itself
+                if (communicator.rank()
+                    == 1) { // rank 1 goes on, and does not tell the others itself
                     own = outcome_of(step);
                     later = outcome_of([&] { engine.cancel_step(); });
                 } else {
                     step();
-                    engine.parameters_changed();   // here they meet rank 1 in stages 0 to 2,
+                    engine.parameters_changed();   // the others meet rank 1 here in stages 0 to 2,
                     (void)full_parameters(engine); // and here in stage 3
                 }
             });

@@ -3,9 +3,6 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <type_traits>
@@ -27,7 +24,7 @@ TEST_CASE("A composition is described in one line, defaults included") {
              "UnitBucketer, Loopback<HostBackend>, NoLossScaler, Sgd with OptimizerState<float>");
 }
 
-TEST_CASE("with exchanges the policy of a category, or adds it") {
+TEST_CASE("The member with replaces the policy of a category, or adds it") {
     using Stage = ZeroStage<2, Sgd, Parameters<bfloat16>, RoundRobinPartitioner>;
     STATIC_REQUIRE(
         std::is_same_v<Stage::with<AdamW>,
@@ -40,7 +37,7 @@ TEST_CASE("with exchanges the policy of a category, or adds it") {
     STATIC_REQUIRE(std::is_same_v<ZeroStage<1>::with<Sgd>, ZeroStage<1, Sgd>>);
 }
 
-TEST_CASE("at_stage keeps the policies") {
+TEST_CASE("The member at_stage keeps the policies") {
     STATIC_REQUIRE(std::is_same_v<ZeroStage<2, Sgd>::at_stage<3>, ZeroStage<3, Sgd>>);
 }
 

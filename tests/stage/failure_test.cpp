@@ -4,9 +4,6 @@
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -14,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-// A rank fails; the others get `Aborted` with the cause, soon, and nobody hangs.
+// When one rank fails, the others get `Aborted` with the cause in time, and no rank hangs.
 
 namespace zero::test::failure_test {
 
@@ -23,8 +20,8 @@ namespace {
 constexpr int world = 3;
 constexpr int failing = 1;
 
-/// Has rank 1 ended with `own`, and every other rank with `Aborted`, both with the cause, and did
-/// `run_ranks` rethrow the cause?
+/// Checks that rank 1 ended with `own`, that all other ranks ended with `Aborted`, that both name
+/// the cause, and that `run_ranks` rethrew it.
 void check_cause(Outcomes const& outcomes, std::string const& own, std::string const& cause) {
     for (int rank = 0; rank < world; ++rank) {
         Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
@@ -38,7 +35,7 @@ void check_cause(Outcomes const& outcomes, std::string const& own, std::string c
     CHECK(outcomes.rethrown == outcomes.ranks[failing]);
 }
 
-/// A new group in the same process is none the worse for it.
+/// Checks that a new group in the same process works.
 template <int N>
 void check_new_group() {
     auto const steps = on_ranks<std::uint64_t>(world, [](LoopbackCommunicator& communicator) {
@@ -50,7 +47,7 @@ void check_new_group() {
     CHECK(steps == std::vector<std::uint64_t>(world, 1));
 }
 
-/// Runs a clean step, then one in which rank 1 does `fail(engine)` instead of its second
+/// Runs a complete step, then one in which rank 1 calls `fail(engine)` instead of its second
 /// micro-step.
 template <int N, class Fail>
 Outcomes fail_in_second_step(Fail const& fail) {
@@ -71,7 +68,7 @@ Outcomes fail_in_second_step(Fail const& fail) {
 
 } // namespace
 
-TEST_CASE("After an exception in a rank's forward pass the others get Aborted with its text") {
+TEST_CASE("After an exception in one rank's forward pass the others get Aborted with its text") {
     in_every_stage([]<int N>() {
         auto const outcomes = fail_in_second_step<N>([](auto& engine) {
             auto const weights = engine.acquire(0);
@@ -104,8 +101,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("An exception of an initialiser releases the ranks that wait for the values, whatever "
-          "its type") {
+TEST_CASE(
+    "An exception of any type in an initialiser releases the ranks that wait for the values") {
     in_every_stage([]<int N>() {
         Outcome own;
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
@@ -114,7 +111,8 @@ TEST_CASE("An exception of an initialiser releases the ranks that wait for the v
                 throw InvalidArgument("no such file");
             };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
-            if (communicator.rank() == 0) { // who initializes; it does not tell the others itself
+            if (communicator.rank()
+                == 0) { // rank 0 initialises; it does not tell the others itself
                 own = outcome_of(construct);
             } else {
                 construct();
@@ -128,7 +126,7 @@ TEST_CASE("An exception of an initialiser releases the ranks that wait for the v
     });
 }
 
-TEST_CASE("A refused step on one rank aborts the others when nobody catches it") {
+TEST_CASE("A refused step on one rank aborts the others if it is not caught") {
     auto const outcomes = fail_in_second_step<2>([](auto& engine) { engine.step(0.1); });
     check_cause(outcomes, "OutOfOrder", "step() inside a micro-step");
 }
@@ -161,7 +159,7 @@ TEST_CASE("An engine destroyed in the middle of a step releases the ranks that w
 }
 
 TEST_CASE(
-    "An exception that destroys the engine gives its own text, not the engine's, as the cause") {
+    "An exception that destroys the engine gives its own text as the cause, not the engine's") {
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
         engine.begin_step();
@@ -174,7 +172,7 @@ TEST_CASE(
     check_cause(outcomes, "other", "bad batch");
 }
 
-TEST_CASE("A group whose ranks fail at once ends soon, not after the time-out") {
+TEST_CASE("A group whose ranks all fail at once ends before the time-out") {
     auto const start = std::chrono::steady_clock::now();
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));

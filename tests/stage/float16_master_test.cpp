@@ -2,15 +2,12 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// bfloat16 parameters with float16 master weights: half the memory of float ones, three bits more
-// than the parameter.
+// float16 master weights of bfloat16 parameters take half the memory of float ones, and have three
+// bits more than the parameters.
 
 namespace zero::test::float16_master_test {
 
@@ -48,7 +45,7 @@ double distance(std::vector<std::vector<float>> const& a,
 } // namespace
 
 TEST_CASE("Small updates survive better in float16 master weights than in bfloat16 parameters "
-          "alone, and not as well as in float") {
+          "alone, but not as well as in float") {
     auto const exact = train<2, MasterWeights<float>>(2e-3);
     double const half = distance(train<2, MasterWeights<float16>>(2e-3), exact);
     double const none = distance(train<2, NoMasterWeights>(2e-3), exact);

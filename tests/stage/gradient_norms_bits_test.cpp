@@ -12,7 +12,7 @@
 #include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Norms have the same bits however the model is cut, and asking for them changes nothing.
+// Norms have the same bits for every partition of the model, and computing them changes nothing.
 
 namespace zero::test::gradient_norms_bits_test {
 
@@ -20,15 +20,15 @@ namespace {
 
 using Bits = std::vector<std::uint64_t>;
 
-/// Gradients over 40 binary orders of magnitude.
+/// Returns gradients that span 40 binary orders of magnitude.
 Values wide_values() {
     return make_values(toy_specs(), [](std::size_t parameter, std::size_t i) {
         return std::ldexp(noise(7, parameter, i), static_cast<int>(20.0F * noise(8, parameter, i)));
     });
 }
 
-/// All norms when rank 0 has these gradients and the others none: their sum is the same for every
-/// W.
+/// Returns all norms when rank 0 has these gradients and the others have none, so that the sum is
+/// the same for every W.
 template <int N, class... Policies>
 Bits norms_of(int world, Values const& values,
               typename ZeroStage<N, Policies...>::Options options = {}) {
@@ -68,15 +68,15 @@ TEST_CASE(
               == expected);
     }
     auto other = values;
-    other[1][499] = std::nextafter(other[1][499], 1e9F); // one last bit of one of 1001 elements
+    other[1][499] = std::nextafter(other[1][499], 1e9F); // the last bit of one of 1001 elements
     CHECK(norms_of<3>(2, other) != expected);
 }
 
-TEST_CASE("Norms are those of long-double sums within 1e-14") {
+TEST_CASE("Norms equal those of long-double sums within 1e-14") {
     Values values = wide_values();
     Bits const bits = norms_of<3>(3, values);
     for (float& value : values[0]) {
-        value *= 2.0F; // its two units both add
+        value *= 2.0F; // both of its units add
     }
     values[4].clear(); // frozen
     auto const specs = toy_specs();
@@ -110,8 +110,8 @@ TEST_CASE("Norms are those of long-double sums within 1e-14") {
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "Asking for norms does not change the step by one bit, under any schedule, announced or not",
-    "", ((int N), N), 0, 1, 2, 3) {
+    "Computing norms changes no bit of the step, under any schedule, announced or not", "",
+    ((int N), N), 0, 1, 2, 3) {
     struct Seen {
         std::vector<std::uint32_t> end;
         std::vector<double> reported;
@@ -152,9 +152,9 @@ TEMPLATE_TEST_CASE_SIG(
                 for (std::size_t rank = 0; rank < with.size(); ++rank) {
                     CHECK(with[rank].end == without[rank].end);
                     CHECK(bits_of(with[rank].reported) == bits_of(without[rank].reported));
-                    CHECK(bits_of(with[rank].asked)
-                          == bits_of(
-                              with[rank].reported)); // the l2 norm over all is the reported one
+                    CHECK(
+                        bits_of(with[rank].asked)
+                        == bits_of(with[rank].reported)); // the global l2 norm is the reported one
                 }
                 CHECK(with[0].reported[0] != with[0].reported[1]);
             }

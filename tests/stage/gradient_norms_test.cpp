@@ -10,7 +10,7 @@
 #include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Norms of gradients, by hand.
+// Gradient norms, compared with values worked out by hand.
 
 namespace zero::test::gradient_norms_test {
 
@@ -20,7 +20,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr double no_number = std::numeric_limits<double>::infinity();
 using Norms = std::vector<double>;
 
-/// Two groups; a parameter of two units, a frozen one, an empty one.
+/// Two groups, with a parameter of two units, a frozen one and an empty one.
 std::vector<ParameterSpec> specs() {
     return {{"a", 2, {0}, 0, true},
             {"tied", 1, {0, 1}, 1, true},
@@ -40,7 +40,7 @@ Values times(Values values, float factor) {
     return values;
 }
 
-/// All norms of two ranks that both have these gradients, in each of two micro-steps.
+/// Returns all norms when two ranks have these gradients in each of two micro-steps.
 template <int N, class... Policies>
 Norms norms_of(Values const& values,
                typename ZeroStage<N, Policies...>::Options const& options = {}) {
@@ -57,7 +57,7 @@ Norms norms_of(Values const& values,
     return ranks[0];
 }
 
-/// Global, two groups, five parameters; for l1, l2, infinity.
+/// For l1, l2 and infinity: the global norm, two groups, five parameters.
 Norms by_hand(double factor = 1.0) {
     Norms norms{24, 12, 12, 7, 12, 0, 0, 5, std::sqrt(178.0), std::sqrt(34.0), 12, 5, 12, 0, 0, 3,
                 12, 4,  12, 4, 12, 0, 0, 2};
@@ -69,16 +69,16 @@ Norms by_hand(double factor = 1.0) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG(
-    "Norms of the average gradient are those worked out by hand, over all, groups and parameters",
-    "", ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("Norms of the average gradient equal those worked out by hand, globally, by "
+                       "group and by parameter",
+                       "", ((int N), N), 0, 1, 2, 3) {
     CHECK(norms_of<N>(plain) == by_hand());
     CHECK(norms_of<N, RoundRobinPartitioner>(plain) == by_hand());
     CHECK(norms_of<N>(times(plain, 2.0F)) == by_hand(2.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("Norms are unscaled, and neither loss scale nor predivision shows", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("Norms contain neither loss scale nor predivision", "", ((int N), N), 0, 1,
+                       2, 3) {
     CHECK(norms_of<N, StaticLossScaler>(plain, {.loss_scaler = {.scale = 1024.0F}}) == by_hand());
     CHECK(norms_of<N, DynamicLossScaler>(plain) == by_hand());
     CHECK(norms_of<N>(plain, {.reduction = {.predivide = 8.0F}}) == by_hand());
@@ -91,8 +91,8 @@ TEMPLATE_TEST_CASE_SIG("Norms of zero gradients are zero", "", ((int N), N), 0, 
     CHECK(norms_of<N>(times(plain, -0.0F)) == Norms(24, 0.0));
 }
 
-TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of its parameter, its "
-                       "group and the whole, and no other",
+TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes the norms of its parameter, its group "
+                       "and the model infinite, and no other",
                        "", ((int N), N), 0, 1, 2, 3) {
     for (float const bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
         auto values = plain;
@@ -103,12 +103,12 @@ TEMPLATE_TEST_CASE_SIG("An infinite or NaN gradient makes infinite the norms of 
     }
 }
 
-TEST_CASE("The largest and the smallest numbers are ordinary") {
+TEST_CASE("The largest and the smallest numbers have ordinary norms") {
     auto const alone = [](Values const& values) {
         return norms_of<2>(values, {.reduction = {.kind = ReductionKind::sum,
                                                   .schedule = ReductionSchedule::boundary}});
     };
-    // Two ranks and two micro-steps add up to four times as much.
+    // Two ranks and two micro-steps add up to four times the gradient.
     Norms const large = alone({{0x1p125F, -0x1p125F}, {0}, {0, 0, 0}, {}, {0, 0, 0, 0}});
     CHECK(large[0] == 0x1p128);
     CHECK(large[8] == std::sqrt(2.0) * 0x1p127);
@@ -120,7 +120,8 @@ TEST_CASE("The largest and the smallest numbers are ordinary") {
     CHECK(small[16] == 0x1p-147);
 }
 
-TEST_CASE("Norms are asked for between the last micro-step and step, and no micro-step follows") {
+TEST_CASE(
+    "Norms are available between the last micro-step and step, and no micro-step may follow them") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
         CHECK_THROWS_WITH(engine.gradient_norms(),
@@ -148,11 +149,11 @@ TEST_CASE("Norms are asked for between the last micro-step and step, and no micr
         engine.begin_micro_step();
         add_values(engine, plain);
         engine.end_micro_step();
-        CHECK(engine.gradient_norms(NormKind::l1) == Norms{24}); // reduced anew in this step
+        CHECK(engine.gradient_norms(NormKind::l1) == Norms{24}); // reduced again in this step
     });
 }
 
-TEST_CASE("A rank that does not ask for the norms is a CollectiveMismatch") {
+TEST_CASE("A rank that does not compute the norms causes a CollectiveMismatch") {
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
         engine.begin_step();

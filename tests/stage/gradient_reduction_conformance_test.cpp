@@ -12,7 +12,7 @@ struct Entry : TypePolicyEntry<bfloat16, Reduction> {
     static constexpr Bytes of_500{bytes, 512 * 4, 512 * 8};
 };
 
-/// Of bfloat16 parameters. New types on the way of a gradient: one line.
+/// Gradients of bfloat16 parameters. A new combination of types is one line here.
 using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>,
                            Entry<GradientReduction<float>, false, 512 * 4>,
                            Entry<GradientReduction<void, float16>, false, 512 * 4>,
@@ -20,18 +20,18 @@ using Entries = std::tuple<Entry<GradientReduction<>, true, 512 * 4>,
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("Gradients of any types train to the same bits in every stage, "
-                        "partitioner, bucket size and storage",
+TEMPLATE_LIST_TEST_CASE("Gradients of any type train to the same bits in every stage, partitioner, "
+                        "bucket size and storage",
                         "[stage][reduction]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step leaves nothing of its gradients, whatever their types",
+TEMPLATE_LIST_TEST_CASE("A skipped step leaves nothing of its gradients, for all types",
                         "[stage][reduction]", Entries) {
     check_skip<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Gradients take the memory that is planned and was worked out by hand",
+TEMPLATE_LIST_TEST_CASE("Gradients take the memory that is planned and worked out by hand",
                         "[stage][reduction]", Entries) {
     check_memory<TestType>();
 }

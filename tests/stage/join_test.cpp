@@ -8,10 +8,6 @@
 #include <zero/comm/recording.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstdint>
@@ -22,7 +18,7 @@ namespace zero::test::join_test {
 
 namespace {
 
-/// A loopback that counts how often its events were forgotten.
+/// A loopback communicator that counts the calls of `forget_events`.
 struct Counting : Recording<LoopbackCommunicator> {
     using Recording::Recording;
     int forgotten = 0;
@@ -38,7 +34,7 @@ struct Eventless : Recording<LoopbackCommunicator> {
 template <class C>
 constexpr bool forgets = requires(C& communicator) { communicator.forget_events(); };
 
-/// Bits of all ranks after some steps, with or without `join` around each.
+/// Returns the state of all ranks after some steps, with or without `join` around each.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> run(bool joins) {
     return on_ranks<std::vector<std::uint32_t>>(2, [&](LoopbackCommunicator& communicator) {
@@ -67,7 +63,7 @@ TEST_CASE("Joining the queues between steps changes no bit", "[stage]") {
     in_every_stage([]<int N>() { CHECK(run<ZeroStage<N>>(true) == run<ZeroStage<N>>(false)); });
 }
 
-TEST_CASE("A join has the events of a decorated communicator forgotten, too", "[stage]") {
+TEST_CASE("A join also makes a decorated communicator forget its events", "[stage]") {
     using Decorated = Checked<Recording<Counting>>;
     STATIC_REQUIRE(forgets<Decorated>);
     STATIC_REQUIRE_FALSE(forgets<Checked<Eventless>>);
@@ -100,7 +96,7 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
     CHECK(completes == std::vector<int>{1, 1});
 }
 
-TEST_CASE("A loss scale that was taken before a join is still waited for", "[stage]") {
+TEST_CASE("A loss scale captured before a join is still waited for", "[stage]") {
     auto const scales = on_ranks<float>(1, [](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<2, DynamicLossScaler>;
         host::ThreadedQueue compute;
@@ -109,7 +105,7 @@ TEST_CASE("A loss scale that was taken before a join is still waited for", "[sta
         Stage engine(communicator, registration<float>(toy_specs()), options);
         engine.set_loss_scale(64.0F);
         Gate gate;
-        gate.hold(compute); // the capture of the scale comes behind it
+        gate.hold(compute); // the capture of the scale is enqueued after it
         engine.begin_step();
         auto const scale = engine.loss_scale();
         engine.cancel_step();
@@ -142,7 +138,7 @@ TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[
     CHECK(texts[0][2] == "returned");
 }
 
-TEST_CASE("The last report is that of the last step, and before the first all zero", "[stage]") {
+TEST_CASE("The last report belongs to the last step, and is all zero before the first", "[stage]") {
     auto const counts =
         on_ranks<std::vector<std::uint64_t>>(1, [](LoopbackCommunicator& communicator) {
             ZeroStage<1> engine(communicator, registration<float>(toy_specs()), {});

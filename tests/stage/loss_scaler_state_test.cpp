@@ -4,17 +4,13 @@
 
 #include <zero/policy/loss_scaler_presets.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>
 #include <string>
 #include <vector>
 
-// The loss scaler's state, read and set between steps.
+// The state of the loss scaler is read and set between steps.
 
 namespace zero::test::loss_scaler_state_test {
 
@@ -29,7 +25,7 @@ Numbers numbers(State const& state) {
             static_cast<float>(state.hysteresis_left), static_cast<float>(state.delay_left)};
 }
 
-/// One step that overflows on rank 1 when `event` is 'x'; the scale it was made with.
+/// Runs one step, which overflows on rank 1 if `event` is 'x', and returns its loss scale.
 template <class Engine>
 float step_with(Engine& engine, int rank, char event) {
     engine.begin_step();
@@ -57,8 +53,8 @@ typename Dynamic<N>::Options options() {
 } // namespace
 
 TEMPLATE_TEST_CASE_SIG(
-    "A state that was set is read back, and its scale and trackers are used from the next step on",
-    "", ((int N), N), 0, 1, 2, 3) {
+    "A state is read back as it was set, and the next step uses its scale and counters", "",
+    ((int N), N), 0, 1, 2, 3) {
     auto const ranks = on_ranks<std::vector<Numbers>>(world, [](LoopbackCommunicator&
                                                                     communicator) {
         Dynamic<N> engine(communicator, registration<float>(toy_specs()), options<N>());
@@ -81,8 +77,8 @@ TEMPLATE_TEST_CASE_SIG(
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "A run that goes on in another engine from the state of the first is the same run", "",
-    ((int N), N), 0, 1, 2, 3) {
+    "A run that continues in another engine from the saved state is the same run", "", ((int N), N),
+    0, 1, 2, 3) {
     auto const play = [](std::string const& events, std::size_t cut) {
         return on_ranks<std::vector<Numbers>>(world, [&](LoopbackCommunicator& communicator) {
             std::vector<Numbers> seen;
@@ -102,15 +98,15 @@ TEMPLATE_TEST_CASE_SIG(
     };
     std::string const events = "..x.....xxx.....";
     auto const whole = play(events, events.size());
-    CHECK(whole[0].back() == Numbers{2048, 0, 3, 0}); // grown twice, shrunk once
+    CHECK(whole[0].back() == Numbers{2048, 0, 3, 0}); // grown twice, backed off once
     for (std::size_t const cut : {1U, 3U, 7U, 10U, 11U}) {
         CHECK(play(events, cut) == whole);
     }
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "A scale from outside replaces the scale alone, for loss and unscaling alike", "", ((int N), N),
-    0, 1, 2, 3) {
+    "A scale set from outside replaces only the scale, for both loss and unscaling", "",
+    ((int N), N), 0, 1, 2, 3) {
     struct Seen {
         std::vector<Numbers> numbers;
         std::vector<std::uint32_t> end;
@@ -140,12 +136,13 @@ TEMPLATE_TEST_CASE_SIG(
           == std::vector<Numbers>{{1024}, {1024}, {1024, 1, 3, 0}, {1024}, {1024}, {1024}, {2048}});
     for (std::size_t rank = 0; rank < world; ++rank) {
         CHECK(changed[rank].numbers == changed[0].numbers);
-        CHECK(changed[rank].end == unchanged[rank].end); // powers of two: not one bit, if and only
-                                                         // if the step unscales with the same scale
+        // Scales are powers of two, so no bit differs if the step unscales with the scale that was
+        // applied.
+        CHECK(changed[rank].end == unchanged[rank].end);
     }
 }
 
-TEST_CASE("A static scale can be replaced, and stays") {
+TEST_CASE("A static scale can be replaced, and then stays") {
     for (auto const& scales : on_ranks<Numbers>(world, [](LoopbackCommunicator& communicator) {
              ZeroStage<2, StaticLossScaler> engine(
                  communicator, registration<float>(toy_specs()),
@@ -160,7 +157,7 @@ TEST_CASE("A static scale can be replaced, and stays") {
     }
 }
 
-TEST_CASE("Scales and states that make no sense are refused, and the state stays") {
+TEST_CASE("Invalid scales and states are refused, and the state stays") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
         Dynamic<1> engine(communicator, registration<float>(toy_specs()), options<1>());
         constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -191,8 +188,8 @@ TEST_CASE("Scales and states that make no sense are refused, and the state stays
     });
 }
 
-TEST_CASE("An engine plays a preset: an overflow at a scale of 1 ends a run like DeepSpeed's and "
-          "halves the scale of one like PyTorch's") {
+TEST_CASE("An overflow at a scale of 1 ends a run with DeepSpeed's preset, and halves the scale "
+          "with PyTorch's") {
     struct Seen {
         Outcome outcome;
         float next_scale = 0.0F;

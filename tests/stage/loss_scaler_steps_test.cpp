@@ -5,10 +5,6 @@
 
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>
@@ -25,7 +21,7 @@ namespace {
 constexpr int world = 3;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// One step as it is reported.
+/// One step, as reported.
 struct Row {
     char event = '.'; ///< '.' clean, 'i' infinity on rank 1, 'n' NaN on rank 1
     bool is_skipped = false;
@@ -42,8 +38,8 @@ struct Row {
 };
 using Rows = std::vector<Row>;
 
-/// A step of gradients of noise times the loss scale, where rank 1 has one bad element in
-/// 'second.weight' unless `event` is '.'.
+/// Runs a step whose gradients are noise times the loss scale. Unless `event` is '.', rank 1 has
+/// one non-finite element in 'second.weight'.
 template <class Engine>
 auto step_with(Engine& engine, int rank, std::uint64_t step, char event) {
     engine.begin_step();
@@ -59,8 +55,8 @@ auto step_with(Engine& engine, int rank, std::uint64_t step, char event) {
     return engine.step(0.01);
 }
 
-/// What one rank saw: its table, the reports' first bad index, and whether every skipped step left
-/// all bits and every other one changed some.
+/// The observations of one rank: its reports, the first non-finite index of each, and whether
+/// skipped steps changed no bit and all others changed some.
 struct Seen {
     Rows rows;
     std::vector<std::int64_t> first_bad;
@@ -73,7 +69,7 @@ template <int N, class... Policies>
 std::vector<Seen>
 play(std::string const& events,
      typename ZeroStage<N, GradientReduction<float>, Policies...>::Options options = {}) {
-    options.extra_leases = 1; // for the bad gradient, which comes out of order
+    options.extra_leases = 1; // the non-finite gradient comes out of order
     return on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
         using Stage = ZeroStage<N, GradientReduction<float>, Policies...>;
         Stage engine(communicator, registration<typename Stage::ParameterType, float>(toy_specs()),
@@ -109,8 +105,8 @@ using Half = Parameters<bfloat16>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all, and not one bit changes", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all ranks, and no bit changes",
+                       "", ((int N), N), 0, 1, 2, 3) {
     auto const ranks = play<N, Half, DynamicLossScaler>(
         ".i.n.ii...",
         {.loss_scaler = {.initial_scale = 1024.0F, .growth_interval = 3, .hysteresis = 1}});
@@ -124,12 +120,12 @@ TEMPLATE_TEST_CASE_SIG("An overflow on one rank skips the step on all, and not o
                         {'.', false, 4, 64, 64, 0},
                         {'.', false, 5, 64, 64, 0},
                         {'.', false, 6, 64, 128, 0}});
-    // 'second.weight' comes after 300 + 500 + 7 elements.
+    // 'second.weight' follows 300 + 500 + 7 elements.
     CHECK(ranks[0].first_bad[1] == 807 + 77);
     CHECK(ranks[0].first_bad[0] == -1);
 }
 
-TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
+TEST_CASE("A step with zero gradients has the norm 0 and is not skipped") {
     in_every_stage([]<int N>() {
         auto const reports = on_ranks<StepReport>(2, [](LoopbackCommunicator& communicator) {
             ZeroStage<N, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()),
@@ -138,7 +134,7 @@ TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                     auto const weights = engine.acquire(unit);
-                    static_cast<void>(engine.gradients(unit)); // zeroed, and nobody adds anything
+                    static_cast<void>(engine.gradients(unit)); // zeroed, and nothing is added
                     engine.gradients_ready(unit);
                 }
             }
@@ -154,7 +150,7 @@ TEST_CASE("A step of zero gradients has the norm 0 and is a step") {
     });
 }
 
-TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
+TEST_CASE("An overflow on a rank that owns nothing skips the step on all ranks") {
     struct Result {
         std::size_t owned = 0;
         StepReport report;
@@ -162,8 +158,8 @@ TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
     };
     in_every_stage([]<int N>() {
         auto const results = on_ranks<Result>(world, [](LoopbackCommunicator& communicator) {
-            auto parameters = registration<float>(
-                {{"small", 10}}); // one bucket, and all of it is the shard of one rank
+            auto parameters =
+                registration<float>({{"small", 10}}); // one bucket, all of it the shard of one rank
             ZeroStage<N, RoundRobinPartitioner, DynamicLossScaler> engine(
                 communicator, parameters,
                 {.loss_scaler = {.initial_scale = 1024.0F, .hysteresis = 1}});
@@ -194,7 +190,7 @@ TEST_CASE("An overflow on a rank that owns nothing skips the step on all") {
     });
 }
 
-TEST_CASE("With a hysteresis of 2 the first overflow keeps the scale") {
+TEST_CASE("With a hysteresis of 2 the first overflow keeps the scale unchanged") {
     DynamicLossScalerOptions options{
         .initial_scale = 1024.0F, .growth_interval = 2, .hysteresis = 2};
     check_table(play<2, Half, DynamicLossScaler>("i.i..ii", {.loss_scaler = options}),
@@ -226,9 +222,9 @@ TEST_CASE("At its minimum the scale holds, and at its maximum it stays") {
                  {'.', false, 2, 4, 4, 0}});
 }
 
-TEST_CASE("A step in which the scale grows is unscaled with the scale that was captured") {
-    // Powers of two scale float gradients exactly: the parameters have the bits of a run without a
-    // scaler.
+TEST_CASE("A step after which the scale grows is unscaled with the captured scale") {
+    // Powers of two scale float gradients exactly, so the parameters have the bits of a run without
+    // a scaler.
     auto const scaled = play<2, DynamicLossScaler>(
         "....", {.loss_scaler = {.initial_scale = 1024.0F, .growth_interval = 1, .hysteresis = 1}});
     check_table(scaled, {{'.', false, 1, 1024, 2048, 0},
@@ -251,13 +247,13 @@ TEST_CASE("A static scale never changes") {
         {{'i', true, 0, 128, 128, 1}, {'n', true, 0, 128, 128, 1}, {'.', false, 1, 128, 128, 0}});
 }
 
-TEST_CASE("Without a scaler non-finite gradients are skipped by default, and stepped with when "
-          "asked for") {
+TEST_CASE("Without a scaler non-finite gradients skip the step by default, and are used with "
+          "NonFinite::step") {
     check_table(play<3, Half>("i.n", {}),
                 {{'i', true, 0, 1, 1, 1}, {'.', false, 1, 1, 1, 0}, {'n', true, 1, 1, 1, 1}});
     auto const ranks = play<2>("n", {.non_finite = NonFinite::step});
     for (Seen const& seen : ranks) {
-        CHECK(seen.rows == Rows{{'n', false, 1, 1, 1, 0}}); // nobody looked
+        CHECK(seen.rows == Rows{{'n', false, 1, 1, 1, 0}}); // not inspected
         CHECK(seen.clean_steps_change);
     }
 }
@@ -288,8 +284,8 @@ TEST_CASE("NonFinite::throw_error throws on every rank, names the parameter and 
     }
 }
 
-TEST_CASE("An overflow at the minimum throws or calls back on every rank when asked for, and only "
-          "there") {
+TEST_CASE("An overflow at the minimum scale throws or calls back on every rank if so configured, "
+          "and only there") {
     struct Result {
         std::vector<Outcome> outcomes;
         int calls = 0;

@@ -5,8 +5,9 @@ namespace zero::test::master_weights_conformance_test {
 
 namespace {
 
-/// @tparam has_same_bits as MasterWeights<float>, the default; @tparam keeps more than the
-/// parameter; @tparam bytes of 500 elements
+/// @tparam has_same_bits trains to the bits of the default, MasterWeights<float>
+/// @tparam keeps keeps more than the parameter
+/// @tparam bytes of 500 elements
 template <class P, class Master, bool has_same_bits, bool keeps, std::size_t bytes>
 struct Entry : TypePolicyEntry<P, Master> {
     using Policy = Master;
@@ -15,7 +16,7 @@ struct Entry : TypePolicyEntry<P, Master> {
     static constexpr Bytes of_500{512 * 4, bytes, 512 * 8};
 };
 
-/// A new policy of master weights: one line.
+/// A new policy is one line here.
 using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512 * 4>,
                            Entry<bfloat16, MasterWeights<float16>, false, true, 512 * 2>,
                            Entry<bfloat16, SplitMasterWeights, true, true, 512 * 2 + 512 / 8>,
@@ -26,27 +27,27 @@ using Entries = std::tuple<Entry<bfloat16, MasterWeights<float>, true, true, 512
 } // namespace
 
 TEMPLATE_LIST_TEST_CASE(
-    "Master weights are the same bits in every stage, partitioner, bucket size and storage",
+    "Master weights have the same bits in every stage, partitioner, bucket size and storage",
     "[stage][master]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of master weights, nor of the step after it",
+TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of the master weights or of the next step",
                         "[stage][master]", Entries) {
     check_skip<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and was worked out by hand",
+TEMPLATE_LIST_TEST_CASE("Master weights take the memory that is planned and worked out by hand",
                         "[stage][master]", Entries) {
     check_memory<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed are their master weights",
+TEMPLATE_LIST_TEST_CASE("Parameters that the caller changed become their master weights",
                         "[stage][master]", Entries) {
     check_changed_parameters<TestType>();
 }
 
-TEST_CASE("Every shipped policy of master weights has an entry") {
+TEST_CASE("Every shipped master-weight policy has an entry") {
     CHECK(policies_without_entry<ShippedMasterWeights, Entries>() == "");
 }
 

@@ -6,10 +6,6 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -17,8 +13,7 @@
 #include <string>
 #include <vector>
 
-// What an allocator handed out is what the plan says, row by row, equal and not close; and it all
-// comes back.
+// The memory plan equals the allocations exactly, row by row, and everything is freed.
 
 namespace zero::test::memory_test {
 
@@ -26,8 +21,8 @@ namespace {
 
 using Bytes = std::array<std::size_t, buffer_kinds>;
 
-/// What one rank planned, allocated while the engine lived (before and after a step), and had left
-/// when it was gone.
+/// The accounts of one rank: the plan, the allocations while the engine exists (before and after a
+/// step), and what is left afterwards.
 struct Account {
     MemoryPlan plan;
     Bytes planned{}, allocated{}, after_step{}, left{};
@@ -105,7 +100,7 @@ std::vector<ParameterSpec> tiny_gpt() {
     return specs;
 }
 
-/// Frozen parameters, tied ones, frozen tied ones, and fewer elements than ranks.
+/// Models with frozen parameters, tied ones, frozen tied ones, and fewer elements than ranks.
 std::vector<ParameterSpec> frozen_and_tied() {
     return {{"a", 130, {0, 2}, 0, true},
             {"b", 700, {0}, 0, false},
@@ -138,7 +133,7 @@ void check_accounts(Storage storage) {
 
 using HalfTypes = GradientReduction<void, void, bfloat16>;
 
-/// Model states by the paper's formula, for P elements in shards of equal size.
+/// Returns the model states by the paper's formula, for P elements in shards of equal size.
 template <int N>
 std::size_t model_states(int world, std::size_t elements) {
     auto const accounts = account_of<N, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(
@@ -162,11 +157,11 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
         check_accounts<N, ContiguousPartitioner>(Storage::scattered);
         check_accounts<N, RoundRobinPartitioner>(Storage::scattered);
         check_accounts<N, WholeGroupPartitioner>(Storage::scattered);
-        check_accounts<N, DealtGroupPartitioner>(Storage::owned); // most leases
+        check_accounts<N, DealtGroupPartitioner>(Storage::owned); // has the most leases
     }
 }
 
-TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weights in parts", "",
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for split master weights", "",
                        ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights>(
         Storage::owned);
@@ -181,7 +176,7 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for master weigh
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "The plan equals the allocator's account for states with scales and in bfloat16", "",
+    "The plan equals the allocator's account for scaled states and bfloat16 states", "",
     ((int N), N), 0, 1, 2, 3) {
     check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, OptimizerState<bfloat16>>(Storage::owned);
@@ -217,9 +212,9 @@ TEST_CASE(
     CHECK(model_states<2>(4, 1280) == 7040);
 }
 
-TEST_CASE("The bytes of a small model on two ranks are those worked out by hand") {
-    // One bucket of 30 -> 64 and 100 -> 128 elements, rounded up to 2 * 64: 256. Rank 0 owns b and
-    // the first 64 of a, rank 1 the other 36.
+TEST_CASE("The bytes of a small model on two ranks equal those worked out by hand") {
+    // One bucket of 30 and 100 elements, padded to 64 + 128 and rounded up to 2 * 128 = 256. Rank 0
+    // owns b and the first 64 elements of a, rank 1 the other 36.
     std::vector<ParameterSpec> const specs{{"a", 100, {0}, 0, true}, {"b", 30, {1}, 0, true}};
     auto const bytes = [](Account const& account, BufferKind kind) {
         return account.allocated[static_cast<std::size_t>(kind)];
@@ -236,8 +231,8 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
     }
     CHECK(second[0].plan[BufferKind::gradients] == MemoryRow{94 * 4, 34 * 4, false});
     CHECK(second[1].plan[BufferKind::gradients] == MemoryRow{36 * 4, 92 * 4, false});
-    // Stage 3: a bucket per unit, both 128 elements; two leases for gradients and two for
-    // parameters. bfloat16 with float master weights.
+    // Stage 3: one bucket of 128 elements per unit, two leases for gradients and two for
+    // parameters. bfloat16 parameters with float master weights.
     auto const third =
         account_of<3, ContiguousPartitioner, Parameters<bfloat16>, HalfTypes>(specs, 2);
     for (auto const& account : third) {
@@ -249,14 +244,14 @@ TEST_CASE("The bytes of a small model on two ranks are those worked out by hand"
         CHECK(bytes(account, BufferKind::parameter_leases) == 2 * 128 * 2);
     }
     CHECK(third[0].plan[BufferKind::parameters] == MemoryRow{94 * 2, 34 * 2, false});
-    // Round-robin: b goes to rank 0, a to rank 1; each rounded up to 64 elements.
+    // Round-robin: rank 0 owns b and rank 1 owns a, each padded to a multiple of 64 elements.
     auto const dealt = account_of<2, RoundRobinPartitioner>(specs, 2);
     CHECK(bytes(dealt[0], BufferKind::optimizer_state) == 64 * 8);
     CHECK(bytes(dealt[1], BufferKind::optimizer_state) == 128 * 8);
 }
 
-TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many are wished for", "",
-                       ((int N), N), 0, 1, 2, 3) {
+TEMPLATE_TEST_CASE_SIG("A pool has no more leases than can be used, for any number of extra leases",
+                       "", ((int N), N), 0, 1, 2, 3) {
     using Stage = ZeroStage<N, SizeCappedBucketer>;
     std::size_t const most = std::numeric_limits<std::size_t>::max();
     auto const leases = [](typename Stage::Options options) {
@@ -299,7 +294,7 @@ TEMPLATE_TEST_CASE_SIG("A pool has no more leases than are of use, however many 
     CHECK(two[4] == two[3]);
 }
 
-TEST_CASE("Scattered parameters and a float wire for bfloat16 gradients are planned, too") {
+TEST_CASE("The plan includes scattered parameters and a float wire for bfloat16 gradients") {
     auto const accounts = account_of<1, ContiguousPartitioner, Parameters<bfloat16>,
                                      GradientReduction<void, float, void>>(
         {{"a", 100, {0}, 0, true}}, 2, Storage::scattered);

@@ -1,14 +1,10 @@
 #pragma once
 
-// A model with parameters of several types: of the toy model, some in bfloat16 and some in float.
+// The toy model with parameters of two types: some in bfloat16, some in float.
 
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -23,10 +19,10 @@ namespace zero::test::mixed {
 inline constexpr int world = 3;
 
 inline bool is_float(std::size_t parameter) {
-    return parameter % 3 == 2; // of the toy model: first.bias, third.weight
+    return parameter % 3 == 2; // first.bias and third.weight of the toy model
 }
 
-/// The toy model, or only those of its parameters that `keeps` picks.
+/// Returns the toy model, or only the parameters that `keeps` selects.
 template <class Registration, class Keeps>
 std::vector<Registration> mixed_registration(Keeps const& keeps) {
     auto const halves = registration<bfloat16>(toy_specs());
@@ -47,8 +43,8 @@ std::vector<Registration> mixed_registration(Keeps const& keeps) {
     return parameters;
 }
 
-/// A gradient that depends on the parameter's name, so that it is the same in a model that has only
-/// some of the parameters.
+/// Returns a gradient that depends on the parameter's name, and is therefore the same in a model
+/// with only some of the parameters.
 inline float gradient_of(std::string const& name, std::uint64_t rank, std::size_t index,
                          std::uint64_t step) {
     std::uint64_t key = 5;
@@ -67,8 +63,9 @@ void add_gradient(Gradients const& gradients, std::size_t parameter, std::string
     }
 }
 
-/// Four steps of two micro-steps whose backward passes go through the units in `order` (empty:
-/// backwards); the norm that the last one reports.
+/// Trains four steps of two micro-steps. The backward passes visit the units in `order`; if that is
+/// empty, in reverse order.
+/// @return the gradient norm of the last step
 template <class T, class U, class Engine>
 double train(Engine& engine, std::uint64_t rank, std::vector<std::size_t> const& order = {}) {
     double norm = 0.0;
@@ -115,14 +112,14 @@ ByName values_by_name(Engine& engine) {
 template <int N, class... Policies>
 using Mixed = ZeroStage<N, Parameters<bfloat16, float>, Policies...>;
 
-struct Trained {
+/// The state of one rank after a run.
+struct TrainedByName {
     ByName values;
     double norm = 0.0;
-    ByName owned; ///< of each element its master weight and its states; zeros where another rank
-                  ///< updates it
+    ByName owned; ///< master weight and states of each element, zero where another rank owns it
 
-    /// Of what every rank has.
-    bool operator==(Trained const& other) const {
+    /// Compares what every rank has.
+    bool operator==(TrainedByName const& other) const {
         return values == other.values && norm == other.norm;
     }
 };
@@ -145,10 +142,10 @@ ByName owned_by_name(Engine& engine) {
     return owned;
 }
 
-/// What all ranks together updated, whoever did.
-inline ByName owned_by_all(std::vector<Trained> const& ranks) {
+/// Returns the owned state of all ranks together.
+inline ByName owned_by_all(std::vector<TrainedByName> const& ranks) {
     ByName all = ranks[0].owned;
-    for (Trained const& rank : ranks) {
+    for (TrainedByName const& rank : ranks) {
         for (auto& [name, list] : all) {
             for (std::size_t i = 0; i < list.size(); ++i) {
                 list[i] = list[i] == 0.0F ? rank.owned.at(name)[i] : list[i];
@@ -159,16 +156,16 @@ inline ByName owned_by_all(std::vector<Trained> const& ranks) {
 }
 
 template <class Stage>
-std::vector<Trained> train_all(typename Stage::Options const& options,
-                               std::vector<std::size_t> const& order = {}) {
-    return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+std::vector<TrainedByName> train_all(typename Stage::Options const& options,
+                                     std::vector<std::size_t> const& order = {}) {
+    return on_ranks<TrainedByName>(world, [&](LoopbackCommunicator& communicator) {
         Stage engine(
             communicator,
             mixed_registration<typename Stage::Registration>([](std::size_t) { return true; }),
             options);
         double const norm =
             train<bfloat16, float>(engine, static_cast<std::uint64_t>(communicator.rank()), order);
-        return Trained{values_by_name(engine), norm, owned_by_name(engine)};
+        return TrainedByName{values_by_name(engine), norm, owned_by_name(engine)};
     });
 }
 

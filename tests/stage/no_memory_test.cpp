@@ -2,13 +2,8 @@
 #include "support/gate.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -17,15 +12,15 @@
 #include <span>
 #include <vector>
 
-// Memory runs out at every place of a construction: nothing is freed while a command writes to it,
-// and nothing is left.
+// A construction in which any one allocation fails frees no memory that a command still writes to,
+// and leaks nothing.
 
 namespace zero::test::no_memory_test {
 
 namespace {
 
-/// Gives memory so many times. What comes back is not given again, so that it can be seen who still
-/// writes there.
+/// Fails after a given number of allocations. Freed memory is kept, so that late writes to it are
+/// noticed.
 class ScarceMemory final : public MemoryResource {
 public:
     explicit ScarceMemory(std::size_t allowed) : _left(allowed) {}
@@ -54,7 +49,7 @@ public:
         _freed.push_back({{static_cast<unsigned char*>(memory), bytes}, kind});
     }
 
-    /// Blocks that were written to after they had come back.
+    /// Returns the number of blocks that were written to after they were freed.
     [[nodiscard]] std::size_t written_after() const {
         std::size_t blocks = 0;
         for (Freed const& block : _freed) {
@@ -82,7 +77,8 @@ private:
     std::vector<Freed> _freed;
 };
 
-/// How many allocations one rank's construction makes; each of them fails once.
+/// Returns the number of allocations of one rank's construction, after making each of them fail
+/// once.
 template <class Stage>
 std::size_t run_out_everywhere() {
     for (std::size_t allowed = 0;; ++allowed) {
@@ -118,7 +114,7 @@ std::size_t run_out_everywhere() {
 
 } // namespace
 
-TEST_CASE("When memory runs out in a construction, nothing is freed under a command") {
+TEST_CASE("When memory runs out during construction, nothing is freed under a pending command") {
     CHECK(run_out_everywhere<ZeroStage<2, Parameters<bfloat16>, AdamW>>() > 8);
     CHECK(run_out_everywhere<ZeroStage<1, Parameters<bfloat16>, AdamW, SplitMasterWeights,
                                        BlockScaledState<float16>>>()

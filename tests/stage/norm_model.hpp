@@ -2,11 +2,6 @@
 
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -17,8 +12,8 @@ namespace zero::test {
 /// A gradient for each parameter.
 using Values = std::vector<std::vector<float>>;
 
-/// One micro-step in which every unit of a trainable parameter adds `values`: what has n units gets
-/// them n times.
+/// Runs one micro-step in which every unit adds `values` to its trainable parameters. A parameter
+/// of n units gets them n times.
 template <class Engine>
 void add_values(Engine& engine, Values const& values) {
     auto const& layout = engine.layout();
@@ -36,7 +31,7 @@ void add_values(Engine& engine, Values const& values) {
     }
 }
 
-/// As many values for each parameter as `make(parameter, i)` gives.
+/// Returns the values `make(parameter, i)` for all elements of all parameters.
 template <class Make>
 Values make_values(std::vector<ParameterSpec> const& specs, Make const& make) {
     Values values;
@@ -52,8 +47,7 @@ Values make_values(std::vector<ParameterSpec> const& specs, Make const& make) {
 inline constexpr std::array all_kinds{NormKind::l1, NormKind::l2, NormKind::infinity};
 inline constexpr std::array all_scopes{NormScope::global, NormScope::groups, NormScope::parameters};
 
-/// Every norm there is, kind by kind and scope by scope: 1 + groups + parameters numbers for each
-/// kind. Collective.
+/// Returns all norms, by kind and scope: 1 + groups + parameters numbers for each kind. Collective.
 template <class Engine>
 std::vector<double> all_norms(Engine& engine) {
     std::vector<double> norms;

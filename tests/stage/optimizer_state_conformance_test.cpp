@@ -12,7 +12,7 @@ struct Entry : TypePolicyEntry<float, State> {
     static constexpr Bytes of_500{512 * 4, 0, bytes};
 };
 
-/// AdamW has two states. A new type of states: one line.
+/// AdamW has two states. A new type of states is one line here.
 using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
                            Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
                            Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>>;
@@ -20,22 +20,22 @@ using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
 } // namespace
 
 TEMPLATE_LIST_TEST_CASE(
-    "States of any type are the same bits in every stage, partitioner, bucket size and storage",
+    "States of any type have the same bits in every stage, partitioner, bucket size and storage",
     "[stage][state]", Entries) {
     check_same_bits<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of a state, nor of the step after it",
+TEMPLATE_LIST_TEST_CASE("A skipped step changes no bit of the states or of the next step",
                         "[stage][state]", Entries) {
     check_skip<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("States take the memory that is planned and was worked out by hand",
+TEMPLATE_LIST_TEST_CASE("States take the memory that is planned and worked out by hand",
                         "[stage][state]", Entries) {
     check_memory<TestType>();
 }
 
-TEST_CASE("Every shipped type of states has an entry") {
+TEST_CASE("Every shipped optimizer-state policy has an entry") {
     CHECK(policies_without_entry<ShippedOptimizerStates, Entries>() == "");
 }
 

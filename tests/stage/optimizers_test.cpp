@@ -6,7 +6,7 @@
 
 #include <vector>
 
-// The oracle checks every bit with two optimizers; here the others follow the same way through the
+// The oracle checks every bit for two optimizers; here the others take the same path through the
 // engine.
 
 namespace zero::test::optimizers_test {
@@ -15,8 +15,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// The parameters that each rank sees after four steps, float master weights of bfloat16
-/// parameters.
+/// Returns the parameters that each rank has after four steps: bfloat16, with float master weights.
 template <int N, class Optimizer>
 std::vector<std::vector<std::vector<float>>> train(double learning_rate = 0.01) {
     using Stage = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float>, Optimizer>;

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-// What the random configurations reach. Which ones the other executables run is a function of the
-// seed, and they count their runs.
+// The random configurations reach everything they should. The other executables run the same ones,
+// because configurations are a function of the seed, and count their runs.
 
 using namespace zero::test::oracle;
 
@@ -170,8 +170,8 @@ void count_calls(Counts& counts, Configuration const& c) {
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 
-/// What has to come often: asked of the configuration where it decides it, of the oracle's history
-/// where the numbers do.
+/// Events that must be frequent. The configuration tells some of them; the others depend on
+/// numbers, and the oracle's history tells them.
 void count_events(Counts& counts, Configuration const& c, History const& history) {
     std::size_t elements = 0;
     bool has_padding = false;
@@ -244,7 +244,7 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     CHECK(unchanged * 10 < plan.configurations);
 }
 
-TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
+TEST_CASE("Each row of policies is run by exactly one executable", "[oracle]") {
     std::string sources;
     for (auto const& entry :
          std::filesystem::directory_iterator(std::string(ZERO_SOURCE_DIR) + "/tests/stage")) {
@@ -263,7 +263,7 @@ TEST_CASE("Each row of policies is run by one executable", "[oracle]") {
     }
 }
 
-TEST_CASE("The oracle's pieces are what their definitions say", "[oracle]") {
+TEST_CASE("The oracle's functions do what their definitions say", "[oracle]") {
     SECTION("the divisor of float16 payloads is a power of two near sqrt(W)") {
         Configuration c;
         c.row = 9;

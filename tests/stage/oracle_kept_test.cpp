@@ -2,20 +2,21 @@
 
 #include "oracle/driver.hpp"
 
-// How weights and states are kept between steps.
+// Every way to store master weights and optimizer states between steps.
 
 using namespace zero::test::oracle;
 
 namespace {
 
-/// Differences that the oracle finds in stage 2 with a learning rate that is 1 % too large.
+/// Returns the number of differences that the oracle finds in stage 2 when the learning rate is 1 %
+/// too large.
 template <std::size_t R>
 std::size_t differences_with_a_wrong_rate() {
     Configuration c;
-    for (std::size_t index = R; c.units != 3; index += generated_rows) { // no tiny model
+    for (std::size_t index = R; c.units != 3; index += generated_rows) { // skips tiny models
         c = make_configuration(20240229, index);
     }
-    c.lists_groups = false; // no factor of 0
+    c.lists_groups = false; // no group has the factor 0
     c.changes.clear();
     c.injections.clear();
     History const history = compute_history(c);
@@ -26,9 +27,8 @@ std::size_t differences_with_a_wrong_rate() {
 
 } // namespace
 
-TEST_CASE(
-    "Master weights in parts: random configurations give the bits of the oracle in every stage",
-    "[oracle]") {
+TEST_CASE("Split master weights: random configurations give the bits of the oracle in every stage",
+          "[oracle]") {
     run_row<20>();
 }
 TEST_CASE("Stochastic rounding and bfloat16 states: random configurations give the bits of the "
@@ -37,7 +37,7 @@ TEST_CASE("Stochastic rounding and bfloat16 states: random configurations give t
     run_row<21>();
 }
 TEST_CASE(
-    "Master weights in float16: random configurations give the bits of the oracle in every stage",
+    "Float16 master weights: random configurations give the bits of the oracle in every stage",
     "[oracle]") {
     run_row<22>();
 }
@@ -46,7 +46,7 @@ TEST_CASE("Scaled states of float parameters: random configurations give the bit
           "[oracle]") {
     run_row<23>();
 }
-TEST_CASE("Master weights in parts and scaled states: random configurations give the bits of the "
+TEST_CASE("Split master weights and scaled states: random configurations give the bits of the "
           "oracle in every stage",
           "[oracle]") {
     run_row<24>();
@@ -58,7 +58,7 @@ TEST_CASE("Bfloat16 and float parameters: random configurations give the bits of
     run_row<25>();
 }
 
-TEST_CASE("The oracle finds a wrong learning rate in every way of keeping weights and states",
+TEST_CASE("The oracle finds a wrong learning rate for every storage of weights and states",
           "[oracle][mutants]") {
     CHECK(differences_with_a_wrong_rate<20>() != 0);
     CHECK(differences_with_a_wrong_rate<21>() != 0);

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-// An oracle that finds nothing proves nothing: each error below must be found by the same
-// comparison that passes without it.
+// An oracle that never fails proves nothing. Each bug below must be found by the same comparison
+// that passes without it.
 
 using namespace zero;
 using namespace zero::test::oracle;
@@ -26,7 +26,7 @@ constexpr bool has_thread_sanitizer = false;
 constexpr bool has_thread_sanitizer = false;
 #endif
 
-/// Errors in the arithmetic: found in every stage, at the first attempt.
+/// Checks that an arithmetic bug is found in every stage, at the first attempt.
 void require_found(Configuration const& c, Mutation mutation) {
     for (int stage = 0; stage <= 3; ++stage) {
         CAPTURE(stage, c.index);
@@ -37,8 +37,8 @@ void require_found(Configuration const& c, Mutation mutation) {
 
 static_assert(fences == 11, "a new fence needs a test below that takes it away");
 
-/// A missing fence is a race: it may go well, so it is tried again with other delays until it does
-/// not.
+/// Checks that a missing fence is found. It is a race and may go unnoticed, so the test repeats it
+/// with other delays.
 void require_fence(Fence fence, std::vector<int> const& stages,
                    std::function<void(Configuration&)> const& adjust) {
     constexpr std::size_t attempts = 60;
@@ -68,8 +68,8 @@ void communicate_slowly(Configuration& c) {
     c.communication = Communication::delaying;
 }
 
-/// In stage 3 the gather of a unit comes behind the reductions before it, and hides them, unless it
-/// was enqueued in advance.
+/// In stage 3 the gather of a unit comes after the reductions before it and hides the race, unless
+/// it was prefetched.
 void communicate_ahead(Configuration& c) {
     communicate_slowly(c);
     c.prefetches = true;
@@ -87,7 +87,7 @@ TEST_CASE("A learning rate that is 0.1 % too large is found in every stage", "[o
     }
 }
 
-TEST_CASE("Ranks added in reverse order are found in every stage", "[oracle][mutants]") {
+TEST_CASE("A sum over ranks in reverse order is found in every stage", "[oracle][mutants]") {
     require_found(make_mutant_configuration(1), Mutation::ranks_reversed);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("A norm that reads the padding is found in every stage", "[oracle][mut
 TEST_CASE("A norm, or a clip coefficient, that is reported one unit in the last place too small is "
           "found in every stage",
           "[oracle][mutants]") {
-    // Parameters and states are right then: only the comparison of reports can find it.
+    // Parameters and states are right, so only the comparison of reports can find it.
     Configuration c = make_mutant_configuration(5);
     require_found(c, Mutation::norm_off_by_an_ulp);
     require_found(c, Mutation::coefficient_off_by_an_ulp);
@@ -138,14 +138,14 @@ TEST_CASE("A last bucket that is not reduced is found in every stage", "[oracle]
 }
 
 TEST_CASE("A state that does not follow its elements to their new owners is found in every stage "
-          "that has owners",
+          "that shards states",
           "[oracle][mutants]") {
     Configuration c = make_mutant_configuration(6);
     c.rebuilds = true;
     c.order = Order::fixed;
     c.leases_until_rebuild = 64;
     c.cap_elements = 1U << 20U;
-    std::swap(c.shapes[1], c.shapes[2]); // stage 3: a unit in two buckets gets one
+    std::swap(c.shapes[1], c.shapes[2]); // in stage 3 a unit in two buckets gets one
     CHECK(backward_order(c, 0, 0, 0) != std::vector<std::size_t>{3, 2, 1, 0});
     for (int const stage : {1, 2, 3}) {
         CAPTURE(stage);
@@ -158,7 +158,7 @@ TEST_CASE("A reduction that does not wait for the backward pass is found", "[ora
     require_fence(Fence::gradients_written, {0, 1, 2, 3}, compute_slowly);
 }
 
-TEST_CASE("A backward pass that does not wait for its bucket's last reduction is found",
+TEST_CASE("A backward pass that does not wait for the last reduction of its bucket is found",
           "[oracle][mutants]") {
     require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, communicate_ahead);
 }
@@ -207,7 +207,8 @@ TEST_CASE("A capture of the loss scale that does not wait for the readers of the
         compute_slowly(c);
         c.micro_steps = 1;
         c.longest_delay =
-            12000; // a backward pass must be behind the whole step that decides on the next scale
+            // The backward pass must fall behind the whole step that decides on the next scale.
+            12000;
     });
 }
 
@@ -221,18 +222,19 @@ TEST_CASE("An all-reduce that does not wait for the sums of its peers is found",
     require_fence(Fence::peers_reduced, {0}, [](Configuration& c) {
         communicate_slowly(c);
         c.schedule =
-            Schedule::boundary; // one all-reduce instead of a reduce-scatter for each micro-step
+            // One all-reduce instead of a reduce-scatter for each micro-step.
+            Schedule::boundary;
     });
 }
 
-TEST_CASE("A buffer that is used again before the peers have read it is found",
-          "[oracle][mutants]") {
+TEST_CASE("A buffer that is reused before the peers have read it is found", "[oracle][mutants]") {
     require_fence(Fence::peers_done, {0, 1, 2, 3}, communicate_ahead);
 }
 
-TEST_CASE("A shard is not updated while its last publish is still under way", "[oracle][mutants]") {
-    // Nobody acquires unit 1, so nothing but the engine itself waits until the slow rank has read
-    // the fast ones' shards of it.
+TEST_CASE("A shard that is updated while its last publish is still under way is found",
+          "[oracle][mutants]") {
+    // No rank acquires unit 1, so only the engine itself waits until the slow rank has read the
+    // shards of the fast ones.
     auto const adjust = [](Configuration& c) {
         communicate_slowly(c);
         c.never_acquired = 1;

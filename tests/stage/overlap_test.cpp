@@ -4,17 +4,13 @@
 #include "support/stages.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <condition_variable>
 #include <mutex>
 
-// Reductions run while the backward pass does: one that waits for its first bucket to be reduced
-// comes to its end.
+// Reductions overlap the backward pass: a backward pass that waits for the reduction of its first
+// bucket completes.
 
 namespace zero::test::overlap_test {
 
@@ -49,7 +45,7 @@ private:
     bool _is_open = false;
 };
 
-/// Opens the gate of the calling rank when a sum over ranks has been computed.
+/// Opens the gate of the calling rank after a sum over ranks.
 struct ObservedBackend : HostBackend {
     inline static thread_local Gate* gate = nullptr;
 
@@ -67,13 +63,13 @@ using Stage = ZeroStage<N, Observed, UnitBucketer>;
 
 struct Seen {
     int reduced_during_backward =
-        -1; ///< did the wait inside the backward pass end with an open gate?
+        -1; ///< whether the wait inside the backward pass ended with an open gate
     bool is_open_before_step = false;
     std::uint64_t step_count = 0;
 };
 
-/// A step whose backward pass waits for the reduction of the last unit's bucket before it goes on
-/// with the others.
+/// Runs a step whose backward pass waits for the reduction of the last unit's bucket before it
+/// continues with the other units.
 template <int N>
 std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule schedule,
                                    bool is_announced) {
@@ -141,7 +137,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("A boundary that is not announced has nothing reduced before step") {
+TEST_CASE("Without an announced boundary nothing is reduced before step") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : wait_in_backward<N>(true, ReductionSchedule::boundary, false)) {
             CHECK(seen.reduced_during_backward == -1);

@@ -3,18 +3,14 @@
 #include "support/toy_model.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-// The whole way of a gradient, on three ranks, against optimizers in double precision that are
-// written after the published algorithms.
+// The engine on three ranks, compared with optimizers in double precision that follow the published
+// algorithms.
 
 namespace zero::test::parity_test {
 
@@ -23,8 +19,8 @@ namespace {
 constexpr int world = 3;
 constexpr int steps = 20;
 constexpr double promise = 4.0;
-constexpr double learning_rate = 0.3; // so large that the updates outweigh the parameters, whose
-                                      // own rounding would hide everything else
+// Updates must outweigh the parameters, whose own rounding would hide every other error.
+constexpr double learning_rate = 0.3;
 constexpr double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.1, momentum = 0.9;
 
 std::vector<ParameterSpec> specs() {
@@ -35,21 +31,21 @@ float initial(std::size_t parameter, std::size_t i) {
     return 0.02F * noise(11, parameter, i);
 }
 
-/// What a rank recorded. Multiples of 2^-20, so that their sum over ranks is exact in float: the
-/// rounding of sums is tested elsewhere.
+/// Returns the gradient of a rank. It is a multiple of 2^-20, so that sums over ranks are exact in
+/// float; other tests cover the rounding of sums.
 float recorded(std::uint64_t rank, int step, std::size_t parameter, std::size_t i) {
     float const size =
         1.0F
         / static_cast<float>(
-            1 << (step % 3)); // gradients change their size, or no decay rate would matter
+            1 << (step % 3)); // decay rates matter only if gradients change their size
     return size
            * (std::round(noise(20 + rank, static_cast<std::uint64_t>(step), parameter, i) * 0x1p17F)
                   * 0x1p-17F
               + 0.25F);
 }
 
-/// What a run does otherwise than the reference: nothing, or one of the mistakes that the
-/// comparison must find.
+/// The deviation of a run from the reference: none, or one of the mistakes that the comparison must
+/// find.
 struct Mistake {
     double learning_rate_factor = 1.0;
     double beta2 = zero::AdamWOptions{}.beta2;
@@ -58,7 +54,7 @@ struct Mistake {
     std::size_t shift = 0;
 };
 
-/// Trains in float through an engine; the parameters that each rank sees.
+/// Trains in float through an engine, and returns the parameters that each rank has.
 template <int N, class Optimizer>
 std::vector<std::vector<std::vector<float>>> train(typename Optimizer::Options const& optimizer,
                                                    Mistake const& mistake) {
@@ -102,8 +98,8 @@ std::vector<std::vector<std::vector<float>>> train(typename Optimizer::Options c
         });
 }
 
-/// The largest |p - reference| / (2^-24 * (|reference| + sum of |reference update|)) over all
-/// elements and ranks.
+/// Returns the largest |p - reference| / (2^-24 * (|reference| + sum of |reference update|)) over
+/// all elements and ranks.
 template <class Reference>
 double worst_error(std::vector<std::vector<std::vector<float>>> const& ranks,
                    Reference const& reference) {
@@ -170,7 +166,7 @@ TEST_CASE("Sgd through the engine follows double precision for 20 steps") {
     CHECK(sgd_error<3>() <= promise);
 }
 
-TEMPLATE_TEST_CASE_SIG("The comparison with double precision finds every small mistake", "",
+TEMPLATE_TEST_CASE_SIG("The comparison with double precision finds every deliberate mistake", "",
                        ((int N), N), 0, 3) {
     CHECK(adamw_error<N>({.learning_rate_factor = 1.001}) > promise);
     CHECK(adamw_error<N>({.beta2 = 0.998}) > promise);

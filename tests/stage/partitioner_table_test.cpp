@@ -16,7 +16,7 @@ std::string page() {
 
 } // namespace
 
-TEST_CASE("The table of partitioners says what goes with what") {
+TEST_CASE("The partitioner table says which policies fit together") {
     CHECK(
         compatibility_table()
         == "| partitioner | stages | collectives | whole parameters | bucketer | adopted block |\n"
@@ -29,7 +29,7 @@ TEST_CASE("The table of partitioners says what goes with what") {
            "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
 }
 
-TEST_CASE("What does not go together has one conflict, by name") {
+TEST_CASE("Policies that do not fit together have one named conflict") {
     CHECK(zero::detail::conflict_of({.stage = 4}) == zero::detail::Conflict::no_such_stage);
     CHECK(zero::detail::conflict_of({.stage = -1}) == zero::detail::Conflict::no_such_stage);
     CHECK(zero::detail::conflict_of({.stage = 3, .bucketer_may_span_units = true})
@@ -58,7 +58,7 @@ TEST_CASE("What does not go together has one conflict, by name") {
           == zero::detail::Conflict::master_of_itself);
 }
 
-TEST_CASE("The page about partitioners shows the tables that the program prints") {
+TEST_CASE("The documentation of partitioners shows the tables that the program prints") {
     CHECK(page().find(compatibility_table()) != std::string::npos);
     CHECK(page().find(partition_tables()) != std::string::npos);
 }

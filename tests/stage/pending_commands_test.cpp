@@ -8,14 +8,14 @@
 
 #include <zero/stage/zero_stage.hpp>
 
-// When a collective throws, memory that enqueued commands still use is kept until they ran.
+// When a collective throws, the memory that enqueued commands still use is kept until they have
+// run.
 
 namespace zero::test::pending_commands_test {
 
 namespace {
 
-/// Pauses before each command, so that what was enqueued last is pending when the next collective
-/// throws.
+/// Pauses before each command, so that the last command is pending when the next collective throws.
 class SlowQueue final : public host::ThreadedQueue {
 public:
     ~SlowQueue() override { stop(); }
@@ -24,7 +24,7 @@ private:
     void pause() override { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 };
 
-/// Counts buffers that are given back while the queue has commands to run.
+/// Counts buffers that are freed while the queue has pending commands.
 class WatchingResource final : public MemoryResource {
 public:
     explicit WatchingResource(host::Queue& queue) : _queue(&queue) {}
@@ -35,7 +35,7 @@ public:
         bool const is_idle = _queue->record().is_complete();
         ++(is_idle ? freed : freed_too_early);
         if (!is_idle) {
-            _queue->synchronise(); // the test itself goes on in memory that exists
+            _queue->synchronise(); // the memory stays valid for the test itself
         }
         _heap.deallocate(memory, bytes, kind);
     }
@@ -54,7 +54,7 @@ struct Seen {
     int freed_too_early = 0;
 };
 
-/// What rank 0 sees of `call(communicator, queue, resource)`, while rank 1 does
+/// Returns what rank 0 sees of `call(communicator, queue, resource)` while rank 1 runs
 /// `other(communicator)`.
 template <class Call, class Other>
 Seen observe(Call const& call, Other const& other) {
@@ -80,7 +80,7 @@ Seen observe(Call const& call, Other const& other) {
 
 } // namespace
 
-TEST_CASE("A gather on the host that meets another collective frees nothing that is in use") {
+TEST_CASE("A gather on the host that meets another collective frees no memory in use") {
     Seen const seen = observe(
         [](LoopbackCommunicator& communicator, host::Queue& queue, MemoryResource& memory) {
             std::vector<std::uint64_t> const values{1, 2, 3};
@@ -96,7 +96,7 @@ TEST_CASE("A gather on the host that meets another collective frees nothing that
     CHECK(seen.freed_too_early == 0);
 }
 
-TEST_CASE("Norms that meet another collective free nothing that is in use") {
+TEST_CASE("Norms that meet another collective free no memory in use") {
     auto const accumulate = [](ZeroStage<2>& engine) {
         engine.begin_step();
         engine.begin_micro_step(true);
@@ -117,7 +117,7 @@ TEST_CASE("Norms that meet another collective free nothing that is in use") {
             (void)engine.step(0.1).report();
         });
     CHECK(seen.type == "CollectiveMismatch");
-    CHECK(seen.freed >= freed_before + 2); // what the norms took; the engine's own follow
+    CHECK(seen.freed >= freed_before + 2); // the buffers of the norms; those of the engine follow
     CHECK(seen.freed_too_early == 0);
 }
 

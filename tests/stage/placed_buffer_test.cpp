@@ -10,10 +10,10 @@
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/detail/placed_buffer.hpp>
 
-// Sharded memory is in the order that the shard map counts in; replicated memory is bucket after
-// bucket.
+// Sharded memory is in the order of the shard map; replicated memory is in the order of the
+// buckets.
 
-namespace zero::test::placed_test {
+namespace zero::test::placed_buffer_test {
 
 namespace {
 
@@ -37,7 +37,7 @@ void check_memory(std::size_t world) {
         CHECK(trainable.size() == shard_begins(layout, rank)[layout.trainable_buckets()]);
         CHECK(trainable.size()
               < sharded.size()
-                    + (rank == 0 ? 0 : 1)); // the frozen parameter is in rank 0's memory at least
+                    + (rank == 0 ? 0 : 1)); // at least the frozen parameter is in rank 0's memory
         CHECK(replicated.size() == layout.padded_elements());
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) {
@@ -59,11 +59,11 @@ void check_memory(std::size_t world) {
 
 } // namespace
 
-TEST_CASE("Sharded memory lies as the shard map says, replicated memory as the buckets") {
+TEST_CASE("Sharded memory follows the shard map, and replicated memory follows the buckets") {
     for (std::size_t world = 1; world <= 5; ++world) {
         check_memory<ContiguousPartitioner>(world);
         check_memory<BalancedPartitioner>(world);
     }
 }
 
-} // namespace zero::test::placed_test
+} // namespace zero::test::placed_buffer_test

@@ -4,15 +4,12 @@
 #include "support/stages.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// NaN in padding, in reused and in released memory changes nothing, and it is really there.
+// NaN in padding, in reused memory and in released memory changes no result, and it is really
+// there.
 
 namespace zero::test::poison_test {
 
@@ -20,8 +17,8 @@ namespace {
 
 constexpr int world = 3;
 
-/// The state of each rank after each of three steps with clipping and two micro-steps. Unit 2 never
-/// gets a gradient in step 1.
+/// Returns the state of each rank after each of three steps with clipping and two micro-steps. Unit
+/// 2 gets no gradient in step 1.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule schedule,
                                               Storage storage = Storage::owned) {
@@ -89,7 +86,7 @@ bool is_nan(float value) {
     return value != value;
 }
 
-/// What a look beside and behind the leases finds on one rank.
+/// What one rank finds beside and behind its leases.
 struct Seen {
     int nan_in_gradient_padding = 0, nan_in_weight_padding = 0;
     bool is_fresh_gradient_nan = false, is_zeroed_gradient_nan = true, is_released_nan = false;
@@ -98,8 +95,8 @@ struct Seen {
 template <int N>
 std::vector<Seen> look(bool poison) {
     return on_ranks<Seen>(world, [poison](LoopbackCommunicator& communicator) {
-        // With an inline queue everything has happened when a call returns, so the memory may be
-        // looked at.
+        // An inline queue has run every command when a call returns, so the test may read the
+        // memory.
         ZeroStage<N> engine(
             communicator, registration<float>(toy_specs()),
             {.poison = poison, .communication_queue = HostBackend::default_compute_queue()});
@@ -140,7 +137,7 @@ TEST_CASE("Poison changes no bit with 16-bit types and uneven shards") {
 }
 
 TEST_CASE("The padding between two gradients that are cleared together is NaN with poison, and "
-          "zero without") {
+          "zero without it") {
     for (bool const poison : {true, false}) {
         CAPTURE(poison);
         auto const between =
@@ -172,8 +169,7 @@ TEST_CASE("The padding between two gradients that are cleared together is NaN wi
     }
 }
 
-TEST_CASE("With poison padding and gradients that were not asked to be zero are NaN, and without "
-          "it padding is zero") {
+TEST_CASE("With poison, padding and uninitialised gradients are NaN; without it padding is zero") {
     in_every_stage([]<int N>() {
         for (Seen const& seen : look<N>(true)) {
             CHECK(seen.nan_in_gradient_padding == 63);

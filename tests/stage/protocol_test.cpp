@@ -4,22 +4,18 @@
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
 #include <vector>
 
-// What a trainer may do between and inside steps, and that it gives the bits that it should.
+// The calls that a trainer may make inside and between steps, and the bits they must give.
 
 namespace zero::test::protocol_test {
 
 namespace {
 
-/// Adds what one element is outside of a step.
+/// Adds the value of one element, read outside a step.
 template <class Engine>
 void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t parameter,
          std::size_t element) {
@@ -30,7 +26,7 @@ void see(std::vector<float>& seen, Engine& engine, std::size_t unit, std::size_t
 constexpr int world = 3;
 using Bits = std::vector<std::vector<std::uint32_t>>;
 
-/// The state on each rank after `train(engine, rank)`.
+/// Returns the state of each rank after `train(engine, rank)`.
 template <class Stage, class Train>
 Bits state_after(Train const& train, typename Stage::Options const& options = {}) {
     return on_ranks<std::vector<std::uint32_t>>(world, [&](LoopbackCommunicator& communicator) {
@@ -42,7 +38,7 @@ Bits state_after(Train const& train, typename Stage::Options const& options = {}
 
 } // namespace
 
-TEST_CASE("After a cancelled step everything goes on as if it had not been") {
+TEST_CASE("After a cancelled step training continues as if the step had never begun") {
     in_every_stage([]<int N>() {
         auto const clean = [](auto& engine, std::uint64_t rank) {
             (void)run_step(engine, rank, 0, 2);
@@ -119,7 +115,7 @@ TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits"
     });
 }
 
-TEST_CASE("Units acquired outside a step hold the weights of the last one, on every rank") {
+TEST_CASE("Units acquired outside a step hold the weights of the last step, on every rank") {
     in_every_stage([]<int N>() {
         auto const ranks =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
@@ -154,9 +150,9 @@ TEST_CASE("Units acquired outside a step hold the weights of the last one, on ev
     });
 }
 
-TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, is never stale") {
+TEST_CASE("A unit that was prefetched, or left unused in a step, is never stale") {
     in_every_stage([]<int N>() {
-        // Every step uses fewer units than the order of the step before promised.
+        // Every step uses fewer units than the unit order of the step before predicts.
         auto const values =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
                 ZeroStage<N, Sgd> engine(communicator, registration<float>(toy_specs()),
@@ -200,7 +196,8 @@ TEST_CASE("A unit that was gathered in advance, or that nobody used for a step, 
     });
 }
 
-TEST_CASE("Groups have their own learning rate and hyper-parameters, from the next step on") {
+TEST_CASE(
+    "Groups have their own learning rate and hyper-parameters, which change with the next step") {
     in_every_stage([]<int N>() {
         auto const ranks =
             on_ranks<std::vector<float>>(world, [](LoopbackCommunicator& communicator) {
@@ -240,8 +237,8 @@ TEST_CASE("Groups have their own learning rate and hyper-parameters, from the ne
             CHECK(seen[3] == seen[1] - 0.5F);
             CHECK(seen[4] == seen[2]);
             CHECK(seen[5] == seen[3] - 0.5F);
-            CHECK(seen[6] == seen[4] - 0.25F * 1.75F); // the buffer: 1, 1, then 0.5 * 1 + 1 = 1.5
-                                                       // and 0.5 * 1.5 + 1 = 1.75
+            // The momentum buffer is 1, 1, then 0.5 * 1 + 1 = 1.5 and 0.5 * 1.5 + 1 = 1.75.
+            CHECK(seen[6] == seen[4] - 0.25F * 1.75F);
             CHECK(seen[7] == seen[5] - 0.5F);
         }
     });

@@ -6,18 +6,14 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
 #include <map>
 #include <vector>
 
-// Buckets that are made anew change no bit of what is trained, whatever is kept beside the
-// parameters, and whoever owns it.
+// A rebuild of the buckets changes no bit of the training, for all storage of master weights and
+// states, and for every partitioner.
 
 namespace zero::test::rebuild_bits_test {
 
@@ -30,16 +26,16 @@ template <class Stage>
 Trained rebuilt(typename Stage::Options options = {}) {
     options.rebuild_buckets = Stage::in_ready_order;
     options.leases_until_rebuild = 8;
-    return trained<Stage>(world, options, 4, 0.01, 24, toy_specs(), order);
+    return trained<Stage>(world, options, {.order = order});
 }
 
 template <class Stage>
 Trained kept(typename Stage::Options options = {}) {
     options.extra_leases = 8;
-    return trained<Stage>(world, options, 4, 0.01, 24, toy_specs(), order);
+    return trained<Stage>(world, options, {.order = order});
 }
 
-/// In every stage, with every cut and every storage that may be made anew.
+/// Compares in every stage, with every partitioner and storage that allows a rebuild.
 template <class... Policies>
 void check_bits() {
     auto const expected = kept<ZeroStage<0, SizeCappedBucketer, Policies...>>();
@@ -64,7 +60,7 @@ void check_bits() {
     });
 }
 
-/// On how many ranks the elements that they update are others after the first step.
+/// Returns the number of ranks that own other elements after the first step than before.
 template <class Stage>
 int ranks_with_other_elements() {
     using Owned = std::map<std::size_t, std::size_t>;
@@ -90,31 +86,32 @@ int ranks_with_other_elements() {
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of float parameters", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float parameters", "[stage][rebuild]") {
     check_bits<>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in float", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float master weights", "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, NoLossScaler>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in float16", "[stage][rebuild]") {
+TEST_CASE("Rebuilt buckets change no bit of float16 master weights", "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, MasterWeights<float16>>();
 }
 
-TEST_CASE("Buckets made anew change no bit of master weights in parts and of scaled states",
+TEST_CASE("Rebuilt buckets change no bit of split master weights and scaled states",
           "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>();
 }
 
-TEST_CASE("Buckets made anew change no bit of stochastic rounding and bfloat16 states",
+TEST_CASE("Rebuilt buckets change no bit of stochastic rounding and bfloat16 states",
           "[stage][rebuild]") {
     check_bits<Parameters<bfloat16>, StochasticRounding, OptimizerState<bfloat16>>();
 }
 
-TEST_CASE("The stages and cuts in which buckets are made anew give elements to other ranks",
-          "[stage][rebuild]") {
-    // Otherwise the comparisons above would hold for a rebuild that moves nothing.
+TEST_CASE(
+    "A rebuild moves elements to other ranks in the stages and partitioners that are compared",
+    "[stage][rebuild]") {
+    // The comparisons above would also hold for a rebuild that moves nothing.
     CHECK(ranks_with_other_elements<ZeroStage<1, RoundRobinPartitioner, SizeCappedBucketer>>()
           >= 2);
     CHECK(ranks_with_other_elements<ZeroStage<2, WholeGroupPartitioner, SizeCappedBucketer>>()

@@ -5,10 +5,6 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/traffic.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
@@ -19,8 +15,8 @@
 #include <new>
 #include <vector>
 
-// What buckets that are made anew cost: memory before, during and after, traffic, and what happens
-// when there is no memory.
+// The cost of rebuilt buckets: memory before, during and after the rebuild, traffic, and what
+// happens when memory runs out.
 
 namespace zero::test::rebuild_memory_test {
 
@@ -29,7 +25,7 @@ namespace {
 constexpr int world = 3;
 std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
-/// The heap, with the most that was in use, and a kind of buffer that it can be told to refuse.
+/// Heap memory that records its peak, and refuses one kind of buffer on demand.
 class WatchedMemory final : public MemoryResource {
 public:
     void* allocate(std::size_t bytes, BufferKind kind) override {
@@ -60,7 +56,7 @@ private:
 struct Account {
     MemoryPlan before, after;
     std::array<std::size_t, buffer_kinds> allocated_before{}, allocated_after{};
-    std::size_t agreement = 0; ///< what the comparison of layouts takes for the moment
+    std::size_t agreement = 0; ///< temporary memory for the comparison of layouts
     std::size_t most = 0, left = 0;
 };
 
@@ -92,7 +88,8 @@ std::vector<Account> accounts(Storage storage = Storage::owned) {
                     bytes[kind] = memory.bytes(static_cast<BufferKind>(kind));
                 }
             };
-            account.agreement = memory.most - memory.bytes(); // it comes last in construction
+            account.agreement =
+                memory.most - memory.bytes(); // it is the last allocation of a construction
             account.before = engine.memory_plan();
             read(account.allocated_before);
             for (std::uint64_t step = 0; step < 2; ++step) {
@@ -119,7 +116,7 @@ std::size_t engine_bytes(MemoryPlan const& plan, std::vector<BufferKind> const& 
     return sum;
 }
 
-/// The peaks that docs/design.md names; the largest parameter has 500 elements.
+/// The peaks given in docs/design.md; the largest parameter has 500 elements.
 std::size_t peak(Account const& account, std::size_t parameter_bytes, std::size_t state_bytes) {
     using enum BufferKind;
     std::vector<BufferKind> const held{parameters, parameter_leases};
@@ -147,8 +144,8 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
         }
         CHECK(account.after[BufferKind::gradient_leases].bytes()
               < account.before[BufferKind::gradient_leases].bytes());
-        // Of each rank the number of parameters, the hash of the layout and those of the 15 named
-        // options (see compared_options.hpp).
+        // For each rank: the number of parameters, the hash of the layout and the hashes of the 15
+        // named options (see compared_options.hpp).
         CHECK(account.agreement == world * (2 + 15) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);
@@ -157,8 +154,7 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
 
 } // namespace
 
-TEST_CASE("Memory is what is planned before and after buckets are made anew, and in between what "
-          "the documentation says",
+TEST_CASE("Memory equals the plan before and after a rebuild, and the documented peak in between",
           "[stage][rebuild]") {
     in_every_stage([]<int N>() {
         check_accounts<ZeroStage<N, SizeCappedBucketer>>(4);
@@ -170,7 +166,7 @@ TEST_CASE("Memory is what is planned before and after buckets are made anew, and
     });
 }
 
-TEST_CASE("Steps after the buckets were made anew move what the formula says for the new layout",
+TEST_CASE("Steps after a rebuild move what the formula says for the new layout",
           "[stage][rebuild]") {
     struct Counts {
         Traffic transport, formula;
@@ -200,7 +196,7 @@ TEST_CASE("Steps after the buckets were made anew move what the formula says for
     }
 }
 
-TEST_CASE("Without memory for it the engine breaks on that rank, and the others hear of it",
+TEST_CASE("When a rank has no memory for the rebuild its engine breaks, and the others get Aborted",
           "[stage][rebuild]") {
     for (BufferKind const kind :
          {BufferKind::parameters, BufferKind::gradient_leases, BufferKind::optimizer_state}) {
@@ -218,7 +214,7 @@ TEST_CASE("Without memory for it the engine breaks on that rank, and the others 
             } catch (...) {
                 next[rank] = outcome_of([&] { engine.begin_step(); });
                 std::size_t slices = 0;
-                engine.for_each_owned_slice([&](auto const&) { ++slices; }); // can still be called
+                engine.for_each_owned_slice([&](auto const&) { ++slices; }); // is still allowed
                 throw;
             }
         });

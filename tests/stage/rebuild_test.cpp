@@ -2,17 +2,13 @@
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <limits>
 #include <string>
 #include <vector>
 
-// `rebuild_buckets`: what is recorded in the first step, on which rank, and which buckets come of
+// `rebuild_buckets`: what the first step records, on which rank, and the buckets that follow from
 // it.
 
 namespace zero::test::rebuild_test {
@@ -23,7 +19,7 @@ constexpr int world = 3;
 using Order = std::vector<std::size_t>;
 using Stage = ZeroStage<2, UnitBucketer>;
 
-/// The names of a layout's parameters in the order of its buckets.
+/// Returns the names of a layout's parameters in bucket order.
 std::string buckets_of(FlatLayout const& layout) {
     std::string text;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -35,7 +31,8 @@ std::string buckets_of(FlatLayout const& layout) {
     return text;
 }
 
-/// One micro-step in which units become ready in this order; the others are left to its end.
+/// Runs one micro-step in which units become ready in this order. Other units are left to the end
+/// of the micro-step.
 template <class Engine>
 void report_units(Engine& engine, Order const& order) {
     engine.begin_micro_step();
@@ -51,7 +48,7 @@ constexpr char const* forwards =
     "first.bias first.weight | second.weight | third.empty third.weight | head.scale | embedding | "
     "second.table | "; // unit 4 completes both
 
-/// What each rank's layout is after `train(engine, rank)`.
+/// Returns the layout of each rank after `train(engine, rank)`.
 template <class Train>
 std::vector<std::string> buckets_after(Train const& train) {
     return on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
@@ -80,7 +77,7 @@ TEST_CASE("After the first step buckets are filled in the order in which units b
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 2);
           })
           == Texts(world, registered));
-    // The tied embedding is complete with the last of its units, 0 and 4; the frozen table of unit
+    // The tied embedding is complete when both of its units, 0 and 4, are. The frozen table of unit
     // 2 is in no trainable bucket.
     CHECK(buckets_after([](Stage& engine, int rank) {
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
@@ -90,7 +87,7 @@ TEST_CASE("After the first step buckets are filled in the order in which units b
                           "first.bias first.weight | second.table | "));
 }
 
-TEST_CASE("The order is that of rank 0, whatever the others did", "[stage][rebuild]") {
+TEST_CASE("Rank 0 decides on the order, whatever the others did", "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int rank) {
               (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, 1, 0.01, 0,
                              rank == 0   ? Order{0, 1, 2, 3, 4}
@@ -100,7 +97,7 @@ TEST_CASE("The order is that of rank 0, whatever the others did", "[stage][rebui
           == Texts(world, forwards));
 }
 
-TEST_CASE("A unit counts where it first became ready in the step, and last when it never did",
+TEST_CASE("A unit counts where it first became ready in the step, and comes last if it never did",
           "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int) {
               engine.begin_step();
@@ -119,7 +116,8 @@ TEST_CASE("A unit counts where it first became ready in the step, and last when 
                           "first.weight | embedding | second.table | "));
 }
 
-TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage][rebuild]") {
+TEST_CASE("A cancelled step does not count as the first, but a skipped one does",
+          "[stage][rebuild]") {
     auto const give_up = [](Stage& engine) {
         engine.begin_step();
         report_units(engine, {4, 3, 2, 1, 0});
@@ -150,7 +148,7 @@ TEST_CASE("A step that was given up is not the first, a skipped one is", "[stage
     CHECK(is_skipped == std::vector<int>(world, 3));
 }
 
-TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
+TEST_CASE("Buckets are rebuilt only once", "[stage][rebuild]") {
     CHECK(buckets_after([](Stage& engine, int rank) {
               for (std::uint64_t step = 0; step < 3; ++step) {
                   Order const order = step == 0 ? Order{0, 1, 2, 3, 4} : Order{1, 0, 3, 2, 4};
@@ -160,7 +158,8 @@ TEST_CASE("Buckets are made anew once", "[stage][rebuild]") {
           == Texts(world, forwards));
 }
 
-TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]") {
+TEST_CASE("Parameters keep the index, name, units and group that they were registered with",
+          "[stage][rebuild]") {
     auto const ranks =
         on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
             auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -188,8 +187,8 @@ TEST_CASE("What the caller names stays as it was registered", "[stage][rebuild]"
 
 TEST_CASE("A backward pass out of order needs its leases in the first step only",
           "[stage][rebuild]") {
-    // Five units with a bucket each. Forwards, all stay open until the last, which comes first in
-    // the order of registration.
+    // Five units with a bucket each. In forward order all buckets stay open until the last unit,
+    // whose bucket is the first in registration order.
     std::vector<ParameterSpec> specs;
     for (std::size_t unit = 0; unit < 5; ++unit) {
         specs.push_back({"w" + std::to_string(unit), 100, {unit}, 0, true});
@@ -221,7 +220,7 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
     CHECK(train({.extra_leases = 4}, {forward, forward}) == "returned");
     CHECK(
         train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}})
-        == "OutOfOrder"); // now backwards is out of order
+        == "OutOfOrder"); // reverse order is now out of order
     CHECK(train({.extra_leases = 1,
                  .rebuild_buckets = Stage::in_ready_order,
                  .leases_until_rebuild = 3},
@@ -258,7 +257,7 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
     CHECK(message({.storage = Storage::adopted, .adopted_block = block}).type == "returned");
 }
 
-TEST_CASE("Ranks that do not all make their buckets anew get a LayoutMismatch",
+TEST_CASE("Ranks of which only some rebuild their buckets get a LayoutMismatch",
           "[stage][rebuild]") {
     for (bool const differs_in_leases : {false, true}) {
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& communicator) {

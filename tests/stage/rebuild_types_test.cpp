@@ -6,7 +6,7 @@
 
 #include <vector>
 
-// Buckets made anew with parameters of several types, and with optimizers of whole parameters.
+// Rebuilt buckets with several parameter types, and with whole-tensor optimizers.
 
 namespace zero::test::rebuild_types_test {
 
@@ -16,7 +16,7 @@ std::vector<std::size_t> const order{1, 3, 0, 2, 4};
 
 } // namespace
 
-TEST_CASE("Buckets made anew change no bit of a model with several parameter types",
+TEST_CASE("Rebuilt buckets change no bit of a model with several parameter types",
           "[stage][rebuild]") {
     using mixed::Mixed;
     auto const kept = mixed::train_all<Mixed<0, SizeCappedBucketer>>(
@@ -39,15 +39,15 @@ TEST_CASE("Buckets made anew change no bit of a model with several parameter typ
     });
 }
 
-TEMPLATE_TEST_CASE("Buckets made anew change no bit of an optimizer of whole parameters, and give "
-                   "it the scratch memory of what it now owns",
+TEMPLATE_TEST_CASE("Rebuilt buckets change no bit of a whole-tensor optimizer, which gets scratch "
+                   "memory for the parameters it now owns",
                    "[stage][rebuild]", Lamb, Muon) {
     auto const run = []<class Stage>(bool is_rebuilt) {
         typename Stage::Options options;
         options.poison = true;
         options.rebuild_buckets = is_rebuilt ? Stage::in_ready_order : nullptr;
         (is_rebuilt ? options.leases_until_rebuild : options.extra_leases) = 8;
-        return trained<Stage>(3, options, 4, 0.01, 24, whole_specs(), order);
+        return trained<Stage>(3, options, {.specs = whole_specs(), .order = order});
     };
     auto const expected =
         run.template operator()<ZeroStage<0, SizeCappedBucketer, RoundRobinPartitioner, TestType>>(

@@ -3,7 +3,6 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -11,8 +10,8 @@
 #include <functional>
 #include <string>
 
-// What ranks do differently inside a program that sends the same: without these checks replicas
-// would drift apart, and nobody would say so.
+// Differences between ranks that the sequence of collectives does not reveal. Without these checks
+// replicas would drift apart silently.
 
 namespace zero::test::settings_agreement_test {
 
@@ -21,9 +20,9 @@ namespace {
 template <int N>
 using Engine = ZeroStage<N, DynamicLossScaler>;
 
-/// Rank 1 alone calls `differ(engine)` before the second step, whose micro-steps and learning rate
-/// are `count_of(rank)` and `rate_of(rank)`.
-/// @return the text of a CollectiveMismatch that every rank got, "agreed" when none was thrown
+/// Rank 1 alone calls `differ(engine)` before the second step. The micro-steps and the learning
+/// rate of that step are `count_of(rank)` and `rate_of(rank)`.
+/// @return the message of the CollectiveMismatch on every rank, or "agreed" if none was thrown
 template <int N>
 std::string text_of(GradientReductionOptions const& reduction,
                     std::function<void(Engine<N>&)> const& differ, std::size_t count_of_rank_1 = 2,
@@ -58,12 +57,13 @@ void nothing(T&) {}
 
 } // namespace
 
-TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divides by them") {
+TEST_CASE(
+    "A rank with another number of micro-steps gives a mismatch where the mean divides by it") {
     in_every_stage([]<int N>() {
         auto const none = nothing<Engine<N>>;
         auto const boundary = ReductionSchedule::boundary;
         CHECK((text_of<N>({.schedule = boundary}, none)) == "agreed");
-        if (N == 3) { // its gathers meet the wrong ones before that
+        if (N == 3) { // there its gathers meet the wrong ones before
             CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)),
                        contains_text("'parameters of bucket 2'"));
             return;
@@ -78,7 +78,7 @@ TEST_CASE("A rank that makes other micro-steps is a mismatch where the mean divi
     });
 }
 
-TEST_CASE("A rank with another learning rate, other settings or a step of its own is a mismatch") {
+TEST_CASE("A rank with another learning rate, other settings or an extra step gives a mismatch") {
     in_every_stage([]<int N>() {
         auto const differs = contains_text("'steps, rate and settings as hash ");
         auto const none = nothing<Engine<N>>;

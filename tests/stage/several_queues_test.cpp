@@ -5,10 +5,6 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -17,8 +13,8 @@
 #include <stdexcept>
 #include <vector>
 
-// A model that works on queues of its own beside the compute queue. The first of them is held up
-// until all is enqueued, so who should wait for it and does not, is early.
+// A model with queues of its own besides the compute queue. A gate holds the first one until
+// everything is enqueued, so any command that forgets to wait for it runs too early.
 
 namespace zero::test::several_queues_test {
 
@@ -34,8 +30,8 @@ void add(host::Queue& queue, std::span<float> gradient, float value) {
     });
 }
 
-/// One parameter of two units, trained by plain gradient descent with a rate of 1 from 0: after a
-/// step it is minus the gradient.
+/// One parameter of two units, trained by plain gradient descent from 0 with learning rate 1: after
+/// a step it is minus the gradient.
 template <int N>
 struct Model {
     using Stage = ZeroStage<N, Sgd>;
@@ -62,7 +58,7 @@ struct Model {
         add(queue, gradients[0], value);
     }
 
-    /// The last element, when the step is done.
+    /// Returns the last element after the step.
     float finish() {
         engine.end_micro_step();
         auto const ticket = engine.step(1.0);
@@ -83,7 +79,7 @@ struct Model {
     Gate gate;
 };
 
-/// What `body(model)`, called in an open micro-step, makes of the parameter in every stage.
+/// Returns the parameter after `body(model)` has run in an open micro-step, for every stage.
 template <class Body>
 void check_trained(float expected, bool is_in_callers_memory, Body const& body) {
     in_every_stage([&]<int N>() {
@@ -109,7 +105,7 @@ void check_trained_in_both_memories(float expected, Body const& body) {
 
 } // namespace
 
-TEST_CASE("Units that share a parameter write its gradient from queues of their own") {
+TEST_CASE("Units that share a parameter write its gradient from separate queues") {
     check_trained_in_both_memories(-3.0F, [](auto& model) {
         model.write(1, model.slow, 1.0F);
         model.engine.gradients_ready(1, &model.slow);
@@ -118,7 +114,7 @@ TEST_CASE("Units that share a parameter write its gradient from queues of their 
     });
 }
 
-TEST_CASE("A unit that only reports waits for the other's queue") {
+TEST_CASE("A unit that only reports waits for the queue of the other unit") {
     check_trained_in_both_memories(-1.0F, [](auto& model) {
         model.write(1, model.slow, 1.0F);
         model.engine.gradients_ready(1, &model.slow);
@@ -126,11 +122,13 @@ TEST_CASE("A unit that only reports waits for the other's queue") {
     });
 }
 
-TEST_CASE("A second queue that asks for a gradient finds it cleared") {
+TEST_CASE("A second queue that takes a gradient finds it cleared") {
     check_trained_in_both_memories(-3.0F, [](auto& model) {
         auto const first = model.engine.gradients(1, &model.slow);
         model.write(0, model.fast, 2.0F);
-        model.slow.wait(model.fast.record()); // two that add at once are the caller's business
+        model.slow.wait(
+            model.fast
+                .record()); // ordering two writers of one gradient is the caller's responsibility
         add(model.slow, first[0], 1.0F);
         model.engine.gradients_ready(0, &model.fast);
         model.engine.gradients_ready(1, &model.slow);
@@ -152,7 +150,7 @@ TEST_CASE("The end of a micro-step waits for queues that did not report") {
     check_trained_in_both_memories(-1.0F, [](auto& model) { model.write(1, model.slow, 1.0F); });
 }
 
-TEST_CASE("What a queue wrote before its step was given up does not reach the next step") {
+TEST_CASE("Writes of a queue in a cancelled step do not reach the next step") {
     check_trained_in_both_memories(-1.0F, [](auto& model) {
         model.write(1, model.slow, 100.0F);
         model.engine.cancel_step();
@@ -160,14 +158,14 @@ TEST_CASE("What a queue wrote before its step was given up does not reach the ne
         model.engine.begin_micro_step(true);
         auto const gradients = model.engine.gradients(1, &model.fast);
         model.fast.wait(
-            model.slow.record()); // were the memory cleared already, it would not be zero any more
+            model.slow.record()); // memory that was cleared too early would not be zero any more
         add(model.fast, gradients[0], 1.0F);
         model.engine.gradients_ready(1, &model.fast);
         model.engine.gradients_ready(0, &model.fast);
     });
 }
 
-TEST_CASE("A command that fails on a queue of the model's own fails the step") {
+TEST_CASE("A command that fails on the model's own queue fails the step") {
     in_every_stage([]<int N>() {
         auto const ranks = on_ranks<Outcome>(1, [](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, false);
@@ -183,7 +181,7 @@ TEST_CASE("A command that fails on a queue of the model's own fails the step") {
     });
 }
 
-TEST_CASE("Who changes owned slices comes behind reads that were enqueued before") {
+TEST_CASE("Changes of owned slices wait for reads that were enqueued before") {
     in_every_stage([]<int N>() {
         auto const ranks = on_ranks<float>(1, [](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, false);
@@ -206,7 +204,7 @@ TEST_CASE("Who changes owned slices comes behind reads that were enqueued before
     });
 }
 
-TEST_CASE("Changes that commands of the compute queue make are sent when they are made") {
+TEST_CASE("Changes by commands of the compute queue are sent after those commands") {
     constexpr int world = 2;
     auto const check = []<int N>() {
         auto const ranks = on_ranks<float>(world, [](LoopbackCommunicator& communicator) {

@@ -7,8 +7,8 @@
 
 #include <zero/layout/round_robin_partitioner.hpp>
 
-// Ways of keeping master weights where some parameters are bfloat16 and others float, which are
-// their own.
+// Master weights in models with bfloat16 parameters and float ones. A float parameter is its own
+// master weight.
 
 namespace zero::test::mixed::several_types_master_test {
 
@@ -23,13 +23,14 @@ typename Stage::Options boundary(typename Stage::Options options = {}) {
     return options;
 }
 
-/// Every stage, cut and rounding of memory gives the bits of stage 0.
+/// Checks that every stage and partitioner, with poison and small buckets, gives the bits of stage
+/// 0.
 template <class... Policies>
 void check_stages() {
     auto const expected = train_all<Capped<0, Policies...>>(boundary<Capped<0, Policies...>>());
     in_every_stage([&]<int N>() {
         using Stage = Capped<N, Policies...>;
-        auto const check = [&](std::vector<Trained> const& found) {
+        auto const check = [&](std::vector<TrainedByName> const& found) {
             CHECK((found == expected)); // on every rank
             CHECK((owned_by_all(found) == owned_by_all(expected)));
         };
@@ -44,7 +45,7 @@ void check_stages() {
 
 } // namespace
 
-TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are the bits of float "
+TEST_CASE("Split master weights of the bfloat16 parameters of a mixed model have the bits of float "
           "ones, in every stage",
           "[stage][master]") {
     check_stages<SplitMasterWeights>();
@@ -57,8 +58,8 @@ TEST_CASE("Master weights in parts for the bfloat16 parameters of a model are th
     CHECK_FALSE((none == floats));
 }
 
-TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the same bits in every "
-          "stage, and leaves float ones alone",
+TEST_CASE("Stochastic rounding of the bfloat16 parameters of a mixed model gives the same bits in "
+          "every stage, and does not touch float ones",
           "[stage][master]") {
     check_stages<StochasticRounding>();
     using Stage = Capped<2, StochasticRounding>;
@@ -80,9 +81,9 @@ TEST_CASE("Stochastic rounding of the bfloat16 parameters of a model gives the s
     }
 }
 
-TEST_CASE("Master weights in float16 and scaled states with several types give the same bits in "
-          "every stage",
-          "[stage][master]") {
+TEST_CASE(
+    "Float16 master weights and scaled states with several types give the same bits in every stage",
+    "[stage][master]") {
     check_stages<MasterWeights<float16>, BlockScaledState<float16>>();
 }
 

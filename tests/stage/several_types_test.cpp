@@ -1,25 +1,22 @@
 #include "stage/mixed_model.hpp"
 
 #include "support/catch.hpp"
+#include "support/stages.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <string>
 #include <vector>
 
-// A model with parameters of several types: matrices in bfloat16, norms and biases in float.
+// Models with several parameter types: matrices in bfloat16, norms and biases in float.
 
 namespace zero::test::mixed::several_types_test {
 
 namespace {
 
-/// The same with a model of one type, which has the parameters that `keeps` picks.
+/// Trains a model of one type that has the parameters selected by `keeps`, in the same way.
 template <class T, class Keeps>
 ByName train_some(Keeps const& keeps) {
     return on_ranks<ByName>(world, [&](LoopbackCommunicator& communicator) {
@@ -37,75 +34,65 @@ TEST_CASE("A model with two parameter types trains to the bits of two models wit
     ByName expected = train_some<bfloat16>([](std::size_t index) { return !is_float(index); });
     expected.merge(train_some<float>([](std::size_t index) { return is_float(index); }));
     REQUIRE(expected.size() == toy_specs().size());
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() {
-            for (auto const& rank :
-                 train_all<Mixed<N>>({.reduction = {.schedule = ReductionSchedule::boundary}})) {
-                CHECK((rank.values == expected));
-            }
-        });
-    }
+    in_every_stage([&]<int N>() {
+        for (auto const& rank :
+             train_all<Mixed<N>>({.reduction = {.schedule = ReductionSchedule::boundary}})) {
+            CHECK((rank.values == expected));
+        }
+    });
 }
 
-TEST_CASE("With several types clipping, poison, scattered memory and small buckets give the same "
-          "bits in every stage") {
+TEST_CASE(
+    "With several types, clipping, poison and small buckets give the same bits in every stage") {
     for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
         auto const expected =
             train_all<Mixed<0>>({.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}});
-        CHECK(expected[0].norm > 0.5); // it clips
-        for (int const stage : {0, 1, 2, 3}) {
-            INFO("stage " << stage);
-            with_stage(stage, [&]<int N>() {
-                CHECK(
-                    (train_all<Mixed<N, SizeCappedBucketer>>({.gradient_clipping = 0.5F,
-                                                              .poison = true,
-                                                              .bucketer = {.bucket_bytes = 600},
-                                                              .reduction = {.schedule = schedule}})
-                     == expected));
-                CHECK((train_all<Mixed<N, RoundRobinPartitioner>>(
-                           {.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}})
-                       == expected));
-            });
-        }
-    }
-}
-
-TEST_CASE("With several types the plan is what was allocated, and master weights are kept for "
-          "bfloat16 alone") {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, [&]<int N>() {
-            struct Account {
-                MemoryPlan plan;
-                std::array<std::size_t, buffer_kinds> allocated{};
-            };
-            auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
-                HostMemoryResource memory;
-                Mixed<N> engine(communicator,
-                                mixed_registration<AnyParameter>([](std::size_t) { return true; }),
-                                {.memory = &memory});
-                Account account{engine.memory_plan(), {}};
-                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                    account.allocated[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-                }
-                return account;
-            });
-            std::size_t master = 0;
-            for (auto const& account : accounts) {
-                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                    CHECK(account.plan.rows[kind].bytes() == account.allocated[kind]);
-                }
-                master += account.plan[BufferKind::master_weights].content_bytes;
-            }
-            // embedding 300, first.weight 500, second.weight 129, third.empty 0, head.scale 1;
-            // second.table is frozen
-            CHECK(master == 4 * 930 * (N == 0 ? world : 1));
+        CHECK(expected[0].norm > 0.5); // so it clips
+        in_every_stage([&]<int N>() {
+            CHECK((train_all<Mixed<N, SizeCappedBucketer>>({.gradient_clipping = 0.5F,
+                                                            .poison = true,
+                                                            .bucketer = {.bucket_bytes = 600},
+                                                            .reduction = {.schedule = schedule}})
+                   == expected));
+            CHECK((train_all<Mixed<N, RoundRobinPartitioner>>(
+                       {.gradient_clipping = 0.5F, .reduction = {.schedule = schedule}})
+                   == expected));
         });
     }
 }
 
-TEST_CASE("Types that do not fit are refused by name") {
+TEST_CASE("With several types the plan equals the allocations, and only bfloat16 parameters have "
+          "master weights") {
+    in_every_stage([&]<int N>() {
+        struct Account {
+            MemoryPlan plan;
+            std::array<std::size_t, buffer_kinds> allocated{};
+        };
+        auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
+            HostMemoryResource memory;
+            Mixed<N> engine(communicator,
+                            mixed_registration<AnyParameter>([](std::size_t) { return true; }),
+                            {.memory = &memory});
+            Account account{engine.memory_plan(), {}};
+            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                account.allocated[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
+            }
+            return account;
+        });
+        std::size_t master = 0;
+        for (auto const& account : accounts) {
+            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                CHECK(account.plan.rows[kind].bytes() == account.allocated[kind]);
+            }
+            master += account.plan[BufferKind::master_weights].content_bytes;
+        }
+        // embedding 300, first.weight 500, second.weight 129, third.empty 0, head.scale 1;
+        // second.table is frozen
+        CHECK(master == 4 * 930 * (N == 0 ? world : 1));
+    });
+}
+
+TEST_CASE("Parameters of an unsupported type are refused by name") {
     auto const outcomes =
         on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
             std::vector<std::string> messages;

@@ -1,13 +1,10 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Master weights in parts against float ones, beyond what master_weights_conformance_test.cpp
-// compares: the same bits beside the caller's memory.
+// Split master weights give the bits of float ones in caller-owned memory as well;
+// master_weights_conformance_test.cpp compares the rest.
 
 namespace zero::test::split_master_test {
 
@@ -22,8 +19,7 @@ using Whole = ZeroStage<N, Parameters<bfloat16>, MasterWeights<float>, More...>;
 
 } // namespace
 
-TEST_CASE(
-    "Master weights in parts give the bits of float master weights beside the caller's memory") {
+TEST_CASE("Split master weights give the bits of float master weights with caller-owned memory") {
     for (auto const storage : {Storage::adopted, Storage::scattered}) {
         auto const expected = trained<Whole<0>>(world, {.storage = storage});
         CHECK((trained<Split<0>>(world, {.storage = storage}) == expected));

@@ -1,16 +1,13 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cmath>
 #include <vector>
 
-// States of the optimizer in 16 bits: how near they are to float ones. That stages agree is in
-// optimizer_state_conformance_test.cpp.
+// How close 16-bit optimizer states are to float ones. optimizer_state_conformance_test.cpp
+// compares stages.
 
 namespace zero::test::state_types_test {
 
@@ -18,12 +15,12 @@ namespace {
 
 constexpr int world = 3;
 
-/// The largest difference of a parameter from the one of a run with float states, with gradients of
-/// neighbours that differ by up to 2^binades.
+/// Returns the largest difference of a parameter from a run with float states. Gradients of
+/// neighbouring elements differ by up to 2^binades.
 template <class Policy>
 float distance(std::size_t binades) {
-    auto const exact = trained<ZeroStage<2>>(world, {}, 4, 0.01, binades).parameters;
-    auto const found = trained<ZeroStage<2, Policy>>(world, {}, 4, 0.01, binades).parameters;
+    auto const exact = trained<ZeroStage<2>>(world, {}, {.binades = binades}).parameters;
+    auto const found = trained<ZeroStage<2, Policy>>(world, {}, {.binades = binades}).parameters;
     float largest = 0.0F;
     for (std::size_t parameter = 0; parameter < exact.size(); ++parameter) {
         for (std::size_t i = 0; i < exact[parameter].size(); ++i) {
@@ -35,7 +32,7 @@ float distance(std::size_t binades) {
 
 } // namespace
 
-TEST_CASE("States in scaled float16 go with master weights in parts") {
+TEST_CASE("Scaled float16 states work with split master weights") {
     auto const expected = trained<
         ZeroStage<0, Parameters<bfloat16>, MasterWeights<float>, BlockScaledState<float16>>>(world);
     CHECK(
@@ -48,8 +45,8 @@ TEST_CASE("States in scaled float16 go with master weights in parts") {
          == expected));
 }
 
-TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scaled states begin "
-          "elsewhere") {
+TEST_CASE("Blocks of scaled states start elsewhere in an adopted block, whose parameters start "
+          "anywhere") {
     CHECK_FALSE(
         (trained<ZeroStage<2, BlockScaledState<float16>>>(world, {.storage = Storage::adopted})
          == trained<ZeroStage<2, BlockScaledState<float16>>>(world)));
@@ -57,7 +54,7 @@ TEST_CASE("In an adopted block, where parameters start anywhere, blocks of scale
            == trained<ZeroStage<2, OptimizerState<bfloat16>>>(world)));
 }
 
-TEST_CASE("Four steps of 0.01 end near those with float states") {
+TEST_CASE("Four steps of 0.01 end near those with float optimizer states") {
     CHECK(distance<BlockScaledState<float16>>(0)
           < 4e-5F); // 4 * 0.01 * 2^-10: both moments are off by 2^-11, one of them under a root
     CHECK(distance<OptimizerState<bfloat16>>(0) < 3e-4F);
@@ -65,10 +62,10 @@ TEST_CASE("Four steps of 0.01 end near those with float states") {
     CHECK(distance<OptimizerState<float>>(0) == 0.0F);
 }
 
-TEST_CASE("Where gradients of neighbours differ by 2^24, a small one's update with scaled states "
-          "is too small, but none is too large") {
+TEST_CASE("When neighbouring gradients differ by 2^24, scaled states make small updates too small, "
+          "but none too large") {
     float const found = distance<BlockScaledState<float16>>(24);
-    CHECK(found < 0.04F); // all that four steps of 0.01 can move
+    CHECK(found < 0.04F); // the most that four steps of 0.01 can move
     CHECK(found > 0.01F);
     CHECK(distance<OptimizerState<bfloat16>>(24) < 4e-4F); // bfloat16 has the range
 }

@@ -1,16 +1,13 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
 
-// Stochastic rounding depends on the seed, the step and the number of an element: not on the number
-// of ranks, and by master_weights_conformance_test.cpp not on stage, partitioner, bucket size and
-// storage.
+// Stochastic rounding depends on the seed, the step and the index of an element. It does not depend
+// on the number of ranks; master_weights_conformance_test.cpp shows the same for stage,
+// partitioner, bucket size and storage.
 
 namespace zero::test::stochastic_rounding_test {
 
@@ -19,8 +16,8 @@ namespace {
 template <int N>
 using Stage = ZeroStage<N, Parameters<bfloat16>, StochasticRounding>;
 
-/// All parameters after some steps in which every rank has the same gradients, so that the world
-/// size does not change them.
+/// Returns all parameters after some steps in which all ranks have the same gradients, so that the
+/// world size does not change the mean.
 template <int N>
 std::vector<std::vector<float>> alike(int ranks, std::uint64_t seed = 0) {
     return on_ranks<std::vector<std::vector<float>>>(
@@ -43,7 +40,7 @@ TEST_CASE("Stochastically rounded parameters do not depend on the number of rank
     CHECK_FALSE((alike<2>(2, 5) == expected));
 }
 
-TEST_CASE("Ranks with different seeds are told so") {
+TEST_CASE("Ranks with different rounding seeds get a LayoutMismatch") {
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         Stage<2> const engine(
             communicator, registration<bfloat16>(toy_specs()),

@@ -3,10 +3,6 @@
 #include "support/snapshot.hpp"
 
 #include <zero/layout/single_bucketer.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -18,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-// Whose memory holds parameters and gradients changes no bit of the training, and the caller's
-// memory holds what it should.
+// The training has the same bits whether the engine or the caller owns parameters and gradients,
+// and caller-owned memory is always up to date.
 
 namespace zero::test::storage_test {
 
@@ -27,10 +23,10 @@ namespace {
 
 constexpr int world = 3;
 
-enum class GradientStore { buckets, callers, handed_over, overwritten };
+enum class GradientMemory { buckets, callers, handed_over, overwritten };
 
-/// What one rank has after three steps: all parameters, and those in the caller's memory (empty
-/// when the engine owns them).
+/// The state of one rank after three steps: all parameters, and those in caller-owned memory (empty
+/// if the engine owns them).
 struct Trained {
     std::vector<std::vector<float>> full;
     std::vector<std::vector<float>> callers;
@@ -48,12 +44,12 @@ float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std:
 }
 
 template <int N>
-std::vector<Trained> train(Storage storage, GradientStore memory, double learning_rate = 0.01) {
+std::vector<Trained> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
     return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<float>(specs());
         std::vector<float> block(2048, -7.0F), gradients(2048, 99.0F);
-        std::size_t begin = 5; // not aligned to anything
+        std::size_t begin = 5; // unaligned
         for (std::size_t index = 0; index < parameters.size(); ++index) {
             auto& parameter = parameters[index];
             if (storage != Storage::owned) {
@@ -64,7 +60,7 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
                 }
                 parameter.initialise = nullptr;
             }
-            if (memory == GradientStore::callers && parameter.trainable) {
+            if (memory == GradientMemory::callers && parameter.trainable) {
                 parameter.gradient = gradients.data() + begin;
             }
             begin += parameter.elements + (index == 3 ? 11 : 0);
@@ -88,14 +84,14 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
                             continue;
                         }
                         std::size_t const key = step * 2 + micro_step;
-                        if (memory == GradientStore::handed_over) {
+                        if (memory == GradientMemory::handed_over) {
                             std::vector<float> transient;
                             for (std::size_t i = 0; i < layout.parameter(index).elements; ++i) {
                                 transient.push_back(gradient_of(rank, key, unit, index, i));
                             }
                             engine.hand_over(unit, index, transient).synchronise();
                         } else {
-                            bool const overwrites = memory == GradientStore::overwritten
+                            bool const overwrites = memory == GradientMemory::overwritten
                                                     && layout.parameter(index).units.size() == 1;
                             auto const gradient = engine.gradients(unit, {}, !overwrites)[index];
                             for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -126,7 +122,7 @@ std::vector<Trained> train(Storage storage, GradientStore memory, double learnin
 void check_same(std::vector<Trained> const& ranks,
                 std::vector<std::vector<float>> const& expected) {
     for (Trained const& trained : ranks) {
-        CHECK((trained.full == expected)); // without printing all of it
+        CHECK((trained.full == expected)); // a failure does not print all of it
         CHECK((trained.callers.empty() || trained.callers == expected));
     }
 }
@@ -135,29 +131,29 @@ void check_same(std::vector<Trained> const& ranks,
 
 TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to the same bits", "",
                        ((int N), N), 0, 1, 2) {
-    auto const expected = train<0>(Storage::owned, GradientStore::buckets)[0].full;
-    CHECK((expected != train<0>(Storage::owned, GradientStore::buckets, 0.0100001)[0].full));
+    auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
+    CHECK((expected != train<0>(Storage::owned, GradientMemory::buckets, 0.0100001)[0].full));
     for (auto const memory :
-         {GradientStore::buckets, GradientStore::callers, GradientStore::handed_over}) {
+         {GradientMemory::buckets, GradientMemory::callers, GradientMemory::handed_over}) {
         check_same(train<N>(Storage::owned, memory), expected);
         check_same(train<N>(Storage::scattered, memory), expected);
     }
-    check_same(train<N>(Storage::adopted, GradientStore::callers), expected);
-    check_same(train<N>(Storage::adopted, GradientStore::handed_over), expected);
+    check_same(train<N>(Storage::adopted, GradientMemory::callers), expected);
+    check_same(train<N>(Storage::adopted, GradientMemory::handed_over), expected);
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "Gradients in buckets, in the caller's memory, handed over or overwritten give the same bits",
+    "Gradients in buckets, in caller-owned memory, handed over or overwritten give the same bits",
     "", ((int N), N), 0, 2, 3) {
-    auto const expected = train<0>(Storage::owned, GradientStore::buckets)[0].full;
-    for (auto const memory : {GradientStore::buckets, GradientStore::callers,
-                              GradientStore::handed_over, GradientStore::overwritten}) {
+    auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
+    for (auto const memory : {GradientMemory::buckets, GradientMemory::callers,
+                              GradientMemory::handed_over, GradientMemory::overwritten}) {
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
     }
 }
 
-TEST_CASE("A gradient in the caller's memory is read once: with its own unit, not with others "
+TEST_CASE("A gradient in caller-owned memory is read once, with its own unit and not with units "
           "whose gradients lie around it") {
     std::array<std::vector<float>, 5> gradients;
     std::vector<Parameter<float>> parameters;
@@ -179,7 +175,7 @@ TEST_CASE("A gradient in the caller's memory is read once: with its own unit, no
     };
     write(1, 2.0F); // b and d, between a, c and e
     engine.gradients_ready(1);
-    write(1, 100.0F); // the caller's again
+    write(1, 100.0F); // the caller may write again
     write(0, 3.0F);
     engine.gradients_ready(0);
     write(0, 100.0F);
@@ -190,10 +186,10 @@ TEST_CASE("A gradient in the caller's memory is read once: with its own unit, no
     (void)engine.step(0.0);
 }
 
-TEST_CASE("The frozen parameters keep their values in every storage") {
-    for (auto const& ranks : {train<0>(Storage::scattered, GradientStore::buckets),
-                              train<2>(Storage::adopted, GradientStore::callers),
-                              train<3>(Storage::owned, GradientStore::buckets)}) {
+TEST_CASE("Frozen parameters keep their values in every storage") {
+    for (auto const& ranks : {train<0>(Storage::scattered, GradientMemory::buckets),
+                              train<2>(Storage::adopted, GradientMemory::callers),
+                              train<3>(Storage::owned, GradientMemory::buckets)}) {
         for (Trained const& trained : ranks) {
             for (std::size_t const frozen : {2U, 4U}) {
                 for (std::size_t i = 0; i < trained.full[frozen].size(); ++i) {

@@ -5,24 +5,20 @@
 
 #include <zero/comm/recording.hpp>
 #include <zero/layout/traffic.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <optional>
 #include <vector>
 
-// How many elements the ranks read from each other in one step: the transport's count, the
-// recorder's, the formula and literals agree.
+// The number of elements that ranks read from each other in one step: the transport's count, the
+// recorder's count, the formula and literals agree.
 
 namespace zero::test::traffic_test {
 
 namespace {
 
-/// Moves no data of the model, so that 124 million parameters cost neither time nor memory (pages
-/// that nobody touches). Counts are made elsewhere.
+/// A backend that moves none of the model's data, so that 124 million parameters take no time and
+/// no memory (their pages are never touched). It does not affect the counts.
 struct IdleBackend : HostBackend {
     template <class T>
     static void fill(Queue, T*, std::size_t, T) {}
@@ -43,7 +39,7 @@ struct IdleBackend : HostBackend {
 
 using Idle = Loopback<IdleBackend>;
 
-/// What one rank counted in one step.
+/// The counts of one rank in one step.
 struct Counts {
     TrafficCount transport, recorded;
     Traffic formula;
@@ -82,8 +78,8 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
             }
             (void)engine.step(0.1).report();
             if (step == 0) {
-                auto const evaluated = engine.acquire(
-                    1); // which the next step does not take for the unit behind its last
+                auto const evaluated =
+                    engine.acquire(1); // the next step must not continue the unit order with it
             }
         }
         counts.transport = communicator.traffic();
@@ -102,7 +98,7 @@ std::uint64_t sum(std::vector<Counts> const& ranks, CollectiveKind kind) {
     return elements;
 }
 
-/// Elements over all ranks, by kind of collective.
+/// Returns the elements moved by all ranks, by kind of collective.
 struct Expected {
     std::uint64_t reduce_scatter, all_gather, all_reduce;
 };
@@ -121,8 +117,8 @@ void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSch
     CHECK(sum(ranks, CollectiveKind::all_reduce) == expected.all_reduce);
     CHECK(sum(ranks, CollectiveKind::broadcast) == 0);
     for (Counts const& rank : ranks) {
-        // Equal shards: each rank moves the same. A payload of n elements moves n (W - 1) over all
-        // ranks, in an all-reduce twice.
+        // With equal shards each rank moves the same. A payload of n elements moves n (W - 1)
+        // elements over all ranks, and an all-reduce moves twice that.
         CHECK(rank.transport[CollectiveKind::reduce_scatter].elements * ranks.size()
               == expected.reduce_scatter);
         CHECK(rank.recorded[CollectiveKind::reduce_scatter].elements * others
@@ -130,7 +126,7 @@ void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSch
         CHECK(rank.recorded[CollectiveKind::all_gather].elements * others == expected.all_gather);
         CHECK(rank.recorded[CollectiveKind::all_reduce].elements * others * 2
               == expected.all_reduce);
-        // bfloat16, but stage 0 gathers what several reductions were added up to, in float.
+        // bfloat16; but stage 0 gathers the sum of several reductions, in float.
         CHECK(rank.recorded[CollectiveKind::all_gather].bytes
               == (N == 0 ? 4 : 2) * rank.recorded[CollectiveKind::all_gather].elements);
         CHECK(rank.recorded[CollectiveKind::reduce_scatter].bytes
@@ -148,8 +144,7 @@ void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSch
 constexpr auto boundary = ReductionSchedule::boundary;
 constexpr auto every = ReductionSchedule::every_micro_step;
 
-/// `p` trainable elements, of which each micro-step of stage 3 gathers `gathered`, on `world`
-/// ranks.
+/// `p` trainable elements on `world` ranks; each micro-step of stage 3 gathers `gathered` elements.
 void check_model(std::vector<ParameterSpec> const& specs, int world, std::uint64_t p,
                  std::uint64_t gathered) {
     std::uint64_t const w = static_cast<std::uint64_t>(world) - 1;

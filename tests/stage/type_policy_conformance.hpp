@@ -1,27 +1,21 @@
 #pragma once
 
-// What every policy promises that names types of numbers or how they are kept: master weights,
-// optimizer states, gradient reductions. A new one needs an entry in the list of its test file:
+// The conformance suite of policies that choose number types or storage: master weights, optimizer
+// states, gradient reductions. A test file lists one entry for each policy. An entry has these
+// members, which `TypePolicyEntry` helps to define:
 //
-//     struct Entry {
-//         using Parameter = ...;                                  // the parameter type
-//         template <int N, class... More> using Stage = ZeroStage<N, ..., NoLossScaler,
-//         SizeCappedBucketer, More...>; static constexpr Bytes of_500;                          //
-//         what 500 elements take on one rank of stage 2, worked out by hand static constexpr bool
-//         has_bits_of_default;              // trains to the same bits as without the policy static
-//         constexpr bool keeps_more;                       // master weights only: more than the
-//         parameter's own bits
-//     };
+// - `Parameter`: the parameter type;
+// - `Stage<N, More...>`: a ZeroStage with the policy, NoLossScaler and SizeCappedBucketer;
+// - `of_500`: the bytes of 500 elements on one rank of stage 2, worked out by hand;
+// - `has_bits_of_default`: whether it trains to the bits of the default policy;
+// - `keeps_more`: master weights only; whether it keeps more than the parameter's own bits.
 
 #include "support/catch.hpp"
+#include "support/snapshot.hpp"
 #include "support/stages.hpp"
 #include "support/trained.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -33,14 +27,15 @@
 
 namespace zero::test {
 
-/// Rows of the plan, padding included: 500 elements are 512 with it, and 8 blocks of 64.
+/// Bytes of the plan's rows, padding included: 500 elements are padded to 512, which are 8 blocks
+/// of 64.
 struct Bytes {
     std::size_t gradients, master_weights, optimizer_state;
 
     friend bool operator==(Bytes const&, Bytes const&) = default;
 };
 
-/// One size-capped bucketer in all stages: so the stages of an entry share one engine.
+/// Stages with one size-capped bucketer, so that the stages of an entry share one engine.
 template <class P, class... Policies>
 struct TypePolicyEntry {
     using Parameter = P;
@@ -49,14 +44,14 @@ struct TypePolicyEntry {
         ZeroStage<N, Parameters<P>, NoLossScaler, SizeCappedBucketer, Policies..., More...>;
 };
 
-/// Stage, partitioner, bucket size, storage, poison and buckets made anew change no bit.
+/// Checks that stage, partitioner, bucket size, storage, poison and rebuilt buckets change no bit.
 template <class Entry>
 void check_same_bits() {
     constexpr int world = 3;
     using First = typename Entry::template Stage<0>;
     auto const expected = trained<First>(world);
     auto const adopted = trained<First>(
-        world, {.storage = Storage::adopted}); // scales of blocks begin elsewhere there
+        world, {.storage = Storage::adopted}); // blocks of scaled states start elsewhere there
     in_every_stage([&]<int N>() {
         using Stage = typename Entry::template Stage<N>;
         CHECK((trained<Stage>(world, {.poison = true}) == expected));
@@ -69,23 +64,22 @@ void check_same_bits() {
                 (trained<Stage>(world, {.storage = Storage::adopted, .poison = true}) == adopted));
         }
     });
-    using Third =
-        typename Entry::template Stage<2, RoundRobinPartitioner>; // whatever is kept follows its
-                                                                  // elements to new owners
+    // After a rebuild other ranks own the elements, and what is kept for them has moved along.
+    using Third = typename Entry::template Stage<2, RoundRobinPartitioner>;
     std::vector<std::size_t> const order{1, 3, 0, 2, 4};
     CHECK((trained<Third>(world,
                           {.rebuild_buckets = Third::in_ready_order,
                            .leases_until_rebuild = 8,
                            .bucketer = {.bucket_bytes = 1024}},
-                          4, 0.01, 24, toy_specs(), order)
-           == trained<First>(world, {.extra_leases = 8}, 4, 0.01, 24, toy_specs(), order)));
-    CHECK_FALSE((trained<First>(world, {}, 4, 0.0101) == expected));
+                          {.order = order})
+           == trained<First>(world, {.extra_leases = 8}, {.order = order})));
+    CHECK_FALSE((trained<First>(world, {}, {.learning_rate = 0.0101}) == expected));
     CHECK((trained<ZeroStage<0, Parameters<typename Entry::Parameter>, NoLossScaler>>(world)
            == expected)
           == Entry::has_bits_of_default);
 }
 
-/// A step that is skipped changes no bit of what the policy keeps, nor of what comes after it.
+/// Checks that a skipped step changes no bit of what the policy keeps, nor of the steps after it.
 template <class Entry>
 void check_skip() {
     in_every_stage([]<int N>() {
@@ -122,8 +116,8 @@ void check_skip() {
     });
 }
 
-/// What is allocated is what the plan says, before and after a step, and the bytes that were worked
-/// out by hand.
+/// Checks that the allocations equal the plan before and after a step, and the bytes worked out by
+/// hand.
 template <class Entry>
 void check_memory() {
     in_every_stage([]<int N>() {
@@ -167,7 +161,8 @@ void check_memory() {
     });
 }
 
-/// Values that the caller wrote become the master weights: nothing is left of the old ones.
+/// Checks that values written by the caller become the master weights, and nothing is left of the
+/// old ones.
 template <class Entry>
 void check_changed_parameters() {
     struct Seen {

@@ -10,8 +10,8 @@
 
 #include <vector>
 
-// Unequal shards: each rank reads what the formula says for its own extents, and the sum is that of
-// equal ones.
+// With unequal shards each rank reads what the formula says for its own extents, and the sum is the
+// one of equal shards.
 
 namespace zero::test::uneven_traffic_test {
 
@@ -53,16 +53,15 @@ void check_traffic(std::size_t padded) {
         is_uneven = is_uneven || rank.transport != ranks[0].transport;
     }
     CHECK(reduced == 2 * padded);
-    CHECK(
-        is_uneven
-        == !Partitioner::cuts_parameters); // the whole group is uneven in a bucket, but not in sum
+    CHECK(is_uneven == !Partitioner::cuts_parameters); // the whole group is uneven in a bucket, but
+                                                       // not in total
 }
 
 } // namespace
 
 TEST_CASE("With unequal shards each rank reads from the others what the formula says") {
     // 320 + 512 + 64 + 192 + 64 + 0 + 64 = 1,216 trainable elements in multiples of 64; the group
-    // up to 3 * 448.
+    // is padded to 3 * 448.
     check_traffic<BalancedPartitioner>(1216);
     check_traffic<WholeGroupPartitioner>(1344);
     check_traffic<DealtGroupPartitioner>(1344);

@@ -1,19 +1,15 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
+#include "support/stages.hpp"
 
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
-#include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
 #include <vector>
 
-// A backward pass that writes every element itself asks for no zeros. Leases are used again and
-// again, so what another unit or another step left in them must reach nobody.
+// A backward pass that writes every element itself asks for uninitialised gradients. Leases are
+// reused, so the values of another unit or step must never leak into a gradient.
 
 namespace zero::test::unzeroed_gradients_test {
 
@@ -22,8 +18,8 @@ namespace {
 constexpr int world = 3;
 constexpr std::size_t silent_unit = 2;
 
-/// Its communication queue does not clear what is at least as long as the one trainable parameter
-/// of `silent_unit`, which padding may follow.
+/// Its communication queue does not clear ranges as long as the only trainable parameter of
+/// `silent_unit`, or longer: padding may follow the parameter.
 struct Forgetful : HostBackend {
     inline static std::atomic<bool> forgets = false;
 
@@ -35,8 +31,8 @@ struct Forgetful : HostBackend {
     }
 };
 
-/// Two steps of all units, then one in which `silent_unit` gets no gradient, and reports that or
-/// does not.
+/// Runs two steps of all units, then one in which `silent_unit` gets no gradient and either reports
+/// that or does not.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_reports, bool poison,
                                               ReductionSchedule schedule, bool forgets = false) {
@@ -77,27 +73,24 @@ std::vector<std::vector<std::uint32_t>> train(bool is_zeroed, bool silent_unit_r
 
 } // namespace
 
-TEST_CASE("Gradients that the backward pass writes whole give the same bits as those that it adds "
-          "to zeros") {
-    for (int const stage : {0, 1, 2, 3}) {
-        INFO("stage " << stage);
-        with_stage(stage, []<int N>() {
-            for (auto const schedule :
-                 {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
-                auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
-                for (bool const reports : {false, true}) {
-                    for (bool const poison : {false, true}) {
-                        INFO("the silent unit reports: " << reports << ", poison: " << poison);
-                        CHECK((train<ZeroStage<N>>(false, reports, poison, schedule) == expected));
-                    }
+TEST_CASE("Gradients that the backward pass overwrites give the same bits as gradients that it "
+          "adds to zeros") {
+    in_every_stage([]<int N>() {
+        for (auto const schedule :
+             {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+            auto const expected = train<ZeroStage<N>>(true, true, false, schedule);
+            for (bool const reports : {false, true}) {
+                for (bool const poison : {false, true}) {
+                    INFO("the silent unit reports: " << reports << ", poison: " << poison);
+                    CHECK((train<ZeroStage<N>>(false, reports, poison, schedule) == expected));
                 }
             }
-        });
-    }
+        }
+    });
 }
 
 TEST_CASE(
-    "A silent unit whose gradient nobody clears is noticed") { // the control of the test above
+    "A silent unit whose gradient is not cleared is noticed") { // the control of the test above
     using Stage = ZeroStage<2, Loopback<Forgetful>>;
     auto const expected = train<Stage>(false, true, false, ReductionSchedule::every_micro_step);
     CHECK(

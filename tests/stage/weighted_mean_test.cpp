@@ -4,10 +4,6 @@
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstdint>
@@ -16,8 +12,8 @@
 #include <string>
 #include <vector>
 
-// A mean over tokens whose number only the end of the step knows, and that differs between ranks;
-// and payloads divided before they are sent.
+// Means over tokens, whose number is known only at the end of a step and differs between ranks; and
+// gradients divided before they are sent.
 
 namespace zero::test::weighted_mean_test {
 
@@ -31,8 +27,8 @@ typename Stage::Options plain_descent(typename Stage::Options options) {
     return options;
 }
 
-/// One step of plain descent on one parameter; rank r's gradient is r + 1 everywhere, of
-/// `weights[r]` tokens.
+/// Runs one step of plain gradient descent on one parameter. The gradient of rank r is r + 1 in
+/// every element, for `weights[r]` tokens.
 template <int N>
 std::vector<float> after_one_step(std::vector<std::int64_t> const& weights,
                                   GradientReductionOptions const& reduction,
@@ -75,8 +71,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE(
-    "A step of no tokens at all is skipped, and no error where non-finite gradients are one") {
+TEST_CASE("A step without tokens is skipped, and is no error even with NonFinite::throw_error") {
     in_every_stage([]<int N>() {
         for (auto const non_finite : {NonFinite::skip, NonFinite::step, NonFinite::throw_error}) {
             CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite)
@@ -85,9 +80,10 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its overflow counts") {
-    // Grows after two clean steps in a row, and restores its two overflows of patience at each
-    // clean step.
+TEST_CASE(
+    "A step without tokens is not a clean step for the loss scaler, but its overflow counts") {
+    // Grows after two clean steps in a row; each clean step restores the hysteresis of two
+    // overflows.
     using Stage = ZeroStage<2, DynamicLossScaler>;
     struct Seen {
         float scale;
@@ -129,18 +125,18 @@ TEST_CASE("A step of no tokens is no clean step for the loss scaler, but its ove
     for (auto const& seen : ranks) {
         CHECK(seen
               == std::vector<Seen>{{64.0F, 1, 2, false},
-                                   {64.0F, 1, 2, true}, // neither grows here,
+                                   {64.0F, 1, 2, true}, // does not grow here,
                                    {64.0F, 1, 2, true},
                                    {64.0F, 0, 1, true},
-                                   {64.0F, 0, 1, true}, // nor restores the patience
+                                   {64.0F, 0, 1, true}, // nor restores the hysteresis
                                    {32.0F, 0, 1, true},
                                    {32.0F, 1, 2, false},
                                    {64.0F, 0, 2, false}});
     }
 }
 
-TEST_CASE(
-    "A weight that is missing, negative or would be ignored is refused, and the step can go on") {
+TEST_CASE("A weight that is missing, negative or would be ignored is refused, and the step can "
+          "continue") {
     auto const messages =
         on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
             std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 100}};
@@ -170,11 +166,10 @@ TEST_CASE(
               "zero: the weight of a step is -5; it must be at least 0 (rank 0).", "2"});
 }
 
-TEST_CASE(
-    "Payloads may be divided by any factor before they are sent, which the step makes up for") {
+TEST_CASE("The step compensates for any divisor of gradients before they are sent") {
     in_every_stage([]<int N>() {
         for (float const predivide :
-             {1.0F, 2.0F, 3.0F, 5.0F}) { // W among them; thirds of 2, 4 and 6 are rounded
+             {1.0F, 2.0F, 3.0F, 5.0F}) { // one of them is W; thirds of 2, 4 and 6 are rounded
             for (float const value : after_one_step<N>({}, {.predivide = predivide})) {
                 CHECK(value == Approx(-2.0F).epsilon(1e-6));
             }
@@ -183,7 +178,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("With a divisor that rounds the stages still agree in every bit") {
+TEST_CASE("With a divisor that rounds, the stages still agree in every bit") {
     auto const train = []<int N>() {
         return on_ranks<std::vector<std::vector<float>>>(
             world, [](LoopbackCommunicator& communicator) {

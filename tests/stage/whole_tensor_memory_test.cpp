@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-// Scratch memory: planned, allocated once, and as much as the largest update of a rank needs.
+// Scratch memory is planned, allocated once, and large enough for the largest update of a rank.
 
 namespace zero::test::whole_tensor_memory_test {
 
 namespace {
 
-/// What one rank planned for scratch, and what it allocated before and after steps, of scratch and
-/// of all kinds.
+/// The scratch that one rank planned, and its allocations before and after steps: of scratch and of
+/// all kinds.
 struct Scratch {
     std::size_t planned = 0, allocated = 0, after_steps = 0, left = 0;
     std::size_t all_planned = 0, all_allocated = 0;
@@ -58,8 +58,8 @@ std::vector<std::size_t> scratch_bytes(int world,
 
 TEST_CASE("Muon's scratch memory is planned and allocated for the largest need of a rank",
           "[stage][tensor]") {
-    // Twice the matrix and twice the square of its shorter side: 20 x 25 is 1000 + 800 floats, 20 x
-    // 15 is 600 + 450, 3 x 43 is 258 + 18.
+    // Twice the matrix and twice the square of its shorter side, in floats: 1000 + 800 for 20 x 25,
+    // 600 + 450 for 20 x 15, 258 + 18 for 3 x 43.
     using Bytes = std::vector<std::size_t>;
     CHECK(scratch_bytes<ZeroStage<0, Muon>>(2) == Bytes{7200, 7200});
     std::vector<ParameterSpec> const specs{{"a", 300, {0}, 0, true, 0, 20},
@@ -76,14 +76,14 @@ TEST_CASE("Muon's scratch memory is planned and allocated for the largest need o
           == Bytes{7200});
 }
 
-TEST_CASE("Frozen matrices and parameters that are no matrices need no scratch memory",
+TEST_CASE("Frozen matrices and parameters that are not matrices need no scratch memory",
           "[stage][tensor]") {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(
               1, {{"a", 300, {0}, 0, true, 0, 0}, {"b", 300, {0}, 0, false, 0, 20}})
           == std::vector<std::size_t>{0});
 }
 
-TEMPLATE_TEST_CASE("LAMB and optimizers of one element have no scratch memory", "[stage][tensor]",
+TEMPLATE_TEST_CASE("LAMB and per-element optimizers have no scratch memory", "[stage][tensor]",
                    Lamb, AdamW) {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, TestType>>(2)
           == std::vector<std::size_t>{0, 0});

@@ -8,8 +8,8 @@
 
 namespace zero::test {
 
-/// The toy model with matrices: wide, tall, square, of one row and of one column; biases, one empty
-/// parameter and one element are none.
+/// Returns the toy model with matrices: wide, tall, square, of one row and of one column. Biases
+/// and the empty parameter are no matrices.
 inline std::vector<ParameterSpec> whole_specs() {
     auto specs = toy_specs();
     specs[0].rows = 20; // 20 x 15
@@ -28,8 +28,8 @@ Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = 
                       std::vector<ParameterSpec> const& specs = whole_specs()) {
     typename Stage::Options options;
     options.storage = storage;
-    options.poison = true; // the scratch memory, too
-    return trained<Stage>(world, options, 4, learning_rate, 24, specs);
+    options.poison = true; // also the scratch memory
+    return trained<Stage>(world, options, {.learning_rate = learning_rate, .specs = specs});
 }
 
 } // namespace zero::test

@@ -1,13 +1,13 @@
 #include "stage/whole_tensor_model.hpp"
 #include "support/catch.hpp"
 
-// What a stage with an optimizer of whole parameters refuses when it is made, and with which words.
+// What a stage with a whole-tensor optimizer refuses on construction, and the messages.
 
 namespace zero::test::whole_tensor_refusals_test {
 
 namespace {
 
-/// Says that it cuts no parameters, and cuts them.
+/// Claims to cut no parameters, but cuts them.
 struct LyingPartitioner : ContiguousPartitioner {
     static constexpr bool cuts_parameters = false;
 };
@@ -20,7 +20,7 @@ Outcome outcome_of_making(Change const& change, int world = 2) {
             typename Stage::Options options;
             change(specs, options, communicator.rank());
             auto parameters = registration<float>(specs);
-            CallersMemory<float, float> memory(parameters);
+            CallerMemory<float, float> memory(parameters);
             if (options.storage == Storage::adopted) {
                 options.adopted_block = memory.block;
             }
@@ -44,7 +44,7 @@ TEST_CASE("Rows that do not divide a parameter are refused by name") {
     CHECK(outcome_of_making<ZeroStage<2>>(nothing).type == "returned");
 }
 
-TEST_CASE("Ranks that register other rows are told so") {
+TEST_CASE("Ranks that register different rows get a LayoutMismatch") {
     auto const outcome = outcome_of_making<ZeroStage<2>>(
         [](auto& specs, auto&, int rank) { specs[1].rows = rank == 0 ? 20 : 0; });
     CHECK(outcome.type == "LayoutMismatch");
@@ -54,8 +54,7 @@ TEST_CASE("Ranks that register other rows are told so") {
                contains_text("and 'first.weight' (500 elements of float32, units 1"));
 }
 
-TEMPLATE_TEST_CASE("An adopted block is refused for an optimizer of whole parameters", "", Lamb,
-                   Muon) {
+TEMPLATE_TEST_CASE("An adopted block is refused for a whole-tensor optimizer", "", Lamb, Muon) {
     auto const outcome = outcome_of_making<ZeroStage<0, TestType>>(adopt);
     CHECK(outcome.type == "InvalidArgument");
     CHECK(outcome.message
@@ -74,7 +73,7 @@ TEST_CASE("A partitioner that cuts parameters although it says otherwise is refu
     CHECK_THAT(outcome.message,
                contains_text("; cut between pieces, or make cuts_parameters true."));
     CHECK(outcome_of_making<ZeroStage<0, LyingPartitioner, AdamW>>(nothing)
-          == outcome); // a lie is one in every stage
+          == outcome); // in every stage
     CHECK(outcome_of_making<ZeroStage<0, ContiguousPartitioner, AdamW>>(nothing).type
           == "returned");
 }

@@ -1,19 +1,20 @@
 #include "stage/whole_tensor_model.hpp"
 
 #include "support/catch.hpp"
+#include "support/snapshot.hpp"
 
 #include <limits>
 
-// LAMB and Muon through the engine: who owns a parameter changes nothing.
+// LAMB and Muon through the engine: the owner of a parameter changes no bit.
 
 namespace zero::test::whole_tensor_test {
 
-TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage, however "
-                   "parameters are dealt to ranks",
+TEMPLATE_TEST_CASE("A whole-tensor optimizer gives the same bits in every stage, for every "
+                   "assignment of parameters to ranks",
                    "[stage][tensor]", Lamb, Muon) {
     auto const expected = trained_whole<ZeroStage<0, RoundRobinPartitioner, TestType>>(3);
     CHECK(trained_whole<ZeroStage<0, TestType>>(3)
-          == expected); // a partitioner that cuts parameters: all ranks update all of them
+          == expected); // this partitioner cuts parameters, so all ranks update all of them
     CHECK(trained_whole<ZeroStage<1, RoundRobinPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<1, BalancedPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<2, RoundRobinPartitioner, TestType>>(3) == expected);
@@ -23,8 +24,8 @@ TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in ever
     CHECK_FALSE(trained_whole<ZeroStage<3, BalancedPartitioner, TestType>>(3, 0.011) == expected);
 }
 
-TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in every stage for "
-                   "bfloat16 parameters with float master weights",
+TEMPLATE_TEST_CASE("A whole-tensor optimizer gives the same bits in every stage for bfloat16 "
+                   "parameters with float master weights",
                    "[stage][tensor]", Lamb, Muon) {
     using Types = Parameters<bfloat16>;
     auto const expected = trained_whole<ZeroStage<0, Types, RoundRobinPartitioner, TestType>>(3);
@@ -38,7 +39,7 @@ TEMPLATE_TEST_CASE("An optimizer of whole parameters gives the same bits in ever
         == expected);
 }
 
-TEMPLATE_TEST_CASE("Scattered parameters are updated as a whole, too", "[stage][tensor]", Lamb,
+TEMPLATE_TEST_CASE("Scattered parameters are also updated as a whole", "[stage][tensor]", Lamb,
                    Muon) {
     using Stage = ZeroStage<2, RoundRobinPartitioner, TestType>;
     CHECK(trained_whole<Stage>(3, 0.01, Storage::scattered) == trained_whole<Stage>(3));
@@ -56,8 +57,8 @@ TEST_CASE("Muon reads the rows of a registered matrix", "[stage][tensor]") {
     CHECK(trained_whole<Stage>(2, 0.01, Storage::owned, whole_specs()) == expected);
 }
 
-TEMPLATE_TEST_CASE("A skipped step changes no bit of an optimizer of whole parameters",
-                   "[stage][tensor]", Lamb, Muon) {
+TEMPLATE_TEST_CASE("A skipped step changes no bit of a whole-tensor optimizer", "[stage][tensor]",
+                   Lamb, Muon) {
     using Stage = ZeroStage<2, RoundRobinPartitioner, TestType>;
     auto const ranks = on_ranks<std::vector<std::vector<std::uint32_t>>>(
         2, [&](LoopbackCommunicator& communicator) {

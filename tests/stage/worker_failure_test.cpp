@@ -4,10 +4,6 @@
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -15,8 +11,8 @@
 #include <stdexcept>
 #include <string>
 
-// A command fails on a queue of one rank: that rank learns it from its next call, the others get
-// `Aborted`, and the engine stays readable.
+// A command fails on a queue of one rank. That rank gets the exception from its next call, the
+// others get `Aborted`, and the engine stays readable.
 
 namespace zero::test::worker_failure_test {
 
@@ -25,7 +21,7 @@ namespace {
 constexpr int world = 3;
 constexpr int failing = 1;
 
-/// Which operation of the calling rank fails next.
+/// Selects the operation of the calling rank that fails next.
 enum class Fault { none, sum, inspect, update };
 
 struct FaultyBackend : HostBackend {
@@ -61,7 +57,7 @@ struct FaultyBackend : HostBackend {
 
 using FaultyCommunicator = Loopback<FaultyBackend>;
 
-/// What rank 1 saw of its engine after the failure.
+/// What rank 1 observes of its engine after the failure.
 struct Seen {
     Outcome first; ///< of the first call that threw
     Outcome begin, acquire, changed, full;
@@ -111,7 +107,7 @@ void check(Outcomes const& outcomes, Seen const& seen, std::string const& cause,
     CHECK(seen.is_finite);
 }
 
-/// A clean step, then one in which `fault` strikes rank 1, then steps until somebody notices.
+/// Runs a complete step, then one in which `fault` strikes rank 1, then steps until a call throws.
 template <int N>
 void fail_on_communication_queue(Fault fault, bool is_inline) {
     Seen seen;
@@ -134,8 +130,7 @@ void fail_on_communication_queue(Fault fault, bool is_inline) {
         });
     FaultyBackend::fault = Fault::none;
     check(outcomes, seen, "the disk is on fire",
-          fault == Fault::update ? 2
-                                 : 1); // an update comes after the decision, which counts the step
+          fault == Fault::update ? 2 : 1); // an update follows the decision, which counts the step
 }
 
 } // namespace
@@ -183,8 +178,7 @@ TEST_CASE(
                             auto const gradient =
                                 gradients[engine.layout().unit_parameters(unit).front()];
                             compute.enqueue([gradient] { gradient[0] += 1.0F; });
-                            compute.synchronise(); // so that the step is not enqueued before the
-                                                   // failure
+                            compute.synchronise(); // the step is enqueued after the failure
                             engine.gradients_ready(unit);
                         }
                     }
@@ -196,8 +190,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE(
-    "A command of the model that throws what a refusal throws breaks the engine all the same") {
+TEST_CASE("A command of the model breaks the engine even if it throws the exception of a refusal") {
     Outcome first, second;
     (void)run_and_observe(1, [&](LoopbackCommunicator& communicator) {
         host::ThreadedQueue compute;

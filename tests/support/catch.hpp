@@ -1,8 +1,8 @@
 #pragma once
 
-// The one way in which tests include Catch2: version 2 (one header) and version 3 (many) differ
-// only here. Assertions of Catch2 2 are not thread-safe: collect failures per rank and assert on
-// the main thread.
+// Includes Catch2, version 2 (one header) or 3 (many); tests include it only through this file.
+// Assertions of Catch2 2 are not thread-safe: collect failures per rank and assert on the main
+// thread.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 
@@ -29,10 +29,8 @@ using Catch::Approx;
 using Catch::Detail::Approx;
 #endif
 
-/// @brief Matches a string that contains `text`, for instance in `CHECK_THROWS_WITH(f(),
-/// contains_text("rank 3"))`.
-///
-/// Version 3 renamed Catch's own matcher.
+/// @brief Returns a matcher for strings that contain `text`, as in `CHECK_THROWS_WITH(f(),
+/// contains_text("rank 3"))`. Version 3 renamed Catch's own.
 inline auto contains_text(std::string const& text) {
 #if __has_include(<catch2/catch_test_macros.hpp>)
     return Catch::Matchers::ContainsSubstring(text);

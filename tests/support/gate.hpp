@@ -8,8 +8,8 @@
 
 namespace zero::test {
 
-/// Holds queues up until it is opened or destroyed. Before that, others get time to overtake who
-/// should have waited: what is right does not depend on how much.
+/// Holds queues until it is opened or destroyed. `open` yields first, so that a command that
+/// forgets to wait has time to overtake; correct code does not depend on how much.
 class Gate {
 public:
     Gate() = default;
@@ -21,7 +21,7 @@ public:
             _opener.join();
         }
         for (host::Event const& passed :
-             _passed) { // a command that was let through may still read the flag
+             _passed) { // a command that has passed may still read the flag
             passed.synchronise();
         }
     }
@@ -39,7 +39,7 @@ public:
         _is_open.notify_all();
     }
 
-    /// While the calling thread goes on, perhaps into a wait.
+    /// Opens while the calling thread continues, perhaps into a wait.
     void open_by_another_thread() {
         _opener = std::thread([this] { open(); });
     }

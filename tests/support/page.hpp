@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages of the documentation as tests see them: text, and its fenced blocks.
+// Pages of the documentation: their text and their fenced blocks.
 
 #include <cstddef>
 #include <fstream>
@@ -11,13 +11,14 @@
 
 namespace zero::test {
 
-/// @brief A file of the project, by its path from the root; empty when there is none.
+/// @brief Returns the text of a file of the project, given by its path from the root. Empty if
+/// there is no such file.
 inline std::string text_of(std::string const& path) {
     std::ifstream file(ZERO_SOURCE_DIR "/" + path);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// @brief The fenced blocks of a page that are marked with this language, in order.
+/// @brief Returns the fenced blocks of a page in this language, in order.
 inline std::vector<std::string> blocks_of(std::string const& page, std::string const& language) {
     std::vector<std::string> found;
     std::string const text = text_of(page);
@@ -39,9 +40,9 @@ inline std::vector<std::string> lines_of(std::string const& text) {
     return lines;
 }
 
-/// @brief Applies one block of a diff without line numbers: what its lines ' ' and '-' say is
-/// replaced by what ' ' and '+' say.
-/// @return empty when the old lines are not in the text exactly once
+/// @brief Applies one block of a diff without line numbers: replaces the lines marked ' ' and '-'
+/// by those marked ' ' and '+'.
+/// @return empty if the text does not contain the old lines exactly once
 inline std::string patched(std::string const& text, std::string const& diff) {
     std::string old_lines = "\n";
     std::string new_lines = "\n";

@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs of the project that a test runs.
+// Runs programs of the project.
 
 #include <array>
 #include <cstddef>
@@ -11,14 +11,14 @@
 namespace zero::test {
 
 struct ProgramOutcome {
-    std::string output; ///< of both streams
+    std::string output; ///< both streams
     int status = -1;
 
     [[nodiscard]] bool contains(std::string const& text) const {
         return output.find(text) != std::string::npos;
     }
 
-    /// @brief What stands behind the last `label` up to the end of its line.
+    /// @brief Returns the text between the last `label` and the end of its line.
     [[nodiscard]] std::string after(std::string const& label) const {
         auto const at = output.rfind(label);
         if (at == std::string::npos) {
@@ -29,7 +29,7 @@ struct ProgramOutcome {
     }
 };
 
-/// @brief Runs a command of the shell and waits for it.
+/// @brief Runs a shell command and waits for it.
 inline ProgramOutcome run_program(std::string const& command) {
     ProgramOutcome outcome;
     std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");

@@ -1,5 +1,5 @@
-// The sanitizers ask these functions for their settings, so that a test run by hand, by CTest or by
-// a script behaves the same. Without a sanitizer nobody calls them.
+// The sanitizers call these functions for their settings, so a test behaves the same when run by
+// hand, by CTest or by a script. Without a sanitizer they are unused.
 
 extern "C" char const* __asan_default_options();
 extern "C" char const* __ubsan_default_options();

@@ -10,10 +10,10 @@
 
 namespace zero::test {
 
-/// @brief How a language model maps the last layer to the vocabulary.
+/// @brief The output layer of a language model.
 enum class Head {
-    tied,    ///< with the token embedding, which then belongs to the first and the last unit
-    separate ///< with a matrix of its own, registered last
+    tied,    ///< shares the token embedding, which then belongs to the first and the last unit
+    separate ///< is a matrix of its own, registered last
 };
 
 inline constexpr std::size_t gpt2_tensors = 148;
@@ -21,10 +21,11 @@ inline constexpr std::size_t gpt2_elements = 124'439'808;          ///< with a t
 inline constexpr std::size_t gpt2_block_elements = 7'087'872;      ///< one of the twelve blocks
 inline constexpr std::size_t gpt2_embedding_elements = 38'597'376; ///< 50257 x 768
 inline constexpr std::size_t gpt2_units =
-    14; ///< embeddings, twelve blocks, last norm with the head
+    /// Embeddings, twelve blocks, last norm with the head.
+    14;
 
-/// @brief GPT-2 with 124 million parameters: every size is a multiple of 64, of 256 even, but for W
-/// above 4 not of W * 64.
+/// @brief Returns GPT-2 with 124 million parameters. Every size is a multiple of 64, even of 256,
+/// but for W above 4 not of W * 64.
 inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
     struct Tensor {
         char const* name;
@@ -71,8 +72,8 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
 inline constexpr std::size_t llama_7b_tensors = 291;
 inline constexpr std::size_t llama_7b_elements = 6'738'415'616;
 
-/// @brief Llama with 7 billion parameters: 32 layers of width 4096, feed-forward width 11008, 32000
-/// tokens, a head of its own.
+/// @brief Returns Llama with 7 billion parameters: 32 layers of width 4096, feed-forward width
+/// 11008, 32000 tokens, an untied head.
 inline std::vector<ParameterSpec> llama_7b() {
     constexpr std::size_t width = 4096;
     constexpr std::size_t inner = 11008;
@@ -99,7 +100,8 @@ inline std::vector<ParameterSpec> llama_7b() {
     return model;
 }
 
-/// @brief One parameter per size, numbered from p0: parameter i belongs to unit i / `per_unit`.
+/// @brief Returns one parameter per size, named p0, p1, ...: parameter i belongs to unit i /
+/// `per_unit`.
 inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes,
                                                  std::size_t per_unit = 1) {
     std::vector<ParameterSpec> model;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Every policy that ships, by category: the type lists that conformance suites run over. A test
-// compares them with the headers.
+// Every policy that ships, by category: the type lists of the conformance suites. A test compares
+// them with the headers.
 
 #include <zero/core/type_name.hpp>
 #include <zero/zero.hpp>
@@ -34,7 +34,7 @@ using ShippedGradientReductions =
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
-/// @brief All but the communicators, which are objects.
+/// @brief All policies but the communicators, which are objects.
 using ShippedValuePolicies = joined<ShippedParameters, ShippedPartitioners, ShippedBucketers,
                                     ShippedLossScalers, ShippedMasterWeights, ShippedOptimizers,
                                     ShippedOptimizerStates, ShippedGradientReductions>;
@@ -53,7 +53,8 @@ std::string unlisted(std::tuple<Policy...> const*) {
 
 } // namespace detail
 
-/// @brief The names of shipped policies that a conformance suite's list of entries leaves out.
+/// @brief Returns the names of shipped policies that have no entry in the list of a conformance
+/// suite.
 template <class Shipped, class Entries>
 std::string policies_without_entry() {
     return detail::unlisted<Entries>(static_cast<Shipped const*>(nullptr));

@@ -8,8 +8,8 @@
 
 namespace zero::test {
 
-/// Every bit of the training state that one rank sees: full parameters, then owned values, master
-/// weights and moments, then the step count. Collective.
+/// Returns every bit of the training state that one rank sees: full parameters, then owned values,
+/// master weights and states, then the step count. Collective.
 template <class Engine>
 std::vector<std::uint32_t> snapshot(Engine& engine) {
     std::vector<std::uint32_t> bits;

@@ -6,8 +6,8 @@
 
 namespace zero::test {
 
-/// Calls `test.operator()<N>()` for the stages 0 to 3. For the main thread: it names the stage in
-/// messages.
+/// Calls `test.operator()<N>()` for stages 0 to 3, and names the stage in messages. Call it on the
+/// main thread.
 template <class Test>
 void in_every_stage(Test const& test) {
     for (int const stage : {0, 1, 2, 3}) {

@@ -2,7 +2,6 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
-#include <zero/stage/detail/validate_memory.hpp>
 #include <zero/stage/parameter.hpp>
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace zero::test {
 
-/// A number in [-1, 1) that depends on its arguments only.
+/// Returns a number in [-1, 1) that depends only on the arguments.
 constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U
                       ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
@@ -22,8 +21,8 @@ constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std
     return static_cast<float>(x >> 40U) * 0x1.0p-23F - 1.0F;
 }
 
-/// Three layers between an embedding and a head that share the first parameter; one frozen
-/// parameter, one without elements, two groups.
+/// Returns three layers between an embedding and a head that share the first parameter, with one
+/// frozen parameter, one empty parameter and two groups.
 inline std::vector<ParameterSpec> toy_specs() {
     return {{"embedding", 300, {0, 4}, 0, true}, {"first.weight", 500, {1}, 0, true},
             {"first.bias", 7, {1}, 1, true},     {"second.weight", 129, {2}, 0, true},
@@ -31,7 +30,7 @@ inline std::vector<ParameterSpec> toy_specs() {
             {"third.empty", 0, {3}, 0, true},    {"head.scale", 1, {4}, 1, true}};
 }
 
-/// The registration of `specs` with initial values from `noise`, the same on every rank.
+/// Returns the registration of `specs` with initial values from `noise`, the same on every rank.
 template <class T, class G = T>
 std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& specs) {
     std::vector<Parameter<T, G>> parameters;
@@ -53,8 +52,9 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
     return parameters;
 }
 
-/// One micro-step of a model whose gradients are noise: acquires every unit forwards and, in
-/// `order` (empty: backwards), once more. Neighbours differ by up to 2^binades.
+/// Runs one micro-step of a model whose gradients are noise. It acquires every unit in forward
+/// order, then again in `order`; if that is empty, in reverse order. Gradients of neighbouring
+/// elements differ by up to 2^binades.
 template <class Engine>
 void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step,
                     std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
@@ -96,7 +96,7 @@ auto run_step(Engine& engine, std::uint64_t rank, std::uint64_t step, std::size_
     return engine.step(learning_rate);
 }
 
-/// All parameters as floats. Collective.
+/// Returns all parameters as floats. Collective.
 template <class Engine>
 std::vector<std::vector<float>> full_parameters(Engine& engine) {
     std::vector<std::vector<float>> values;

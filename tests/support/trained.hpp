@@ -1,130 +1,139 @@
 #pragma once
 
+#include "caller_memory.hpp"
 #include "ranks.hpp"
-#include "snapshot.hpp"
+#include "toy_model.hpp"
 
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/placement.hpp>
+#include <zero/layout/storage.hpp>
+
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <vector>
-
-#include <zero/layout/memory_plan.hpp>
-#include <zero/layout/placement.hpp>
 
 namespace zero::test {
 
-/// The caller's memory for the toy model: parameters one after the other, with their initial
-/// values, and gradients.
-template <class T, class G>
-struct CallersMemory {
-    explicit CallersMemory(std::vector<Parameter<T, G>>& parameters) {
-        std::size_t elements = 0;
-        for (auto const& parameter : parameters) {
-            elements += parameter.elements;
-        }
-        block.resize(elements);
-        gradients.resize(elements);
-        std::size_t begin = 0;
-        for (auto& parameter : parameters) {
-            parameter.data = block.data() + begin;
-            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
-            parameter.initialise(0, std::span<T>(parameter.data, parameter.elements));
-            parameter.initialise = nullptr;
-            begin += parameter.elements;
+/// The state after a run of the toy model: all parameters, and the master weight and optimizer
+/// states of each trainable element, by parameter and element. It depends on neither stage nor
+/// partitioner, so all of them compare.
+struct Trained {
+    std::vector<std::vector<float>> parameters;
+    std::vector<std::vector<float>> masters; ///< on one rank: zero where another rank owns
+    std::vector<std::vector<float>> states;  ///< as `masters`, two for each element
+    MemoryPlan plan;                         ///< of rank 0; not compared
+
+    /// Makes room for the owned state of a model, all zeros.
+    void resize(std::vector<ParameterSpec> const& specs) {
+        masters.resize(specs.size());
+        states.resize(specs.size());
+        for (std::size_t index = 0; index < specs.size(); ++index) {
+            masters[index].resize(specs[index].elements);
+            states[index].resize(2 * specs[index].elements);
         }
     }
 
-    std::vector<T> block;
-    std::vector<G> gradients;
-};
+    /// Adds a slice that the rank owns.
+    template <class Slice>
+    void add(Slice const& slice) {
+        for (std::size_t i = 0; i < slice.values.size(); ++i) {
+            masters[slice.parameter][slice.begin + i] = slice.master_weight(i);
+            for (std::size_t state = 0; state < slice.states.size(); ++state) {
+                states[slice.parameter][2 * (slice.begin + i) + state] = slice.state(state, i);
+            }
+        }
+    }
 
-/// What a run of the toy model leaves: of rank 0 all parameters, and of all ranks together the
-/// master weight and the states of each trainable element, by parameter and in the order of its
-/// elements. So runs in any stage and on any number of ranks compare.
-struct Trained {
-    std::vector<std::vector<float>> parameters;
-    std::vector<std::vector<float>> masters;
-    std::vector<std::vector<float>> states;
-    MemoryPlan plan;
+    /// Joins the owned states of all ranks.
+    /// @throws std::logic_error when ranks contradict each other
+    static Trained joined(std::vector<Trained> const& ranks) {
+        Trained all = ranks.front();
+        for (Trained const& rank : ranks) {
+            if (!same(rank.parameters, all.parameters)) {
+                throw std::logic_error("the ranks have different parameters");
+            }
+            join(all.masters, rank.masters);
+            join(all.states, rank.states);
+        }
+        return all;
+    }
 
+    /// Compares bits.
     friend bool operator==(Trained const& a, Trained const& b) {
         return same(a.parameters, b.parameters) && same(a.masters, b.masters)
                && same(a.states, b.states);
     }
 
 private:
-    static bool same(std::vector<std::vector<float>> const& a,
-                     std::vector<std::vector<float>> const& b) {
-        bool is_same = a.size() == b.size();
-        for (std::size_t i = 0; is_same && i < a.size(); ++i) {
-            is_same =
-                a[i].size() == b[i].size()
-                && (a[i].empty()
-                    || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) == 0);
+    using Values = std::vector<std::vector<float>>;
+
+    static bool same(Values const& a, Values const& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto const& x, auto const& y) {
+            return x.size() == y.size()
+                   && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0);
+        });
+    }
+
+    static void join(Values& all, Values const& rank) {
+        for (std::size_t index = 0; index < all.size(); ++index) {
+            for (std::size_t i = 0; i < all[index].size(); ++i) {
+                auto const theirs = std::bit_cast<std::uint32_t>(rank[index][i]);
+                auto const found = std::bit_cast<std::uint32_t>(all[index][i]);
+                if (theirs != 0 && found != 0 && theirs != found) {
+                    throw std::logic_error("two ranks own an element and have different values");
+                }
+                all[index][i] = found == 0 ? rank[index][i] : all[index][i];
+            }
         }
-        return is_same;
     }
 };
 
+/// A run of the toy model.
+struct Training {
+    std::uint64_t steps = 4;
+    double learning_rate = 0.01;
+    std::size_t binades = 24; ///< by which gradients differ, so that the order of a sum shows
+    std::vector<ParameterSpec> specs = toy_specs();
+    std::vector<std::size_t> order = {}; ///< of the units in the backward pass
+};
+
+/// Trains on `world` ranks, with two micro-steps a step, and joins their states. Provides the
+/// memory if `options` name a caller-owned storage. The reduction schedule is `boundary` unless
+/// `options` name one, because the library's default differs between stages.
 template <class Stage>
-Trained trained(int world, typename Stage::Options const& options = {}, std::uint64_t steps = 4,
-                double learning_rate = 0.01, std::size_t binades = 24,
-                std::vector<ParameterSpec> const& specs = toy_specs(),
-                std::vector<std::size_t> const& order = {}) {
+Trained trained(int world, typename Stage::Options const& options = {},
+                Training const& training = {}) {
     using T = typename Stage::ParameterType;
-    auto const ranks = on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
-        auto parameters = registration<T, typename Stage::GradientType>(specs);
+    using G = typename Stage::GradientType;
+    return Trained::joined(on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+        auto parameters = registration<T, G>(training.specs);
         auto own_options = options;
         own_options.reduction.schedule =
-            ReductionSchedule::boundary; // the default differs between stages
-        std::optional<CallersMemory<T, typename Stage::GradientType>> memory;
+            options.reduction.schedule.value_or(ReductionSchedule::boundary);
+        std::optional<CallerMemory<T, G>> memory;
         if (options.storage != Storage::owned) {
             memory.emplace(parameters);
             own_options.adopted_block =
                 options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
         }
         Stage engine(communicator, parameters, own_options);
-        for (std::uint64_t step = 0; step < steps; ++step) {
+        for (std::uint64_t step = 0; step < training.steps; ++step) {
             (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,
-                           learning_rate, binades, order);
+                           training.learning_rate, training.binades, training.order);
         }
         Trained result;
+        result.resize(training.specs);
         result.parameters = full_parameters(engine);
-        result.masters.resize(parameters.size());
-        result.states.resize(parameters.size());
-        for (std::size_t index = 0; index < parameters.size(); ++index) {
-            result.masters[index].resize(parameters[index].elements);
-            result.states[index].resize(2 * parameters[index].elements);
-        }
-        engine.for_each_owned_slice([&](auto const& slice) {
-            for (std::size_t i = 0; i < slice.values.size(); ++i) {
-                result.masters[slice.parameter][slice.begin + i] = slice.master_weight(i);
-                for (std::size_t state = 0; state < slice.states.size(); ++state) {
-                    result.states[slice.parameter][2 * (slice.begin + i) + state] =
-                        slice.state(state, i);
-                }
-            }
-        });
+        engine.for_each_owned_slice([&](auto const& slice) { result.add(slice); });
         result.plan = engine.memory_plan();
         return result;
-    });
-    Trained all = ranks[0];
-    for (std::size_t rank = 1; rank < ranks.size(); ++rank) { // what a rank does not own is zero
-        for (std::size_t index = 0; index < all.masters.size(); ++index) {
-            for (std::size_t i = 0; i < all.masters[index].size(); ++i) {
-                all.masters[index][i] = all.masters[index][i] == 0.0F
-                                            ? ranks[rank].masters[index][i]
-                                            : all.masters[index][i];
-            }
-            for (std::size_t i = 0; i < all.states[index].size(); ++i) {
-                all.states[index][i] = all.states[index][i] == 0.0F ? ranks[rank].states[index][i]
-                                                                    : all.states[index][i];
-            }
-        }
-    }
-    return all;
+    }));
 }
 
 } // namespace zero::test

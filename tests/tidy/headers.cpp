@@ -1,4 +1,4 @@
-// What clang-tidy reads: every header of the umbrella, and one engine in whole, because the
+// The input of clang-tidy: every header of the umbrella, and one complete engine, because the
 // analyzer follows only what is instantiated.
 
 #include <zero/zero.hpp>

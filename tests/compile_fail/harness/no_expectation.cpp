@@ -1,4 +1,4 @@
-// A case that forgot to say what it expects.
+// A case without an expectation.
 int main() {
     return missing;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What one case of the oracle is made of: plain values, the same for every stage. Nothing of the
-// library's engine is known here.
+// One case of the oracle, as plain values that are the same for every stage. This header knows
+// nothing of the library.
 
 #include <array>
 #include <cstddef>
@@ -20,7 +20,7 @@ enum class Rule { adamw, sgd };
 enum class Master { none, floats, float16, split, stochastic };
 enum class States { floats, bfloat16, scaled };
 
-/// What is fixed when a test is compiled: the policies of a stage.
+/// The choices that are fixed at compile time: the policies of a stage.
 struct Row {
     char const* name;
     Number parameter;
@@ -34,10 +34,11 @@ struct Row {
     Master master;
     States states = States::floats;
     bool has_floats =
-        false; ///< some parameters are float instead, and so is all that belongs to them
+        /// Some parameters are float instead, with float gradients and no master weights.
+        false;
 };
 
-/// The numbers of one parameter.
+/// The number types of one parameter.
 struct Numbers {
     Number parameter;
     Number gradient;
@@ -46,7 +47,7 @@ struct Numbers {
     Master master;
 };
 
-/// The last row is not generated: the tests of mutants use it.
+/// The generator leaves out the last row, which the tests of mutants use.
 inline constexpr std::array<Row, 27> rows{{
     {"float, size-capped, AdamW", Number::float32, Number::float32, Number::float32,
      Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
@@ -138,26 +139,27 @@ enum class Combine { mean, sum };
 enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
-enum class GradientStore { engine, callers, handed_over, mixed };
+enum class GradientMemory { engine, callers, handed_over, mixed };
+/// The order of the units in the backward pass.
 enum class Order {
     reverse,
-    shuffled,
-    fixed
-}; ///< shuffled: another one in each micro-step and on each rank; fixed: the same everywhere
+    shuffled, ///< drawn for each micro-step and rank
+    fixed     ///< drawn once, the same everywhere
+};
 enum class MicroSteps { range, announced, unannounced };
 enum class OnNonFinite { skip, step };
 enum class Poisoned { infinity, negative_infinity, nan };
 
 struct Shape {
     std::size_t elements = 0;
-    std::vector<std::size_t> units{0}; ///< ascending
+    std::vector<std::size_t> units{0}; ///< ascending; a parameter of several units is tied
     std::size_t group = 0;
     bool trainable = true;
-    std::size_t address = 0; ///< adopted: first element inside the block
-    bool is_float = false;   ///< of the second parameter type
+    std::size_t address = 0; ///< first element inside the adopted block
+    bool is_float = false;   ///< is of the second parameter type
 };
 
-/// Hyper-parameters of one parameter group, for either rule.
+/// The hyper-parameters of one parameter group, for either optimizer.
 struct Hyper {
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -179,7 +181,7 @@ struct ScalerRule {
     float maximum = 16777216.0F;
 };
 
-/// A gradient that is not finite, on one rank.
+/// A non-finite gradient element on one rank.
 struct Injection {
     std::size_t step = 0;
     std::size_t micro_step = 0;
@@ -189,7 +191,7 @@ struct Injection {
     Poisoned value = Poisoned::nan;
 };
 
-/// From this step on a group's factor is another one (`set_learning_rate`).
+/// A call of `set_learning_rate`: the factor of a group from this step on.
 struct FactorChange {
     std::size_t step = 0;
     std::size_t group = 0;
@@ -202,17 +204,18 @@ struct Configuration {
     std::size_t row = 0;
 
     std::size_t world = 1;
-    std::size_t cap_elements = 64; ///< of a bucket
-    std::vector<Shape> shapes;     ///< in order of use
+    std::size_t cap_elements = 64; ///< capacity of a bucket
+    std::vector<Shape> shapes;     ///< in registration order
     std::size_t units = 1;
-    std::size_t block_elements = 0; ///< adopted: of the whole block
-    bool has_aligned_block = true; ///< adopted: every parameter starts at a multiple of 64 elements
+    std::size_t block_elements = 0; ///< of the whole adopted block
+    bool has_aligned_block =
+        true; ///< every parameter of an adopted block starts at a multiple of 64 elements
 
     Schedule schedule = Schedule::boundary;
     Combine combine = Combine::mean;
     std::optional<float> predivide;
-    std::size_t steps = 5;      ///< compared one by one
-    std::size_t free_steps = 2; ///< then as many without a wait, compared at the end
+    std::size_t steps = 5;      ///< each is followed by a wait and a comparison
+    std::size_t free_steps = 2; ///< follow without a wait, and are compared at the end
     std::size_t micro_steps = 1;
     bool has_varying_micro_steps = false;
     MicroSteps micro_step_calls = MicroSteps::range;
@@ -220,27 +223,32 @@ struct Configuration {
     Compute compute = Compute::inline_queue;
     Communication communication = Communication::own;
     Memory memory = Memory::owned;
-    GradientStore gradient_memory = GradientStore::engine;
+    GradientMemory gradient_memory = GradientMemory::engine;
     bool writes_all =
-        false; ///< some units take their gradients uninitialised and write every element
+        /// Some units take uninitialised gradients and write every element.
+        false;
     Order order = Order::reverse;
     std::size_t extra_leases = 0;
-    bool rebuilds = false; ///< buckets are made anew after the first step
+    bool rebuilds = false; ///< buckets are rebuilt after the first step
     std::size_t leases_until_rebuild = 0;
     bool has_unused = false;    ///< some units have no gradient on some ranks in some micro-steps
-    bool reports_unused = true; ///< ... and say so by `gradients_ready`; stage 3 always does
-    bool holds_handles = false; ///< the handle of a unit lives until the next one is there
+    bool reports_unused = true; ///< unused units call `gradients_ready`; in stage 3 they always do
+    bool holds_handles =
+        false; ///< the weights of a unit are released after the next unit is acquired
     bool evaluates =
-        false; ///< weights are read between the last micro-step and `step`, and between steps
-    bool evaluates_elsewhere = false; ///< ... on a queue of their own
+        /// Weights are also read between the last micro-step and `step`, and between steps.
+        false;
+    bool evaluates_elsewhere = false; ///< evaluation has a queue of its own
     bool is_poisoned = false;
     bool prefetches = true;
-    bool cancels = false;           ///< one step is given up in the middle and begun again
-    bool fills_by_function = false; ///< initial values through `initialise`
+    bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
+    bool fills_by_function = false; ///< initial values come from `initialise`
     std::optional<std::size_t>
-        never_acquired;                      ///< a unit whose weights nobody asks for inside a step
-    std::optional<std::size_t> delayed_rank; ///< delaying queues delay on this rank only
-    unsigned longest_delay = 60;             ///< of a delaying queue, in microseconds
+        /// A unit whose weights are never acquired inside a step.
+        never_acquired;
+    std::optional<std::size_t>
+        delayed_rank;            ///< the only rank whose delaying queues delay; empty: all
+    unsigned longest_delay = 60; ///< of a command on a delaying queue, in microseconds
 
     std::optional<float> clip;
     OnNonFinite on_non_finite = OnNonFinite::skip;
@@ -248,10 +256,10 @@ struct Configuration {
     ScalerRule scaler;
     std::vector<Injection> injections;
     std::vector<Hyper> groups{Hyper{}};
-    bool lists_groups = false; ///< otherwise all have the hyper-parameters of the first
+    bool lists_groups = false; ///< if false, all groups have the hyper-parameters of the first
     std::vector<FactorChange> changes;
     double learning_rate = 1e-2;
-    int gradient_exponent = -12; ///< gradients are about 2 to this power
+    int gradient_exponent = -12; ///< gradients are about 2^gradient_exponent
 
     [[nodiscard]] Row const& types() const { return rows[row]; }
     [[nodiscard]] Numbers numbers(std::size_t parameter) const {
@@ -264,7 +272,7 @@ struct Configuration {
     [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
 };
 
-/// Mixes 64 bits (the finaliser of splitmix64).
+/// Mixes 64 bits: the output function of SplitMix64.
 constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     x += 0x9e3779b97f4a7c15U;
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -272,8 +280,7 @@ constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     return x ^ (x >> 31U);
 }
 
-/// A random number that depends on its keys only, the same with every compiler and standard
-/// library.
+/// Returns a random number that depends only on the keys, with every compiler and standard library.
 template <class... Keys>
 constexpr std::uint64_t keyed(std::uint64_t seed, Keys... keys) noexcept {
     std::uint64_t state = mixed(seed);
@@ -281,7 +288,7 @@ constexpr std::uint64_t keyed(std::uint64_t seed, Keys... keys) noexcept {
     return state;
 }
 
-/// Streams of random numbers that must not repeat each other.
+/// Independent streams of random numbers.
 enum class Stream : std::uint64_t {
     configuration,
     initial,
@@ -292,7 +299,7 @@ enum class Stream : std::uint64_t {
     memory
 };
 
-// --- What the model does, as pure functions of the configuration. ---
+// --- The behaviour of the model, as pure functions of the configuration. ---
 
 inline std::size_t micro_steps_of(Configuration const& c, std::size_t step) {
     return c.has_varying_micro_steps ? 1 + (c.micro_steps + step) % 3 : c.micro_steps;
@@ -313,26 +320,27 @@ inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micr
            || keyed(c.seed, c.index, Stream::unused, step, micro_step, rank, unit) % 4 == 0;
 }
 
-/// The unit's gradients are taken uninitialised, and what it is the first to write is assigned
-/// instead of added.
+/// Returns whether the unit takes uninitialised gradients. The first unit that writes a gradient in
+/// a micro-step then assigns instead of adding.
 inline bool writes_all(Configuration const& c, std::size_t unit) {
     return c.writes_all && keyed(c.seed, c.index, Stream::writes_all, unit) % 3 != 0;
 }
 
-inline GradientStore gradient_memory_of(Configuration const& c, std::size_t parameter) {
-    if (c.gradient_memory != GradientStore::mixed) {
+inline GradientMemory gradient_memory_of(Configuration const& c, std::size_t parameter) {
+    if (c.gradient_memory != GradientMemory::mixed) {
         return c.gradient_memory;
     }
     bool const is_adopted =
         c.memory
-        == Memory::adopted; // where the engine's memory for a parameter may not be contiguous
-    constexpr std::array<GradientStore, 3> kinds{GradientStore::callers, GradientStore::handed_over,
-                                                 GradientStore::engine};
+        // The engine's memory for a parameter of an adopted block may not be contiguous.
+        == Memory::adopted;
+    constexpr std::array<GradientMemory, 3> kinds{
+        GradientMemory::callers, GradientMemory::handed_over, GradientMemory::engine};
     return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
 }
 
-/// The order in which units finish their backward pass. `rank` 0 for all where the order must be
-/// the same.
+/// Returns the order in which units finish their backward pass. Where all ranks must use one order,
+/// pass rank 0.
 inline std::vector<std::size_t> backward_order(Configuration const& c, std::size_t step,
                                                std::size_t micro_step, std::size_t rank) {
     std::vector<std::size_t> order;
@@ -352,7 +360,7 @@ inline std::vector<std::size_t> backward_order(Configuration const& c, std::size
     return order;
 }
 
-// --- One line of text that says it all. ---
+// --- Description in one line. ---
 
 template <std::size_t N, class Value>
 char const* word(std::array<char const*, N> const& words, Value value) {

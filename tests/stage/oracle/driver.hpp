@@ -1,14 +1,13 @@
 #pragma once
 
-// Runs configurations through all stages that accept them and reports, on the main thread, what
-// differs from the oracle.
+// Runs configurations in all stages that accept them, and reports every difference from the oracle
+// on the main thread.
 
 #include "support/catch.hpp"
 
 #include "generator.hpp"
 #include "trainer.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <chrono>
@@ -22,8 +21,8 @@
 
 namespace zero::test::oracle {
 
-/// What the environment says: ZERO_ORACLE_CONFIGURATIONS, ZERO_ORACLE_SEED, and ZERO_ORACLE_ONLY
-/// for a single one.
+/// The configurations to run, from the environment variables ZERO_ORACLE_CONFIGURATIONS (their
+/// number), ZERO_ORACLE_SEED and ZERO_ORACLE_ONLY (the index of a single one).
 struct Plan {
     static constexpr std::size_t full = 600;
 
@@ -54,8 +53,8 @@ struct Plan {
     [[nodiscard]] std::size_t end() const { return only ? *only + 1 : configurations; }
 };
 
-/// In stage 0 every rank updates everything, in the others each element has one owner; frozen ones
-/// have none.
+/// Checks who owns each element: every rank in stage 0, exactly one rank in the other stages, and
+/// no rank if the parameter is frozen.
 inline void check_ownership(Run const& run,
                             std::vector<std::vector<std::vector<unsigned>>> const& owned_by_rank) {
     Configuration const& c = *run.configuration;
@@ -79,7 +78,7 @@ inline void check_ownership(Run const& run,
     }
 }
 
-/// One configuration under the stage that `make` constructs. The differences are in `run.failures`.
+/// Runs one configuration with the engine that `make` constructs. Differences go to `run.failures`.
 template <class Engine>
 void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
     using Communicator = typename Engine::Communicator;
@@ -107,7 +106,8 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
     }
 }
 
-/// Stages that differ in nothing else have one engine, so it is compiled once with its trainer.
+/// Runs a configuration in a stage. The trainer is compiled for the engine type, which several
+/// stages may share.
 template <class Stage>
 void run_stage(Run const& run) {
     using Engine = typename Stage::EngineType;
@@ -135,8 +135,8 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
     }
 }
 
-/// All configurations of one row of the table, through all stages.
-/// @param part of the planned configurations, in percent
+/// Runs all configurations of one row of the table, in all stages.
+/// @param part percentage of the planned configurations to run
 template <std::size_t R, class Communicator = LoopbackCommunicator>
 void run_row(std::size_t part = 100) {
     Plan plan = Plan::from_environment();

@@ -7,7 +7,8 @@
 
 namespace zero::test::oracle {
 
-/// @brief What threads found wrong; read on the main thread at the end. Keeps the first few texts.
+/// @brief Collects the failures of all threads, for the main thread to read at the end. Counts all,
+/// and keeps the text of the first four.
 class Failures {
 public:
     void add(std::string const& text) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Random configurations, a pure function of (seed, index): with every compiler and standard library
-// the same.
+// Random configurations: a pure function of seed and index, the same with every compiler and
+// standard library.
 
 #include "configuration.hpp"
 
@@ -11,9 +11,6 @@
 #include <cstdint>
 #include <utility>
 #include <vector>
-
-#include <zero/stage/detail/gradient_store.hpp>
-#include <zero/stage/micro_steps.hpp>
 
 namespace zero::test::oracle {
 
@@ -39,7 +36,7 @@ private:
 inline constexpr std::array<std::size_t, 12> primes{2,  3,   5,   7,   31,  61,
                                                     67, 101, 127, 257, 509, 1021};
 
-/// Fewer elements in the whole model than ranks.
+/// Gives the whole model fewer elements than there are ranks.
 inline void shape_tiny_model(Random& random, Configuration& c) {
     c.world = std::max<std::size_t>(c.world, 2);
     c.units = random.between(1, 3);
@@ -76,7 +73,8 @@ inline void shape_model(Random& random, Configuration& c) {
     for (std::size_t unit = 0; unit < c.units; ++unit) {
         std::size_t const count = random.chance(8) && unit + 1 != c.units
                                       ? 0
-                                      : random.between(1, 3); // a unit without a parameter is legal
+                                      // A unit may have no parameter.
+                                      : random.between(1, 3);
         for (std::size_t i = 0; i < count; ++i) {
             std::size_t const elements =
                 total < 3500 ? random_size(random, c.cap_elements) : random.between(0, 65);
@@ -86,8 +84,8 @@ inline void shape_model(Random& random, Configuration& c) {
                 std::size_t const other = random.below(c.units);
                 if (other > unit) {
                     shape.units.push_back(other);
-                    // Three terms are not the same in every order, so a third use needs one order
-                    // of the backward pass.
+                    // Three floats do not add up to the same sum in every order, so only a fixed
+                    // backward order allows a third use.
                     if (c.order == Order::reverse && other + 1 < c.units) {
                         shape.units.push_back(c.units - 1);
                     }
@@ -98,7 +96,7 @@ inline void shape_model(Random& random, Configuration& c) {
     }
 }
 
-/// Addresses inside one block, in any order, with gaps.
+/// Chooses addresses inside one block, in any order, with or without gaps.
 inline void place_in_block(Random& random, Configuration& c) {
     c.has_aligned_block = random.chance(50);
     bool const has_gaps = random.chance(50);
@@ -132,8 +130,8 @@ inline void add_injections(Random& random, Configuration& c) {
     std::size_t const count = random.between(1, 3);
     for (std::size_t i = 0; i < count; ++i) {
         Injection injection;
-        // Under "step" nothing is finite any more afterwards: late, so that there is something to
-        // compare before.
+        // With `NonFinite::step` every later number is non-finite. Late injections leave steps to
+        // compare.
         injection.step = c.types().scaler == Scaler::none && c.on_non_finite == OnNonFinite::step
                              ? random.between(3, c.all_steps() - 1)
                              : random.below(c.all_steps());
@@ -195,8 +193,7 @@ inline void choose_numbers(Random& random, Configuration& c) {
     for (auto& shape : c.shapes) {
         shape.group = random.below(groups);
     }
-    for (std::size_t group = 0; group < groups && !c.shapes.empty();
-         ++group) { // one that is listed has to have a parameter
+    for (std::size_t group = 0; group < groups && !c.shapes.empty(); ++group) {
         c.shapes[(c.shapes.size() / 2 + group) % c.shapes.size()].group = group;
     }
 }
@@ -210,8 +207,9 @@ inline void choose_calls(Random& random, Configuration& c) {
     std::size_t const memory = random.below(100);
     c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
     bool const cuts_blocks =
-        c.types().states == States::scaled; // in an adopted block they begin with the slices, which
-                                            // the oracle does not know
+        // In an adopted block the blocks of scaled states start with the slices, and the oracle
+        // does not know slices.
+        c.types().states == States::scaled;
     if (c.memory == Memory::adopted
         && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {
         c.memory = Memory::scattered;
@@ -219,11 +217,12 @@ inline void choose_calls(Random& random, Configuration& c) {
     if (c.memory == Memory::adopted) {
         place_in_block(random, c);
     }
-    c.gradient_memory =
-        random.pick(std::array{GradientStore::engine, GradientStore::engine, GradientStore::callers,
-                               GradientStore::handed_over, GradientStore::mixed});
-    if (c.memory == Memory::adopted && c.gradient_memory == GradientStore::engine) {
-        c.gradient_memory = random.chance(50) ? GradientStore::callers : GradientStore::handed_over;
+    c.gradient_memory = random.pick(std::array{GradientMemory::engine, GradientMemory::engine,
+                                               GradientMemory::callers, GradientMemory::handed_over,
+                                               GradientMemory::mixed});
+    if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::engine) {
+        c.gradient_memory =
+            random.chance(50) ? GradientMemory::callers : GradientMemory::handed_over;
     }
     c.writes_all = random.chance(20);
     c.has_unused = random.chance(35);
@@ -231,7 +230,8 @@ inline void choose_calls(Random& random, Configuration& c) {
     bool const needs_leases =
         c.order == Order::shuffled
         || (c.has_unused
-            && !c.reports_unused); // later buckets wait for the ones that nobody reports
+            // Buckets that no rank reports stay leased, and later ones would wait for them.
+            && !c.reports_unused);
     c.extra_leases = needs_leases ? 64 : random.chance(20) ? 1 : 0;
     c.holds_handles = random.chance(25);
     c.evaluates = random.chance(40);
@@ -242,8 +242,8 @@ inline void choose_calls(Random& random, Configuration& c) {
     c.fills_by_function = c.memory == Memory::owned && random.chance(25);
 }
 
-/// Buckets made anew. With one order for all, the leases that are counted for it are enough after
-/// the first step.
+/// Chooses whether buckets are rebuilt. With one fixed backward order, the counted leases suffice
+/// after the first step, so no extra ones are needed.
 inline void choose_rebuild(Random& random, Configuration& c) {
     c.rebuilds = c.memory != Memory::adopted && random.chance(50);
     bool const reports_all = !c.has_unused || c.reports_unused;
@@ -253,7 +253,7 @@ inline void choose_rebuild(Random& random, Configuration& c) {
     }
 }
 
-/// Configuration `index` of a seed.
+/// Returns configuration `index` of a seed.
 inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     Random random(seed, index);
     Configuration c;

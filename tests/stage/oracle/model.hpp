@@ -1,13 +1,12 @@
 #pragma once
 
-// The trainer of one rank: its memory, and the commands of its forward and backward pass. They run
-// on the compute queue, read weights and the loss scale there, and write gradients there; so
-// whatever an engine forgets to wait for shows in their results.
+// The model of one rank: its memory, and the commands of its forward and backward passes. The
+// commands run on the compute queue, where they read weights and loss scale and write gradients. A
+// wait that the engine forgets therefore changes their results.
 
 #include "failures.hpp"
 #include "reference.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
 
@@ -37,16 +36,16 @@ inline bool has_same_bits(float a, float b) {
     return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-/// One run of one stage, as all ranks see it.
+/// One run in one stage; all ranks share it.
 struct Run {
     Configuration const* configuration;
     History const* history;
     int stage;
     Failures* failures;
-    double learning_rate_error = 1.0; ///< a control: times the learning rate
+    double learning_rate_error = 1.0; ///< factor of the learning rate; other than 1 in controls
 };
 
-/// @tparam Vector of memory that the host and the engine's backend can use
+/// @tparam Vector container whose memory both the host and the engine's backend can use
 template <class T, class G, template <class> class Vector>
 class Model {
 public:
@@ -101,7 +100,7 @@ public:
                    : _tensors[parameter].data();
     }
 
-    /// The caller's memory for a gradient, or the transient one that is handed over.
+    /// Caller-owned memory for a gradient: registered with the engine, or handed over to it.
     template <class V = T>
     [[nodiscard]] auto gradient(std::size_t parameter) noexcept {
         if constexpr (!std::is_same_v<V, T>) {
@@ -112,7 +111,8 @@ public:
         }
     }
 
-    /// Owned by the engine: what was registered is read during construction only.
+    /// Overwrites the registered values. An engine that owns its parameters reads them only during
+    /// construction.
     void forget_initial_values() {
         for (auto& tensor : _tensors) {
             tensor.assign(tensor.size(), from_float<T>(std::numeric_limits<float>::quiet_NaN()));
@@ -124,8 +124,8 @@ public:
 
     void start_micro_step() { _is_written.assign(_is_written.size(), false); }
 
-    /// The first use that writes a parameter's gradient in this micro-step? Asked when the command
-    /// is enqueued.
+    /// Returns whether this is the first write to a parameter's gradient in the micro-step. Call it
+    /// when the command is enqueued.
     [[nodiscard]] bool is_first_write(std::size_t parameter) {
         bool const is_first = !_is_written[parameter];
         _is_written[parameter] = true;
@@ -142,7 +142,7 @@ public:
                 parameter);
     }
 
-    /// Writes or adds what a unit contributes to a parameter's gradient.
+    /// Assigns or adds the contribution of one unit to a parameter's gradient.
     template <class V>
     void backward(std::size_t step, std::size_t micro_step, std::size_t parameter, std::size_t unit,
                   V* out, bool adds, float const* loss_scale) const {

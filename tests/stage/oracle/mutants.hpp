@@ -1,8 +1,8 @@
 #pragma once
 
-// Deliberate errors of the library, put in through its own seams: a backend that replaces one
-// operation, and a communicator that leaves one call out. One type serves all of them; which error
-// is active is chosen at run time.
+// Deliberate bugs, injected through the library's own extension points: a backend that replaces one
+// operation, and a communicator that drops one call. One type contains all of them, and the active
+// one is chosen at run time.
 
 #include "driver.hpp"
 
@@ -24,13 +24,13 @@ namespace zero::test::oracle {
 enum class Mutation {
     none,
     ranks_reversed,            ///< sums over ranks start with the last rank
-    sum_rounded_early,         ///< a partial sum over ranks is rounded to bfloat16
-    added_in_bfloat16,         ///< the sum over micro-steps is
+    sum_rounded_early,         ///< partial sums over ranks are rounded to bfloat16
+    added_in_bfloat16,         ///< sums over micro-steps are rounded to bfloat16
     padding_inspected,         ///< the norm reads on to the next multiple of 64 elements
-    norm_off_by_an_ulp,        ///< the reported norm, and nothing else
-    coefficient_off_by_an_ulp, ///< the reported clip coefficient, and nothing else
+    norm_off_by_an_ulp,        ///< the reported norm alone is wrong
+    coefficient_off_by_an_ulp, ///< the reported clip coefficient alone is wrong
     last_bucket_dropped,       ///< the last bucket is not reduced
-    state_not_moved, ///< where buckets are made anew, each rank keeps what it had of a state
+    state_not_moved,           ///< after a rebuild each rank keeps its old optimizer states
     fence_removed
 };
 
@@ -39,7 +39,7 @@ struct Mutant {
     Fence fence{};
 };
 
-/// Which error the running group has. It starts once every rank has its engine.
+/// The bug of the running group. It becomes active when every rank has its engine.
 inline Mutant chosen_mutant;                      // NOLINT: written before ranks start
 inline std::atomic<bool> is_mutant_active{false}; // NOLINT
 
@@ -47,8 +47,8 @@ inline bool is_active(Mutation mutation) {
     return is_mutant_active.load(std::memory_order_acquire) && chosen_mutant.mutation == mutation;
 }
 
-/// Memory that stays readable until `recycle`: without a fence a rank may read that of a peer which
-/// has gone.
+/// Memory that stays readable until `recycle`. Without a fence, a rank may read memory that a peer
+/// has already freed.
 class KeptMemory final : public MemoryResource {
 public:
     KeptMemory() = default;
@@ -95,7 +95,8 @@ struct MutantBackend : HostBackend {
         HostBackend::run(queue, functor);
         if constexpr (requires {
                           functor.state->reports[functor.serial];
-                      }) { // the decision of a step
+                          // This functor decides on the step.
+                      }) {
             if (is_active(Mutation::norm_off_by_an_ulp)
                 || is_active(Mutation::coefficient_off_by_an_ulp)) {
                 bool const is_norm = is_active(Mutation::norm_off_by_an_ulp);
@@ -161,7 +162,7 @@ struct MutantBackend : HostBackend {
     }
 };
 
-/// Hands everything on to a loopback communicator, except under `last_bucket_dropped` and
+/// Forwards every call to a loopback communicator, except under `last_bucket_dropped` and
 /// `state_not_moved`.
 class MutantCommunicator {
 public:
@@ -172,7 +173,7 @@ public:
 
     explicit MutantCommunicator(Inner& inner) : _inner(&inner) {}
 
-    /// Called by a rank that has its engine; waits for the others, then errors start.
+    /// Waits until every rank has its engine, then activates the bug.
     void set_buckets(std::size_t buckets) {
         _buckets = buckets;
         std::int64_t arrived = 1;
@@ -234,8 +235,8 @@ private:
     std::size_t _buckets = 0;
 };
 
-/// Runs a configuration of the mutants' row under one stage with one error; how many differences
-/// the oracle finds.
+/// Runs a configuration in one stage with one bug, and returns the number of differences that the
+/// oracle finds.
 template <int N>
 std::size_t count_differences(Configuration const& c, History const& history, Mutant const& mutant,
                               double learning_rate_error = 1.0) {
@@ -263,8 +264,8 @@ inline std::size_t count_differences(int stage, Configuration const& c, Mutant c
     }
 }
 
-/// Four units of two parameters on three ranks; every bucket has padding. Steps run without a wait
-/// in between.
+/// Four units of two parameters each, on three ranks. Every bucket has padding, and no step is
+/// followed by a wait.
 inline Configuration make_mutant_configuration(std::size_t index) {
     Configuration c;
     c.seed = 7;

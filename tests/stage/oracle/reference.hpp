@@ -1,18 +1,20 @@
 #pragma once
 
-// The oracle: what W ranks have to compute, written down straight, in one thread, for one
-// configuration. It includes no header of the engine, of the communicators or of the arithmetic
-// that it judges; only the storage types and their conversions are shared.
+// The oracle: what W ranks must compute for one configuration, in one thread, without buckets,
+// shards, queues or stages. It shares nothing with the library but the 16-bit storage types and
+// their conversions: it includes no header of the engine, the communicators, the layout or the
+// arithmetic.
 //
-// Every number is a float here, also where it is stored in 16 bits: `rounded` says where a storage
-// type cuts it.
+// The trainer (trainer.hpp) compares every parameter, master weight and optimizer state of every
+// rank with it, bit by bit.
+//
+// All numbers are floats, also those that the library stores in 16 bits. `rounded` marks each place
+// where the library rounds to a storage type.
 
 #include "configuration.hpp"
 
 #include <zero/core/convert.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
-#include <zero/ops/number.hpp>
 
 #include <algorithm>
 #include <array>
@@ -35,12 +37,13 @@ inline float rounded(Number type, float value) {
     }
 }
 
-/// Arithmetic that gives NaN gives this one.
+/// Replaces every NaN by the one that the library's arithmetic returns.
 inline float canonical(float value) {
     return value == value ? value : std::bit_cast<float>(std::uint32_t{0x7fc00000});
 }
 
-/// a + b, a * b: through a volatile, so that no compiler fuses two of them into one rounding.
+/// Returns a + b or a * b, rounded once. The volatile variable prevents the compiler from fusing
+/// the two.
 inline float plus(float a, float b) {
     float const volatile sum = a + b;
     return canonical(sum);
@@ -54,7 +57,7 @@ inline double times(double a, double b) {
     return product;
 }
 
-/// @name What the model's backward pass writes, and the first values
+/// @name Inputs: initial values, and the terms of the backward pass
 /// @{
 
 inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter,
@@ -62,12 +65,12 @@ inline float initial_value(Configuration const& c, std::size_t rank, std::size_t
     std::uint64_t const bits = keyed(c.seed, c.index, Stream::initial, rank, parameter, element);
     float const unit =
         static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U))
-        * 0x1.0p-23F; // [-1, 1)
+        * 0x1.0p-23F; // in [-1, 1)
     return rounded(c.numbers(parameter).parameter, unit);
 }
 
-/// What one use of a parameter adds to its gradient: in the gradient type, with the loss scale in
-/// it, never -0.
+/// Returns what one use of a parameter adds to its gradient. It is a value of the gradient type,
+/// includes the loss scale and is never -0.
 inline float contribution(Configuration const& c, std::size_t step, std::size_t micro_step,
                           std::size_t rank, std::size_t parameter, std::size_t unit,
                           std::size_t element, float loss_scale) {
@@ -118,29 +121,30 @@ struct Report {
     float next_loss_scale = 1.0F;
 };
 
-/// The whole model state between two steps.
+/// The complete training state between two steps.
 struct Snapshot {
     std::vector<Values> parameters;
     std::vector<Values> masters;
     std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
     std::uint64_t step_count = 0;
     ScalerState scaler;
-    Report report; ///< of the step that led here
+    Report report; ///< of the step before
 };
 
-/// `snapshots[k]`: after k steps.
+/// The states of a run: `snapshots[k]` follows k steps.
 struct History {
     std::vector<Snapshot> snapshots;
 };
 
-/// Squares added without any rounding: an integer of 704 bits that counts multiples of 2^-298, the
-/// square of the smallest float.
+/// An exact sum of squares: an integer of 704 bits that counts multiples of 2^-298, the square of
+/// the smallest float.
 class ExactSum {
 public:
     void add(double value) {
         int exponent = 0;
         double const fraction =
-            std::frexp(value, &exponent); // value = fraction * 2^exponent, 0.5 <= fraction < 1
+            // value = fraction * 2^exponent, 0.5 <= fraction < 1
+            std::frexp(value, &exponent);
         auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
         int position = exponent - 53 + 298;
         for (; position < 0; ++position) {
@@ -159,8 +163,8 @@ public:
         }
     }
 
-    /// The documented way from the exact sum to a double: its digits of 28 bits, from the lowest to
-    /// the highest, each addition rounded.
+    /// Converts the sum to double in the documented way: a Horner scheme over its digits of 28
+    /// bits, from the lowest to the highest, rounded after each digit.
     [[nodiscard]] double value() const {
         double value = 0.0;
         for (int digit = 0; digit < 21; ++digit) {
@@ -181,14 +185,16 @@ private:
     std::array<std::uint32_t, 22> _words{};
 };
 
-/// The sum of squares of one leaf of up to 64 elements: eight lanes, then a tree.
+/// Returns the sum of squares of one leaf of up to 64 elements: eight lanes, added as a tree.
 inline double leaf_sum(float const* values, std::size_t count) {
     std::array<double, 8> lanes{};
     for (std::size_t i = 0; i < count; ++i) {
         if (std::isfinite(values[i])) {
             double const x = static_cast<double>(values[i]);
             lanes[i % 8] = std::fma(
-                x, x, lanes[i % 8]); // the square is exact, so this is one rounding either way
+                // The square is exact in double, so fma rounds exactly as a multiplication and an
+                // addition would.
+                x, x, lanes[i % 8]);
         }
     }
     return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
@@ -230,7 +236,7 @@ inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, 
     return state;
 }
 
-/// base^exponent, squaring, lowest bit of the exponent first.
+/// Returns base^exponent by repeated squaring, from the lowest bit of the exponent.
 inline double power(double base, std::uint64_t exponent) {
     double result = 1.0;
     while (exponent > 0) {
@@ -243,8 +249,8 @@ inline double power(double base, std::uint64_t exponent) {
     return result;
 }
 
-/// The divisor of payloads: given, or for a float16 wire the smallest power of two d with 2 * d * d
-/// >= W.
+/// Returns the divisor of gradients before they are sent: the configured one, or for a float16 wire
+/// the smallest power of two d with 2 * d * d >= W.
 inline float predivide_of(Configuration const& c) {
     if (c.predivide) {
         return *c.predivide;
@@ -256,7 +262,8 @@ inline float predivide_of(Configuration const& c) {
     return static_cast<float>(divisor);
 }
 
-/// A parameter's gradient on one rank in one micro-step: each use adds, in reverse order of use.
+/// Returns a parameter's gradient on one rank in one micro-step. The units that use the parameter
+/// add to it in reverse order, and each addition is rounded to the gradient type.
 inline Values local_gradient(Configuration const& c, std::size_t step, std::size_t micro_step,
                              std::size_t rank, std::size_t parameter, float loss_scale) {
     Shape const& shape = c.shapes[parameter];
@@ -273,8 +280,8 @@ inline Values local_gradient(Configuration const& c, std::size_t step, std::size
     return sum;
 }
 
-/// What the ranks send is rounded to the communication type; the sum in rank order is formed in
-/// float and rounded once.
+/// Returns the sum over ranks. Each rank rounds its gradient to the communication type; the sum is
+/// formed in rank order in float, and rounded once.
 inline Values sum_over_ranks(Configuration const& c, Number wire,
                              std::vector<Values> const& of_rank) {
     float const inverse = 1.0F / predivide_of(c);
@@ -289,7 +296,7 @@ inline Values sum_over_ranks(Configuration const& c, Number wire,
     return sums;
 }
 
-/// The first overwrites, the others add, each addition rounded to the accumulation type.
+/// Adds `values` to `sum`, each addition rounded to the accumulation type. The first call assigns.
 inline void accumulate(Number type, Values& sum, Values const& values, bool is_first) {
     sum.resize(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -297,8 +304,8 @@ inline void accumulate(Number type, Values& sum, Values const& values, bool is_f
     }
 }
 
-/// A parameter's gradient at the end of a step, in the accumulation type; still with loss scale and
-/// divisor in it.
+/// Returns a parameter's gradient at the end of a step, in the accumulation type. Loss scale and
+/// divisor are still in it.
 inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
                                float loss_scale) {
     std::size_t const micro_steps = micro_steps_of(c, step);
@@ -328,7 +335,7 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
     return result;
 }
 
-/// A group's factor of the learning rate in a step.
+/// Returns the learning-rate factor of a group in a step.
 inline double factor_of(Configuration const& c, std::size_t step, std::size_t group) {
     double factor = c.lists_groups ? c.groups[group].learning_rate_factor : 1.0;
     for (auto const& change : c.changes) {
@@ -337,8 +344,8 @@ inline double factor_of(Configuration const& c, std::size_t step, std::size_t gr
     return factor;
 }
 
-/// One element's step. Float arithmetic, every operation rounded once, products that feed a sum
-/// fused.
+/// Updates one element by the optimizer. Every float operation is rounded once, and a product that
+/// is added to something is fused with the addition.
 inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate,
                            std::uint64_t count, float gradient, float& value, float& first,
                            float& second) {
@@ -347,10 +354,9 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
         auto const rate2 = static_cast<float>(1.0 - hyper.beta2);
         auto const beta2 = static_cast<float>(hyper.beta2);
         auto const decay2 = static_cast<double>(beta2);
-        double const correction1 =
-            1.0
-            - power(1.0 - static_cast<double>(rate1),
-                    count); // the weights of the gradients so far, as rounded
+        // The gradients so far have the weights rate * (1 - rate)^k. Both corrections are the sums
+        // of these weights, computed with the rounded rates.
+        double const correction1 = 1.0 - power(1.0 - static_cast<double>(rate1), count);
         double const correction2 =
             times(static_cast<double>(rate2), (1.0 - power(decay2, count)) / (1.0 - decay2));
         auto const step_size = static_cast<float>(learning_rate / correction1);
@@ -376,15 +382,15 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
     value = canonical(value);
 }
 
-/// @name How weights and states are kept
+/// @name Storage of weights and states
 /// @{
 
 inline std::uint64_t rounding_seed(Configuration const& c) {
     return mixed(c.seed + c.index);
 }
 
-/// 32 random bits for one element of the model in one step: SplitMix64's output function for the
-/// key, "lowbias32" twice for the element.
+/// Returns 32 random bits for one element of the model in one step: SplitMix64 generates the key of
+/// the step, and two rounds of "lowbias32" hash the element with it.
 inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count,
                                    std::uint64_t element) {
     constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
@@ -394,14 +400,14 @@ inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count,
         x = (x ^ (x >> 15U)) * 0x846ca68bU;
         return x ^ (x >> 16U);
     };
-    std::uint64_t const key =
-        mixed(mixed(rounding_seed(c)) + (count - 1) * golden); // `mixed` adds the constant itself
+    std::uint64_t const key = mixed(mixed(rounding_seed(c))
+                                    + (count - 1) * golden); // `mixed` adds the constant once more
     return mix(mix(low(element) ^ low(key))
                ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
 }
 
-/// A bfloat16 neighbour of a value: the one further from zero if the random bits and what is cut
-/// off carry over.
+/// Rounds a value to bfloat16 stochastically: away from zero if the random bits plus the bits that
+/// are cut off carry, otherwise towards zero.
 inline float rounded_stochastically(float value, std::uint32_t random) {
     if (!(std::abs(value) <= 0x1.fep127F)) {
         return rounded(Number::bfloat16, value);
@@ -411,8 +417,8 @@ inline float rounded_stochastically(float value, std::uint32_t random) {
     return std::bit_cast<float>((bits & 0xffff0000U) + (is_away ? 0x10000U : 0U));
 }
 
-/// A block of up to 64 states as float16 numbers times a power of two, which brings the largest
-/// finite one to 2^14 or more, below 2^15.
+/// Rounds a block of up to 64 states to float16 numbers times a power of two. The scale brings the
+/// largest finite magnitude into [2^14, 2^15).
 inline void round_block(float* values, std::size_t count) {
     float largest = 0.0F;
     for (std::size_t i = 0; i < count; ++i) {
@@ -457,7 +463,7 @@ inline Snapshot first_snapshot(Configuration const& c) {
     return snapshot;
 }
 
-/// One optimizer step from one snapshot to the next.
+/// Returns the state after one more optimizer step.
 inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::size_t step) {
     float const loss_scale = snapshot.scaler.scale;
     std::vector<Values> gradients(c.shapes.size());
@@ -546,7 +552,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     return snapshot;
 }
 
-/// All steps of a configuration.
+/// Returns the states of all steps of a configuration.
 inline History compute_history(Configuration const& c) {
     History history;
     history.snapshots.push_back(first_snapshot(c));

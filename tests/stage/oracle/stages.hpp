@@ -1,6 +1,6 @@
 #pragma once
 
-// From a row of the table to the stages that it names.
+// Maps a row of the table to the stages that it names.
 
 #include "configuration.hpp"
 
@@ -14,10 +14,6 @@
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -30,11 +26,11 @@ template <Number N>
 using number_t = std::conditional_t<N == Number::float32, float,
                                     std::conditional_t<N == Number::bfloat16, bfloat16, float16>>;
 
-/// `T`, or void where the default is the same.
+/// `T`, or void if that is what the default means.
 template <class T, class Default>
 using unless_default_t = std::conditional_t<std::is_same_v<T, Default>, void, T>;
 
-/// The type that belongs to a value of an enumeration.
+/// The type that corresponds to an enumerator.
 template <auto choice, class... Choices>
 using choose_t = std::tuple_element_t<static_cast<std::size_t>(choice), std::tuple<Choices...>>;
 
@@ -69,7 +65,7 @@ using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::
                           typename Policies<R>::Optimizer, typename Policies<R>::Reduction,
                           typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
 
-/// Do the policies of a row make a stage at all?
+/// Returns whether the policies of a row form a valid stage.
 constexpr bool is_composition(int stage, Row const& row) {
     return stage != 3
            || (row.bucketing != Bucketing::single && row.partition != Partition::whole_group
@@ -79,7 +75,7 @@ constexpr bool is_composition(int stage, Row const& row) {
 template <int N, std::size_t R>
 inline constexpr bool is_stage = is_composition(N, rows[R]);
 
-/// Does the stage accept what is chosen at run time?
+/// Returns whether the stage accepts the run-time choices of a configuration.
 inline bool is_legal(int stage, Configuration const& c) {
     return is_composition(stage, c.types()) && (stage != 3 || c.memory == Memory::owned);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The same trainer for every stage: registers a model, calls the engine as any trainer would, and
-// compares what the engine holds after each step with the oracle.
+// One trainer for every stage. It registers a model, calls the engine as any trainer does, and
+// compares everything the engine holds after each step with the oracle.
 
 #include "model.hpp"
 #include "stages.hpp"
@@ -23,8 +23,8 @@
 
 namespace zero::test::oracle {
 
-/// What the trainer needs of a backend beside the engine: queues for the commands of its model, and
-/// memory that they can use.
+/// What the trainer needs of a backend besides the engine: queues for the commands of the model,
+/// and memory that these commands can use.
 template <class Backend>
 struct Side {
     using OwnedQueue = std::unique_ptr<host::Queue>;
@@ -47,7 +47,7 @@ struct Side {
     static void run(host::Queue* queue, Command const& command) {
         Backend::run(queue, command);
     }
-    /// Where the engine's memory comes from; null: from the default.
+    /// Returns the resource of the engine's memory, or null for the default.
     static MemoryResource* memory() noexcept { return nullptr; }
 };
 
@@ -85,7 +85,7 @@ public:
     Trainer(Trainer const&) = delete;
     Trainer& operator=(Trainer const&) = delete;
 
-    /// All steps, and the comparisons.
+    /// Runs and compares all steps.
     void train() {
         compare_state(0);
         std::vector<Ticket> tickets;
@@ -118,7 +118,7 @@ public:
         }
     }
 
-    /// How often each element of each parameter was among this rank's slices at the end.
+    /// Returns how many slices of this rank contain each element of each parameter, at the end.
     [[nodiscard]] std::vector<std::vector<unsigned>> const& owned() const noexcept {
         return _owned;
     }
@@ -194,7 +194,7 @@ private:
         } else {
             parameter.data = _model.template values<V>(index);
         }
-        if (gradient_memory_of(_c, index) == GradientStore::callers && shape.trainable) {
+        if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
             parameter.gradient = _model.template gradient<V>(index).data();
         }
         return parameter;
@@ -269,7 +269,7 @@ private:
         options = {hyper.momentum, hyper.weight_decay, hyper.nesterov};
     }
 
-    // --- A step as a trainer writes it. ---
+    // --- A step, as a user's trainer writes it. ---
 
     Ticket take_step(std::size_t step) {
         _engine->begin_step();
@@ -319,8 +319,8 @@ private:
         }
     }
 
-    /// Acquires a unit, reads its parameters on the compute queue, and lets it go, at once or when
-    /// the next one is there.
+    /// Acquires a unit, reads its parameters on the compute queue and releases it, at once or after
+    /// the next unit is acquired.
     void read_weights(std::size_t step, std::size_t unit, char const* when) {
         if (_c.never_acquired == unit) {
             return;
@@ -363,7 +363,7 @@ private:
         bool leases = false;
         bool hands_over = false;
         for (std::size_t const parameter : parameters_of(unit)) {
-            bool const is_handed = gradient_memory_of(_c, parameter) == GradientStore::handed_over;
+            bool const is_handed = gradient_memory_of(_c, parameter) == GradientMemory::handed_over;
             hands_over = hands_over || (_c.shapes[parameter].trainable && is_handed);
             leases = leases || (_c.shapes[parameter].trainable && !is_handed);
         }
@@ -372,7 +372,7 @@ private:
             auto const gradients = _engine->gradients(unit, {}, is_zeroed);
             for (std::size_t const parameter : parameters_of(unit)) {
                 if (_c.shapes[parameter].trainable
-                    && gradient_memory_of(_c, parameter) != GradientStore::handed_over) {
+                    && gradient_memory_of(_c, parameter) != GradientMemory::handed_over) {
                     bool const adds = !_model.is_first_write(parameter) || is_zeroed;
                     with_types(parameter, [&]<class V, class>() {
                         enqueue_backward(step, micro_step, parameter, unit,
@@ -383,14 +383,14 @@ private:
         }
         for (std::size_t const parameter : parameters_of(unit)) {
             if (_c.shapes[parameter].trainable
-                && gradient_memory_of(_c, parameter) == GradientStore::handed_over) {
+                && gradient_memory_of(_c, parameter) == GradientMemory::handed_over) {
                 with_types(parameter, [&]<class V, class>() {
                     hand_over<V>(step, micro_step, parameter, unit, scale);
                 });
             }
         }
         _engine->gradients_ready(unit);
-        _engine->gradients_ready(unit); // a second time: nothing
+        _engine->gradients_ready(unit); // the second call is a no-op
     }
 
     template <class W>
@@ -401,7 +401,8 @@ private:
         });
     }
 
-    /// The transient memory is overwritten as soon as the engine says it may be.
+    /// Hands over a gradient in transient memory, and overwrites that memory as soon as the engine
+    /// allows it.
     template <class V>
     void hand_over(std::size_t step, std::size_t micro_step, std::size_t parameter,
                    std::size_t unit, float const* scale) {
@@ -420,15 +421,16 @@ private:
         }
     }
 
-    /// The unit's turn comes, but this rank has nothing to add.
+    /// Reports a unit to which this rank contributes no gradient.
     void report_without_gradient(std::size_t unit) {
         bool has_callers = false;
         for (std::size_t const parameter : parameters_of(unit)) {
             bool const is_callers = _c.shapes[parameter].trainable
-                                    && gradient_memory_of(_c, parameter) == GradientStore::callers;
+                                    && gradient_memory_of(_c, parameter) == GradientMemory::callers;
             has_callers = has_callers || is_callers;
         }
-        if (has_callers) { // what stands in the caller's memory counts, so let the engine clear it
+        // The engine would use what is left in the caller-owned memory, so it must clear it.
+        if (has_callers) {
             static_cast<void>(_engine->gradients(unit));
             for (std::size_t const parameter : parameters_of(unit)) {
                 static_cast<void>(_model.is_first_write(parameter));
@@ -437,8 +439,8 @@ private:
         _engine->gradients_ready(unit);
     }
 
-    /// A step that fails in the middle of its backward pass, at the same place on every rank, and
-    /// is begun again.
+    /// Begins a step, cancels it in the middle of the backward pass, at the same place on every
+    /// rank.
     void give_up_a_step(std::size_t step) {
         _engine->begin_step();
         float const* const scale = _engine->loss_scale().data();
@@ -501,10 +503,10 @@ private:
               step);
         equal(found.loss_scale, expected.loss_scale, "the loss scale", step);
         equal(found.next_loss_scale, expected.next_loss_scale, "the next loss scale", step);
-        // Only where a block is cut inside a leaf, its squares are added in another order: there
-        // the last bits of the norm may differ, and with them those of the coefficient. Everywhere
-        // else it is compared to the last bit, whatever the difference is: without clipping nothing
-        // else shows a wrong norm.
+        // Unaligned parameters of an adopted block are cut inside leaves, whose squares are then
+        // added in another order. Only there may the last bits of norm and clip coefficient differ.
+        // Everywhere else they are compared bit by bit: without clipping, nothing else would reveal
+        // a wrong norm.
         bool const may_round = _c.memory == Memory::adopted && !_c.has_aligned_block;
         bool const is_rounded =
             may_round && found.gradient_norm != expected.norm
@@ -515,7 +517,7 @@ private:
         }
     }
 
-    /// Everything the engine holds between two steps. Collective.
+    /// Compares everything the engine holds between two steps. Collective.
     void compare_state(std::size_t step) {
         Snapshot const& expected = _run->history->snapshots[step];
         _engine->for_each_full_parameter([&](std::size_t parameter, auto values) {

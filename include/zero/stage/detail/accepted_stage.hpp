@@ -4,7 +4,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../engine.hpp"
-#include "../parameter.hpp"
+#include "../any_parameter.hpp"
 #include "composition_conflict.hpp"
 #include "engine_config.hpp"
 #include "engine_rebuild.hpp"

@@ -7,10 +7,10 @@
 #include "../../core/detail/text.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../engine.hpp"
-#include "agreement.hpp"
+#include "require_agreement.hpp"
 #include "compared_options.hpp"
 #include "gradient_store.hpp"
-#include "updated_range.hpp"
+#include "scratch_floats.hpp"
 
 #include <exception>
 

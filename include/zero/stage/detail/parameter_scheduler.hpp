@@ -6,7 +6,7 @@
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
-#include "../parameter.hpp"
+#include "../any_parameter.hpp"
 #include "acquisition_trace.hpp"
 #include "engine_context.hpp"
 #include "lease_errors.hpp"

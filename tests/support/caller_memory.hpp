@@ -1,0 +1,36 @@
+#pragma once
+
+#include <zero/stage/parameter.hpp>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace zero::test {
+
+/// Caller-owned memory for a registration: one block with the initial values of the parameters, one
+/// after the other, and one for their gradients. Points the registration at both.
+template <class T, class G>
+struct CallerMemory {
+    explicit CallerMemory(std::vector<Parameter<T, G>>& parameters) {
+        std::size_t elements = 0;
+        for (auto const& parameter : parameters) {
+            elements += parameter.elements;
+        }
+        block.resize(elements);
+        gradients.resize(elements);
+        std::size_t begin = 0;
+        for (auto& parameter : parameters) {
+            parameter.data = block.data() + begin;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
+            parameter.initialise(0, std::span<T>(parameter.data, parameter.elements));
+            parameter.initialise = nullptr;
+            begin += parameter.elements;
+        }
+    }
+
+    std::vector<T> block;
+    std::vector<G> gradients;
+};
+
+} // namespace zero::test
