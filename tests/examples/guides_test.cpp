@@ -20,9 +20,12 @@ std::string program_text(std::string const& name) {
     return text_of("examples/guides/" + name + ".cpp");
 }
 
-/// Without the first line, which says what the program is.
-std::string body_of(std::string const& program) {
-    return program.substr(program.find('\n') + 1);
+/// Without the first comment, which says what the program is.
+std::string body_of(std::string program) {
+    while (program.substr(0, 2) == "//") {
+        program.erase(0, program.find('\n') + 1);
+    }
+    return program;
 }
 
 /// The blocks of the page show code of this file, and nothing else.
