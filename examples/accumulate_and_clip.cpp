@@ -1,4 +1,4 @@
-// Gradient accumulation, clipping by the global norm, and what a step reports.
+// Gradient accumulation, clipping by the global norm, and the report of a step.
 
 #include <zero/zero.hpp>
 
@@ -16,13 +16,13 @@ constexpr std::size_t steps = 6;
 constexpr float max_norm = 5.0F;
 constexpr double learning_rate = 0.25;
 
-/// Gradients of a sample; those of every third step are large.
+/// One gradient of a sample. Every third step has large gradients.
 float gradient(std::size_t step, std::size_t sample, std::size_t i) {
     float const size = step % 3 == 2 ? 1.0F : 0.1F;
     return size * (1.0F + std::sin(static_cast<float>(sample * elements + i)));
 }
 
-/// What the step should find, in double and without the library: the norm of the mean over all
+/// The norm that the step must report, in double and without the library: that of the mean over all
 /// samples.
 double expected_norm(std::size_t step) {
     double sum = 0.0;
@@ -56,8 +56,8 @@ int main() {
         std::vector<float> before(elements), after(elements);
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            for (auto const micro_step : engine.micro_steps(
-                     micro_steps)) { // summed on each rank, reduced once behind the last
+            // Each rank sums its micro-steps; the last one is followed by one reduction.
+            for (auto const micro_step : engine.micro_steps(micro_steps)) {
                 std::size_t const sample = rank * micro_steps + micro_step;
                 for (std::size_t unit = 2; unit-- > 0;) {
                     auto const gradients = engine.gradients(unit)[unit];
@@ -66,8 +66,8 @@ int main() {
                     engine.gradients_ready(unit);
                 }
             }
-            zero::StepReport const report =
-                engine.step(learning_rate).report(); // waits; a trainer reads it now and then
+            // Waits for the step. A trainer that must be fast asks only now and then.
+            zero::StepReport const report = engine.step(learning_rate).report();
             engine.for_each_full_parameter(
                 [&](std::size_t parameter, std::span<float const> values) {
                     std::copy(values.begin(), values.end(),
@@ -81,9 +81,8 @@ int main() {
             }
             before = after;
             if (rank != 0) continue; // every rank has the same report
-            double const norm = expected_norm(step), clipped = norm < static_cast<double>(max_norm)
-                                                                   ? norm
-                                                                   : static_cast<double>(max_norm);
+            double const norm = expected_norm(step);
+            double const clipped = std::min(norm, static_cast<double>(max_norm));
             bool const is_step_right =
                 is_near(report.gradient_norm, norm)
                 && is_near(std::sqrt(moved), learning_rate * clipped)

@@ -1,5 +1,5 @@
-// An optimizer of your own: RMSProp in a few lines. It is sharded, vectorised and bit-identical in
-// every stage like the ones that ship.
+// Your own optimizer: RMSProp in a few lines. Like the optimizers that ship, it is sharded,
+// vectorised and bit-identical in every stage.
 
 #include <zero/zero.hpp>
 
@@ -19,12 +19,11 @@ struct RmsProp {
         double decay = 0.99; ///< of the average, 0 <= decay < 1
         double epsilon = 1e-8;
     };
-    struct Hyper { // what is constant during a step
+    struct Hyper { // constant during a step
         float decay, rate, epsilon, negative_learning_rate;
     };
-    static constexpr std::size_t states = 1; // numbers kept per element, zero at first
-    static constexpr bool whole_tensor =
-        false; // each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1;    // numbers kept per element, zero at first
+    static constexpr bool whole_tensor = false; // per element, so a parameter may be cut anywhere
 
     static void validate(Options const& options) {
         if (!(options.decay >= 0.0 && options.decay < 1.0))
@@ -35,7 +34,8 @@ struct RmsProp {
         return {static_cast<float>(options.decay), static_cast<float>(1.0 - options.decay),
                 static_cast<float>(options.epsilon), static_cast<float>(-learning_rate)};
     }
-    template <class F> // float, or a pack of them: so nothing but the functions of zero::ops
+    /// F is float or a pack of floats, so only the functions of zero::ops apply.
+    template <class F>
     void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
         state[0] = zero::ops::fma(hyper.decay, state[0],
                                   zero::ops::mul(hyper.rate, zero::ops::mul(gradient, gradient)));
@@ -51,7 +51,7 @@ constexpr int world = 4;
 constexpr int steps = 300;
 constexpr std::size_t elements = 10'000;
 
-/// Each rank pulls every weight towards a value of its own; together they find the mean.
+/// Each rank pulls every weight towards its own target; together they find the mean.
 float target(int rank, std::size_t i) {
     return std::sin(static_cast<float>(i)) + 0.5F * static_cast<float>(rank);
 }
@@ -64,7 +64,7 @@ void add_gradient(std::span<float const> weights, std::span<float> gradient, int
 
 struct Result {
     std::vector<float> weights;
-    std::size_t bytes = 0; ///< that the engine of rank 0 holds
+    std::size_t bytes = 0; ///< held by the engine of rank 0
 };
 
 template <int N>
@@ -85,8 +85,8 @@ Result train() {
             }
             engine.step(0.02 * (1.0 - static_cast<double>(step) / steps));
         }
-        engine.for_each_full_parameter([&](std::size_t,
-                                           std::span<float const> weights) { // on every rank
+        // Every rank calls it, since it is collective in stage 3.
+        engine.for_each_full_parameter([&](std::size_t, std::span<float const> weights) {
             if (communicator.rank() == 0)
                 result = {{weights.begin(), weights.end()}, engine.memory_plan().engine_bytes()};
         });

@@ -1,6 +1,6 @@
 // A trainer that keeps all parameters in one block and all gradients in another, as hand-written C
-// does. The engine adopts the block: buckets are communicated where they lie, nothing is copied,
-// and the model's own code stays as it is.
+// does. The engine adopts the block: buckets are communicated in place, nothing is copied, and the
+// code of the model stays unchanged.
 
 #include <zero/zero.hpp>
 
@@ -14,12 +14,10 @@ namespace {
 constexpr int world = 4;
 constexpr int steps = 200;
 
-/// The trainer as it was: y = output . relu(hidden x + bias), written with plain pointers into its
-/// two blocks.
+/// The unchanged trainer: y = output . relu(hidden x + bias), with plain pointers into two blocks.
 struct Trainer {
-    static constexpr std::size_t inputs = 7, width = 33,
-                                 total = width * inputs + width
-                                         + width; // no size is a multiple of anything
+    static constexpr std::size_t inputs = 7, width = 33; // odd sizes: nothing is aligned
+    static constexpr std::size_t total = width * inputs + width + width;
 
     std::vector<float> block = std::vector<float>(total);
     std::vector<float> gradient_block = std::vector<float>(total);
@@ -29,7 +27,7 @@ struct Trainer {
             block[i] = 0.3F * std::sin(static_cast<float>(5 * i + 1));
     }
 
-    /// Overwrites all gradients with those of one sample, and returns half the squared error.
+    /// Overwrites all gradients with the gradients of one sample; returns half the squared error.
     float forward_backward(std::size_t sample) {
         float const *hidden = block.data(), *bias = hidden + width * inputs, *output = bias + width;
         float *hidden_gradient = gradient_block.data(),
@@ -58,8 +56,8 @@ struct Trainer {
 };
 
 struct Result {
-    std::vector<float> block; ///< of the last rank, as the trainer sees it
-    float loss = 0.0F;        ///< of the last steps
+    std::vector<float> block; ///< the block of the last rank
+    float loss = 0.0F;        ///< mean of the last 50 steps
     std::size_t engine_bytes = 0;
 };
 
@@ -94,10 +92,9 @@ Result train() {
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                auto const weights = engine.acquire(0); // the block is up to date from here on
-                (void)engine.gradients(0, {},
-                                       /*is_zeroed*/ false); // the trainer writes every element
-                                                             // itself, into its own block
+                auto const weights = engine.acquire(0); // from here on the block is up to date
+                // Not zeroed: the trainer writes every element, into its own block.
+                (void)engine.gradients(0, {}, /*is_zeroed*/ false);
                 loss += trainer.forward_backward(step * world
                                                  + static_cast<std::size_t>(communicator.rank()))
                         * (step >= steps - 50 ? 0.02F : 0.0F);
@@ -105,8 +102,8 @@ Result train() {
             }
             engine.step(0.01);
         }
-        engine.for_each_full_parameter(
-            [](std::size_t, std::span<float const>) {}); // waits for the last update
+        // Waits for the last update.
+        engine.for_each_full_parameter([](std::size_t, std::span<float const>) {});
         if (communicator.rank() == world - 1)
             result = {trainer.block, loss, engine.memory_plan().engine_bytes()};
     });

@@ -1,5 +1,5 @@
-// Parameters and gradients in bfloat16, weights that are updated as floats, and a dynamic loss
-// scaler that meets an overflow.
+// Parameters and gradients in bfloat16, float master weights, and a dynamic loss scaler that meets
+// an overflow.
 
 #include <zero/zero.hpp>
 
@@ -16,7 +16,7 @@ using zero::bfloat16;
 constexpr int world = 2;
 constexpr std::size_t elements = 1000;
 constexpr std::size_t steps = 400;
-constexpr std::size_t bad_step = 100; ///< in which one gradient of one rank becomes infinite
+constexpr std::size_t bad_step = 100; ///< one gradient of one rank becomes infinite in it
 
 /// The policies of mixed precision. bfloat16 has the range of float and could do without a loss
 /// scaler; float16 gets a dynamic one by default.
@@ -48,11 +48,10 @@ Result train() {
             {.loss_scaler = {.initial_scale = 1024.0F, .growth_interval = 150, .hysteresis = 1}});
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            float const scale =
-                engine.loss_scale(); // of this step; the engine divides by the same one
+            float const scale = engine.loss_scale(); // of this step; the engine divides by it
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                auto const weights =
-                    engine.acquire(0); // a variable: in stage 3 the memory goes with the handle
+                // In a variable: in stage 3 the memory is freed with the handle.
+                auto const weights = engine.acquire(0);
                 auto const gradients = engine.gradients(0)[0];
                 for (std::size_t i = 0; i < elements; ++i) {
                     float const difference = zero::to_float(weights[0][i]) - target(rank, i);

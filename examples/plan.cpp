@@ -1,10 +1,10 @@
-// Memory and traffic of every stage side by side, for a model of any size on any number of ranks,
-// before anything is allocated:
+// Prints memory and traffic of every stage side by side, for a model of any size on any number of
+// ranks, before anything is allocated:
 //
 //   plan [--parameters 7.5e9] [--ranks 64] [--layers 72] [--accumulate-bytes 2]
 //
-// As it stands it prints figure 1 of the ZeRO paper (Rajbhandari et al., 2020): 120, 31.4, 16.6
-// and 1.9 GB.
+// Without arguments it prints figure 1 of the ZeRO paper (Rajbhandari et al., 2020):
+// 120, 31.4, 16.6 and 1.9 GB.
 
 #include <zero/zero.hpp>
 
@@ -21,11 +21,11 @@ namespace {
 struct Settings {
     double parameters = 7.5e9;
     double ranks = 64;
-    double layers = 72; ///< gathered one by one in stage 3; as one parameter each, of equal size
-    double accumulate_bytes = 2; ///< per gradient; the library's default is 4, a float
+    double layers = 72; ///< one parameter each, of equal size; stage 3 gathers them one by one
+    double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
 };
 
-/// @throws zero::InvalidArgument naming what is wrong
+/// @throws zero::InvalidArgument naming the argument and the remedy
 Settings read(int count, char** arguments) {
     Settings settings;
     for (int index = 1; index < count; index += 2) {
@@ -62,7 +62,7 @@ std::vector<zero::ParameterSpec> model_of(Settings const& settings) {
     return model;
 }
 
-/// One rank of one stage.
+/// One rank under one stage.
 struct Column {
     zero::MemoryPlan memory;
     std::uint64_t read_bytes; ///< from other ranks in a step of one micro-step
@@ -76,9 +76,8 @@ Column plan(Settings const& settings, int stage) {
         model_of(settings), options);
     auto const schedule = zero::default_schedule(stage);
     auto const row = zero::stage_row(stage, schedule);
-    auto const totals =
-        zero::count_layout(layout, 0, row, zero::Storage::owned,
-                           0); // of the first rank: with one parameter a layer no other has more
+    // Of rank 0: with one parameter per layer no other rank has more.
+    auto const totals = zero::count_layout(layout, 0, row, zero::Storage::owned, 0);
     zero::ElementSizes const sizes{.parameter = 2,
                                    .gradient = 2,
                                    .communication = 2,
@@ -86,12 +85,12 @@ Column plan(Settings const& settings, int stage) {
                                        static_cast<std::size_t>(settings.accumulate_bytes),
                                    .master = 4,
                                    .optimizer_state = 8};
-    std::vector<std::size_t> acquired; // stage 3: each layer forward and backward
+    std::vector<std::size_t> acquired; // stage 3: each layer, forward and backward
     for (std::size_t unit = 0; unit < layout.units(); ++unit)
         acquired.insert(acquired.end(), {unit, unit});
     auto const traffic = zero::step_traffic_of_rank(layout, 0, stage, schedule, 1, acquired);
     bool const is_rounded_to_send = schedule == zero::ReductionSchedule::boundary
-                                    && sizes.accumulation != sizes.communication; // takes a bucket
+                                    && sizes.accumulation != sizes.communication; // needs a bucket
     return {zero::plan_memory(row, totals, sizes, zero::Storage::owned, is_rounded_to_send, 0),
             sizes.communication * traffic.total()};
 }

@@ -1,6 +1,6 @@
-// A model whose parameters are separate tensors, each in memory of its own, and whose automatic
-// differentiation makes a gradient for a moment and frees it. The engine copies updated parameters
-// back into the tensors and takes each gradient as a transient span.
+// A model whose parameters are separate tensors, and whose automatic differentiation frees each
+// gradient soon after it computed it. The engine copies updated parameters back into the tensors
+// and takes each gradient as a transient span.
 
 #include <zero/zero.hpp>
 
@@ -16,7 +16,7 @@ constexpr int world = 3;
 constexpr std::size_t layers = 4;
 constexpr std::size_t steps = 300;
 
-/// A tensor as a library might keep it: on the heap, where nobody else decides.
+/// A tensor as a library might keep it: in its own memory on the heap.
 struct Tensor {
     std::string name;
     std::vector<float> values;
@@ -36,10 +36,11 @@ struct Layer {
     }
 };
 
-/// Elementwise input and target of a sample.
+/// Input of a sample, per element.
 float input(std::size_t sample, std::size_t i) {
     return 2.0F * std::sin(static_cast<float>(sample * 31 + i));
 }
+/// What the model must learn.
 float target(float x) {
     return x + 0.5F * std::tanh(2.0F * x + 0.5F);
 }
@@ -49,12 +50,12 @@ float target(float x) {
 int main() {
     using Zero = zero::ZeroStage<2, zero::AdamW>;
     constexpr std::size_t width = 50;
-    std::vector<std::vector<float>> final_values(world); // what lies in the tensors of each rank
+    std::vector<std::vector<float>> final_values(world); // the tensors of each rank
     std::vector<float> final_loss(world);
     zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         std::vector<std::unique_ptr<Layer>> model;
-        std::vector<Zero::Registration> parameters; // 3 a layer, so number 3 * layer + {0, 1, 2}
+        std::vector<Zero::Registration> parameters; // 3 per layer: 3 * layer + {0, 1, 2}
         for (std::size_t number = 0; number < layers; ++number) {
             model.push_back(std::make_unique<Layer>(number, width));
             for (Tensor* const tensor :
@@ -74,8 +75,8 @@ int main() {
                     difference[i] = x[i] - target(x[i]);
                 }
                 for (std::size_t number = 0; number < layers; ++number) {
-                    auto const weights = engine.acquire(
-                        number); // the tensors of the layer are up to date from here on
+                    // From here on the tensors of the layer are up to date.
+                    auto const weights = engine.acquire(number);
                     Layer const& layer = *model[number];
                     for (std::size_t i = 0; i < width; ++i)
                         difference[i] +=
@@ -84,8 +85,8 @@ int main() {
                 }
                 for (std::size_t number = layers; number-- > 0;) {
                     Layer const& layer = *model[number];
-                    std::vector<float> gain(width), slope(width),
-                        shift(width); // gradients that live until the end of this block
+                    // Gradients that live until the end of this block.
+                    std::vector<float> gain(width), slope(width), shift(width);
                     for (std::size_t i = 0; i < width; ++i) {
                         float const bent =
                             std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
@@ -95,8 +96,8 @@ int main() {
                     }
                     engine.hand_over(number, 3 * number, gain);
                     engine.hand_over(number, 3 * number + 1, slope);
-                    engine.hand_over(number, 3 * number + 2, shift)
-                        .synchronise(); // read, so the memory may go
+                    // Waits until all three were read; then their memory may be freed.
+                    engine.hand_over(number, 3 * number + 2, shift).synchronise();
                     engine.gradients_ready(number);
                 }
             }
@@ -104,8 +105,8 @@ int main() {
             final_loss[rank] = 0.0F;
             for (float const d : difference) final_loss[rank] += d * d / static_cast<float>(width);
         }
-        engine.for_each_full_parameter(
-            [](std::size_t, std::span<float const>) {}); // waits for the last update
+        // Waits for the last update.
+        engine.for_each_full_parameter([](std::size_t, std::span<float const>) {});
         for (auto const& layer : model)
             for (Tensor const* const tensor : {&layer->gain, &layer->slope, &layer->shift})
                 final_values[rank].insert(final_values[rank].end(), tensor->values.begin(),

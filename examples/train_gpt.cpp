@@ -1,6 +1,6 @@
 // Trains a small byte-level GPT on real text, on several ranks of one process, under any ZeRO
-// stage; and proves that the stage changes nothing but the memory. The model is in gpt/model.hpp,
-// what meets the library in gpt/trainer.hpp, the command line in gpt/program.hpp.
+// stage, and proves that the stage changes nothing but the memory. gpt/model.hpp holds the model,
+// gpt/trainer.hpp the calls of the library, gpt/program.hpp the command line.
 
 #include "gpt/host_model.hpp"
 #include "gpt/program.hpp"

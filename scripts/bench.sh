@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks, each beside its twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
-# through sudo). Works from any folder. Leave the machine alone meanwhile: about a quarter of an hour on two cores; 16 GB of memory for the largest sizes.
+# Builds and runs the benchmarks, each beside a twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
+# through sudo). Works from any folder. Leave the machine idle meanwhile: about a quarter of an hour on two cores, and 16 GB of memory for the largest sizes.
 #
 # usage: scripts/bench.sh [option...]
 #   (none)            all benchmarks, 7 repetitions in random order
 #   --quick           3 repetitions, and no size above 10 million elements
-#   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches; what was measured before stays in the table
-#   --repetitions N   how often each is measured; the table shows medians
-#   --table           measures nothing: the table of what was measured before
+#   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches; the others keep their last results in the table
+#   --repetitions N   repetitions of each benchmark; the table shows medians
+#   --table           measures nothing; prints the table of the last results
 #   --docs            also writes the tables into docs/benchmarks.md and the plots beside it
 #   --help            this text
 # Options may be combined. Results and plots: build/bench/results/.
@@ -44,30 +44,30 @@ if [ -z "$repetitions" ]; then
     [ -z "$is_quick" ] || repetitions=3
 fi
 [[ $repetitions =~ ^[1-9][0-9]*$ ]] || refuse "--repetitions $repetitions: a number above 0"
-has python3 || stop "the table is made by python3 (its standard library is enough), which was not found. Debian, Ubuntu: apt-get install python3-minimal"
+has python3 || stop "python3 was not found; it makes the table, with its standard library alone. Debian, Ubuntu: apt-get install python3-minimal"
 
 results=$build_root/bench/results
-smallest_time=0.05 # seconds of one repetition; long ones run once
+smallest_time=0.05 # seconds of one repetition at least; a longer benchmark runs once
 
 build() {
     local cuda=OFF
-    if has nvidia-smi && nvidia-smi -L >/dev/null 2>&1; then cuda=AUTO; else say "no GPU: the benchmarks of the CUDA backend are left out"; fi
+    if has nvidia-smi && nvidia-smi -L >/dev/null 2>&1; then cuda=AUTO; else say "no GPU: skipping the benchmarks of the CUDA backend"; fi
     say "building in $build_root/bench with $(jobs) jobs"
     configure bench release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_CUDA=$cuda" -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_EXAMPLES=OFF || stop "CMake could not configure the build"
     build_target all || stop "the build failed"
 }
 
-# Names without commas and equals signs, as Google Benchmark wants its context.
+# Names without commas and equals signs, which Google Benchmark does not accept in its context.
 processor() { sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr -d ',='; }
 compiler_name() { printf '%s %s' "$(basename "$(compiler)")" "$("$(compiler)" -dumpfullversion -dumpversion)" | tr -d ',='; }
 
-# chosen PROGRAM: a regular expression that is exactly the chosen benchmarks of the program; nothing if there are none.
+# chosen PROGRAM: prints a regular expression that matches exactly the chosen benchmarks of the program; nothing if there are none.
 chosen() {
     "$1" --benchmark_list_tests --benchmark_filter="${filter:-.}" 2>/dev/null | { if [ -n "$is_quick" ]; then grep -Ev '/[0-9]{8,}(/|$)'; else cat; fi || true; } \
         | sed 's/.*/^&$/' | paste -sd '|'
 }
 
-# run PROGRAM: each filter has a file of its own, so that it adds to what was measured before.
+# run PROGRAM: runs the chosen benchmarks. Each filter has its own file, so that it adds to earlier results.
 run() {
     local name names file
     name=$(basename "$1")
@@ -93,15 +93,15 @@ fi
 shopt -s nullglob
 files=("$results"/*.json)
 scaling_files=("$results"/stage_scaling_bench*.json)
-[ "${#files[@]}" -gt 0 ] || stop "nothing was measured yet (or the filter matches nothing)"
+[ "${#files[@]}" -gt 0 ] || stop "there are no results yet, or the filter matches nothing"
 
-# make SCRIPT PLOT ARGUMENT...: a table on the terminal, the plot beside the results, and with --docs both in the documentation.
+# make SCRIPT PLOT ARGUMENT...: prints a table, writes the plot beside the results, and with --docs both into the pages.
 make() {
     local script=$root_dir/scripts/$1 plot=$2
     shift 2
     python3 -B "$script" "$@"
-    python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too little was measured"
-    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" || stop "docs/benchmarks.md was not written"
+    python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too few results"
+    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" || stop "could not write docs/benchmarks.md"
 }
 
 make bench_table.py benchmarks.svg "${files[@]}"

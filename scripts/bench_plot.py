@@ -20,7 +20,7 @@ DASHES = ["", "7 3", "2 3"]
 
 
 def short(number):
-    """1.0M for 1048576; three digits from a hundred of a unit on."""
+    """1.0M for 1048576; three digits from a hundred units on."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= unit:
             return f"{number / unit:.{3 if number >= 100 * unit else 2}g}{letter}"
@@ -28,19 +28,19 @@ def short(number):
 
 
 class Axis:
-    """Values from low to high, at these ticks; a tick with an empty text is a line only."""
+    """Values from low to high, with these ticks; a tick with an empty text is only a line."""
 
     def __init__(self, label, low, high, ticks, is_log=False):
         self.label, self.low, self.high, self.ticks, self.is_log = label, low, high, ticks, is_log
 
     def part(self, value):
-        """0 at the low end, 1 at the high one; what is beyond is at the end."""
+        """0 at the low end, 1 at the high end; clamped."""
         value = min(max(value, self.low), self.high)
         return log(value / self.low) / log(self.high / self.low) if self.is_log else (value - self.low) / (self.high - self.low)
 
 
 class Panel:
-    """One set of axes with lines and dots; each name has a colour, and a line in the legend."""
+    """One set of axes with lines and dots. Each name has a colour and a line in the legend."""
 
     def __init__(self, title, x, y):
         self.title, self.x, self.y = title, x, y
@@ -61,7 +61,7 @@ class Panel:
         return f"c{index % 6}", DASHES[index // 6 % 3]
 
     def level(self, value, name, begin=0.0):
-        """A horizontal line from a part of the width to the right."""
+        """A horizontal line, from `begin` (a fraction of the width) to the right end."""
         self.under.append(f'<line class="{name}" x1="{LEFT + WIDTH * begin:.1f}" x2="{LEFT + WIDTH}" y1="{self.y_of(value):.1f}" y2="{self.y_of(value):.1f}"/>')
 
     def line(self, name, points):
@@ -70,7 +70,7 @@ class Panel:
         self.over.append(f'<polyline class="line {colour}" stroke-dasharray="{dash}" points="{path}"/>')
 
     def dots(self, name, points):
-        """What is above the frame is a triangle at its top, with the number."""
+        """A dot above the frame becomes a triangle at its top, with the number."""
         colour, _ = self.style_of(name)
         for value, height in points:
             x, y = self.x_of(value), self.y_of(height)
@@ -105,7 +105,7 @@ class Panel:
 
 
 def page(title, panels, columns, note):
-    """All panels, and a line of text under them."""
+    """All panels, with a line of text below them."""
     columns = min(columns, len(panels))
     row_heights = [TOP + HEIGHT + 56 + LEGEND_LINE * max(len(panel.names) for panel in panels[first:first + columns]) for first in range(0, len(panels), columns)]
     width, height = columns * PANEL_WIDTH + MARGIN, sum(row_heights) + 30

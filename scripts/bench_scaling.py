@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How one rank's step and memory grow with the number of ranks and of parameters; scripts/bench.sh calls it. Python's standard library only.
+"""Shows how the step time and the memory of one rank grow with ranks and parameters. scripts/bench.sh calls it. Python's standard library only.
 
 usage: bench_scaling.py PLAN RESULT.json... [--svg PLOT.svg] [--page PAGE.md]
 
-PLAN is what stage_scaling_table printed, the results are those of stage_scaling_bench. With --page the table replaces what stands in the page between the lines
-<!-- scaling --> and <!-- end of scaling -->; without both it is printed.
+PLAN is the output of stage_scaling_table, RESULT.json that of stage_scaling_bench. With --page the table replaces the text of the page between the lines
+<!-- scaling --> and <!-- end of scaling -->. Without --svg and --page the table is printed.
 """
 
 import re
@@ -16,7 +16,7 @@ from bench_table import arguments_of, publish, read
 
 MARKS = ("<!-- scaling -->", "<!-- end of scaling -->")
 SHOWN_WORLDS = (1, 8, 64)
-LEAST_FITTED = 1 / 16  # beyond 16 ranks the caches decide, see docs/benchmarks.md
+LEAST_FITTED = 1 / 16  # beyond 16 ranks the caches decide: docs/benchmarks.md
 GB = 1e9
 
 
@@ -49,7 +49,7 @@ def planned(file):
 
 
 def fit(points):
-    """The straight line a + b x with the least relative squares: sizes of all magnitudes count alike."""
+    """The straight line a + b x with the least relative squares, so that all magnitudes count equally."""
     weights = [1 / (y * y) for _, y in points]
     total = sum(weights)
     mean_x = sum(w * x for w, (x, _) in zip(weights, points)) / total
@@ -81,7 +81,7 @@ def powers(low, high, unit, step=1):
 
 
 def over_parameters(title, label, points, low, high, unit, largest):
-    """Log-log: what grows in proportion is a straight line of slope 1."""
+    """Log-log: proportional growth is a straight line of slope 1."""
     ticks = [(10.0 ** power, short(10.0 ** power)) for power in range(6, largest + 1, 1 if largest < 10 else 2)]
     return Panel(title, Axis("parameters", 1e6, 10.0 ** largest, ticks, True), Axis(label, 10.0 ** low, 10.0 ** high, powers(low, high, unit), True))
 
@@ -115,8 +115,8 @@ def plot(points, plans):
     stages = over_ranks(f"memory, {short(largest)} parameters", "bytes a parameter", 24.0, 4)
     for stage in range(4):
         stages.line(f"stage {stage}", sorted((1 / world, bytes_ / size) for (one, world, size), bytes_ in plans.items() if one == stage and size == largest))
-    return page("How one rank's step and memory grow", [time, rate, memory, stages], 2,
-                "Dots: measured. Lines: time by ranks, a + b / W fitted up to W = 16; memory, planned; else from dot to dot.")
+    return page("Step time and memory of one rank", [time, rate, memory, stages], 2,
+                "Dots: measured. Lines: time by ranks, a + b / W fitted up to W = 16; memory, planned; otherwise from dot to dot.")
 
 
 def main(arguments):

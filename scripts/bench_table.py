@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes one table, and a plot, of results of Google Benchmark in JSON; scripts/bench.sh calls it. Python's standard library only.
+"""Makes one table and a plot from JSON results of Google Benchmark. scripts/bench.sh calls it. Python's standard library only.
 
 usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE.md]
 
-A benchmark is called operation/case/who/elements, and each is compared with the "twin" of the same operation, case, number of elements and threads: the ratio
-is that of the medians of the throughput. With --svg the ratios are drawn over the number of elements. With --page the table replaces what stands in the page
-between the lines <!-- table --> and <!-- end of table -->; without both it is printed.
+A benchmark is called operation/case/who/elements. It is compared with the "twin" of the same operation, case, number of elements and threads; the ratio is
+that of the median throughputs. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
+<!-- table --> and <!-- end of table -->. Without both the table is printed.
 """
 
 import json
@@ -22,7 +22,7 @@ MARKS = ("<!-- table -->", "<!-- end of table -->")
 
 
 def goal_of(row):
-    """The least ratio that is asked of the host backend at the size of GPT-2 124M, and of the smallest collective; None: nothing is."""
+    """The goal: the least ratio of the host backend at the size of GPT-2 124M, and of the smallest collective; None: no goal."""
     if row.operation == "reduce_scatter_of_1_KB":
         return 1.0
     if row.elements != GPT2:
@@ -39,7 +39,7 @@ def words(name):
 
 
 class Row:
-    """One benchmark: its repetitions."""
+    """The repetitions of one benchmark."""
 
     def __init__(self, name):
         parts = name.split("/")
@@ -57,7 +57,7 @@ class Row:
 
     def add(self, run):
         unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[run["time_unit"]]
-        self.seconds.append(run["real_time"] * unit * self.threads)  # what is given is divided by the number of threads
+        self.seconds.append(run["real_time"] * unit * self.threads)  # Google Benchmark divides it by the number of threads
         for values, key in ((self.bytes, "bytes_per_second"), (self.items, "items_per_second")):
             if key in run:
                 values.append(run[key])
@@ -76,14 +76,14 @@ class Row:
         return words(f"{self.operation} {self.case}{who}{threads}")
 
     def ratio(self, twin):
-        """How many times as fast as the twin: by bytes, since those may differ; or by items, or by time, where no bytes are counted."""
+        """Speed relative to the twin: by bytes, since these may differ; by items or by time where no bytes are counted."""
         for own, other in ((self.bytes, twin.bytes), (self.items, twin.items)):
             if own and other:
                 return statistics.median(own) / statistics.median(other)
         return statistics.median(twin.seconds) / statistics.median(self.seconds)
 
     def spread(self):
-        """The middle half of the repetitions, as a part of their median."""
+        """The range of the middle half of the repetitions, relative to their median."""
         if len(self.seconds) < 2:
             return 0.0
         quarters = statistics.quantiles(self.seconds, n=4, method="inclusive")
@@ -98,7 +98,7 @@ class Row:
 
 
 def read(files):
-    """Rows by name, the latest run of each, and what is known of the machine."""
+    """The rows, each from its latest run, and the contexts, which describe the machine."""
     results = []
     for file in files:
         with open(file, encoding="utf-8") as stream:
@@ -123,11 +123,11 @@ def read(files):
 
 
 def compare(rows):
-    """(row, its twin) in the order of the table. A benchmark without a twin is an error: the ratio is the point."""
+    """(row, its twin) in the order of the table. A benchmark without a twin is an error, since it has no ratio."""
     twins = {row.pair(): row for row in rows if row.who == "twin"}
     pairs = []
     for row in sorted(rows, key=Row.order):
-        if row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows that
+        if row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows it
             continue
         if row.pair() not in twins:
             raise ValueError(f"no twin was measured for '{row.operation}/{row.case}/{row.who}' with {row.elements} elements and {row.threads} threads")
@@ -166,7 +166,7 @@ def table(pairs):
 
 
 def machine(contexts):
-    """One line for each machine, compiler and day."""
+    """One line per machine, compiler and day."""
     lines = []
     for context in contexts:
         line = (f"{context.get('cpu', 'unknown processor')}, {context.get('num_cpus', '?')} cores, {context.get('compiler', 'unknown compiler')}, "
@@ -176,12 +176,12 @@ def machine(contexts):
     return "Measured on " + "; ".join(lines) + ".\n"
 
 
-# The plot: one panel for an operation, a line for each case.
+# The plot: one panel per operation, one line per case.
 
 PANELS = [("flatten and unflatten", ("flatten", "unflatten")), ("norm", ("norm",)), ("update", ("update",)), ("reduce-scatter", ("reduce_scatter",)),
           ("all-gather", ("all_gather",)), ("step, 2 ranks", ("step",))]
 def series_of(pairs, operations):
-    """Name -> [(elements, ratio, goal)], of one thread; only what was measured at more than one size."""
+    """Name -> [(elements, ratio, goal)], of one thread; only benchmarks measured at more than one size."""
     series = {}
     for row, twin in pairs:
         if row.operation in operations and row.threads == 1:
@@ -209,7 +209,7 @@ def plot(pairs):
     if not panels:
         raise ValueError("nothing to draw: no operation was measured at more than one size")
     return page("Speed of the host backend against twins that move the same bytes", panels, 3,
-                "Solid grey: the twin. Dashed grey: the goal at 124M elements. Triangles: above the frame. One thread; collectives and steps one thread per rank.")
+                "Solid grey: the twin. Dashed grey: the goal at 124M elements. Triangles: above the frame. One thread; collectives and steps: one thread per rank.")
 
 
 def replace_between(marks, text_of_page, text):
@@ -225,7 +225,7 @@ def write(file, text):
 
 
 def arguments_of(arguments):
-    """Files, and options with their values; a value is None where there must be one, or for an option that does not exist."""
+    """Files, and options with their values. A value is None if it is missing, or if the option does not exist."""
     files, options = [], {}
     rest = iter(arguments)
     for argument in rest:

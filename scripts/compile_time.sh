@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures what a composition costs its user: the time to compile a unit that constructs a stage and trains with it. Prints medians in seconds of
-# processor time (user), which other programs on the machine disturb less than the clock, but do disturb. The goal is below 3 s each.
+# Measures the time to compile a unit that constructs a stage and trains with it. Prints medians in seconds of processor time (user), which other programs on
+# the machine disturb less than wall time, but still disturb. The goal is below 3 s each.
 #
 # usage: scripts/compile_time.sh
 # Settings: CXX (compiler, g++), ZERO_REPETITIONS (5), ZERO_FLAGS (-O2).
@@ -40,7 +40,7 @@ done
 printf '#include <zero/zero.hpp>\n' >"$work/unit_${#types[@]}.cpp"
 names+=("(the include alone)")
 
-# Interleaved, so that a slow moment of the machine does not fall on one composition.
+# Interleaved, so that a slow moment of the machine does not affect one composition only.
 TIMEFORMAT=%U
 for ((round = 0; round < repetitions; ++round)); do
     for index in "${!names[@]}"; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Trains a small GPT on real text under ZeRO stage 2 on four ranks, then proves on 20 steps that all stages give the same parameters.
+# Trains a small GPT on real text under ZeRO stage 2 on four ranks, then proves over 20 steps that all stages give the same parameters.
 # Installs what is missing (Debian, Ubuntu; as root or through sudo), builds, runs. Works from any folder.
 set -euo pipefail
 
-# The two runs. The text is the default of the program: the headers of this library.
+# The two runs. They train on the default text of the program, the headers of this library.
 train_arguments=(--stage 2 --world 4 --steps 1000)
 verify_arguments=(--stage 2 --world 4 --verify 20)
 
@@ -22,12 +22,12 @@ say "training: train_gpt ${train_arguments[*]}"
 log=$build_dir/train_gpt.log
 "$build_dir/examples/train_gpt" "${train_arguments[@]}" | tee "$log" || stop "the training failed"
 
-# A network that knows no more than which byte follows which has not learned: short runs of the program may end so, this one must not.
+# A network that only knows which byte follows which has not learned. Short runs may end there; this one must not.
 losses=$(sed -nE 's/.*validation loss ([0-9.]+) nats a byte \(unigram [0-9.]+, bigram ([0-9.]+)\).*/\1 \2/p' "$log")
-[ -n "$losses" ] || stop "the training printed no validation loss that is a number"
+[ -n "$losses" ] || stop "the training printed no finite validation loss"
 read -r loss bigram <<<"$losses"
-awk -v loss="$loss" -v bigram="$bigram" 'BEGIN { exit !(loss < bigram) }' || stop "the training learned too little: its validation loss $loss is not below that of bigrams, $bigram"
-say "learned: the validation loss $loss is below that of bigrams, $bigram"
+awk -v loss="$loss" -v bigram="$bigram" 'BEGIN { exit !(loss < bigram) }' || stop "the training learned too little: its validation loss $loss is not below the loss of bigrams, $bigram"
+say "learned: the validation loss $loss is below the loss of bigrams, $bigram"
 
 say "verifying: train_gpt ${verify_arguments[*]}"
 "$build_dir/examples/train_gpt" "${verify_arguments[@]}" || stop "the verification failed"

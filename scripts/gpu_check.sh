@@ -11,7 +11,7 @@
 #   --build DIR       where to build; default: build/gpu
 #   --no-sanitizer    leave compute-sanitizer out
 #   --help            this text
-# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; what is missing is in the table and no failure.
+# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; something missing is listed and is no failure.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 catch2=
@@ -40,7 +40,7 @@ done
 
 rows=()
 failures=0
-# row WHAT RESULT SECONDS NOTE
+# row WHAT RESULT SECONDS NOTE: adds a row to the table.
 row() { rows+=("$(printf '%-44s %-8s %6s  %s' "$1" "$2" "$3" "$4")"); [ "$2" != FAILED ] || failures=$((failures + 1)); }
 
 nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)}
@@ -59,7 +59,7 @@ device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev
 row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
 row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 
-# nccl_library FOLDER: its library of NCCL. As for cmake/FindNCCL.cmake the header has to lie there, too, and neither may be a link to another installation's.
+# nccl_library FOLDER: prints the NCCL library in it. As in cmake/FindNCCL.cmake the folder must also hold the header, and neither may be a link to another installation.
 nccl_library() {
     local root library file
     root=$(realpath -e "$1" 2>/dev/null) || return 1
@@ -78,7 +78,7 @@ else
 fi
 row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
 
-# has_include HEADER FOLDER...: does the host's compiler find it?
+# has_include HEADER FOLDER...: succeeds if the host compiler finds the header.
 has_include() {
     local header=$1 folder folders=()
     shift
@@ -87,7 +87,7 @@ has_include() {
 }
 [ -n "$eigen" ] || eigen=/usr/include/eigen3
 
-# Builds what stands behind '--' with a limited number of compilers at once.
+# Runs a compiler in the background, at most `jobs` at once.
 jobs=${ZERO_JOBS:-$(nproc 2>/dev/null || echo 2)}
 compile() { # OUT COMMAND...
     local out=$1
@@ -98,12 +98,12 @@ compile() { # OUT COMMAND...
 
 flags=(-std=c++20 --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
 "$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
-# What needs NCCL: its header and library from one folder.
+# Flags of programs that need NCCL: header and library from one folder.
 nccl_flags=()
 if [ -n "$nccl" ]; then
     nccl_file=$(nccl_library "$nccl")
     nccl_folder=$(dirname "$nccl_file")
-    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # nvcc itself takes no file named .so.2, as Python's packages have it
+    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # through -Xlinker, since nvcc rejects a file named .so.2, as in Python packages
 fi
 
 tests=()
@@ -134,7 +134,7 @@ fi
 
 compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
 
-# The training example with all types of parameters, and the host's.
+# The training examples: on the device with all parameter types, and on the host.
 examples=()
 if has_include CLI/CLI.hpp "$cli11"; then
     program=(-std=c++20 -O2 "-DZERO_SOURCE_DIR=\"$root\"" -I "$root/include")
@@ -153,7 +153,7 @@ fi
 wait
 tests+=(two_libraries)
 
-# run ROW LOG COMMAND...
+# run ROW LOG COMMAND...: runs a command and adds a row.
 run() {
     local what=$1 log=$build/log/$2 started=$SECONDS status
     shift 2
@@ -163,14 +163,14 @@ run() {
         row "$what" FAILED $((SECONDS - started)) "status $status, see $log"
     elif grep -q 'skipped: no CUDA device' "$log"; then
         row "$what" skipped $((SECONDS - started)) "no CUDA device"
-    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark ends with status 0 all the same
+    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
         row "$what" FAILED $((SECONDS - started)) "$(grep -m 1 'ERROR OCCURRED' "$log")"
     else
         row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:' "$log" | tail -n 1)"
     fi
 }
 
-# built NAME: was it built? Otherwise a row says so.
+# built NAME: succeeds if it was built; otherwise adds a row.
 built() {
     local status seconds
     read -r status seconds <"$build/log/$1.built"
@@ -194,7 +194,7 @@ if built cuda_minimal; then
     run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"
 fi
 
-# The last number of a line of a training's output.
+# Prints the validation loss in the output of a training.
 validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$1"; }
 if [ "${#examples[@]}" -eq 0 ]; then
     row "example cuda_train_gpt" missing "" "CLI11 is not installed"
@@ -249,7 +249,7 @@ for file in "$root"/bench/cuda/*_bench.cu; do
         continue
     fi
     run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
-        "--benchmark_out=$build/log/$name.json" # not aggregates alone: they leave out repetitions that failed
+        "--benchmark_out=$build/log/$name.json" # with all repetitions, since aggregates omit those that failed
     python3 "$root/scripts/bench_table.py" "$build/log/$name.json" || grep '_median' "$build/log/$name.run"
 done
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what a header costs its user: the time to compile a unit that only includes it, beside an empty unit. Prints medians of 7 in milliseconds.
+# Measures the time to compile a unit that only includes a header, and subtracts that of an empty unit. Prints medians of 7 in milliseconds.
 #
 # usage: scripts/include_cost.sh [header...]     default: zero/zero.hpp and every header in zero/policy/
 # Settings: CXX (compiler, g++), ZERO_REPETITIONS (7).
@@ -21,10 +21,10 @@ trap 'rm -rf "$work"' EXIT
 : >"$work/unit_0.cpp"
 for index in "${!headers[@]}"; do printf '#include <%s>\n' "${headers[$index]}" >"$work/unit_$((index + 1)).cpp"; done
 
-# Microseconds of the clock; the decimal separator depends on the language.
+# Prints wall time in microseconds. The decimal separator depends on the locale.
 now() { printf '%s\n' "${EPOCHREALTIME//[.,]/}"; }
 
-# Interleaved, so that a slow moment of the machine does not fall on one header.
+# Interleaved, so that a slow moment of the machine does not affect one header only.
 for ((round = 0; round < repetitions; ++round)); do
     for ((index = 0; index <= ${#headers[@]}; ++index)); do
         begin=$(now)

@@ -1,4 +1,4 @@
-# Shared by the scripts in this folder; they source it. It says what it does, installs what is missing, and builds.
+# Functions that the scripts in this folder source: messages, installation of missing packages, builds.
 # shellcheck shell=bash
 
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,15 +11,15 @@ say() { printf '== %s\n' "$*"; }
 stop() { printf 'error: %s\n' "$*" >&2; exit 1; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# at_least VERSION NEEDED: true if VERSION is NEEDED or later.
+# at_least VERSION NEEDED: succeeds if VERSION is NEEDED or later.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# The compiler of the scripts: g++, unless CXX names another.
+# Prints the compiler: g++, unless CXX names another.
 compiler() { printf '%s\n' "${CXX:-g++}"; }
 
 has_header() { has "$(compiler)" && printf '#include <%s>\n' "$1" | "$(compiler)" -std=c++20 -x c++ -E - >/dev/null 2>&1; }
 
-# is_there PACKAGE: is what this Debian package gives already here, in whatever way it was installed?
+# is_there PACKAGE: succeeds if the contents of this Debian package are installed, from any source.
 is_there() {
     case $1 in
         g++) has "$(compiler)" ;;
@@ -31,7 +31,7 @@ is_there() {
         libeigen3-dev) has_header Eigen/Dense || has_header eigen3/Eigen/Dense ;;
         libcli11-dev) has_header CLI/CLI.hpp ;;
         valgrind | doxygen) has "$1" ;;
-        *) stop "the scripts do not know how to look for '$1'" ;;
+        *) stop "the scripts cannot detect the package '$1'" ;;
     esac
 }
 
@@ -50,7 +50,7 @@ what_it_is() {
     esac
 }
 
-# install_missing PACKAGE...: names are Debian's. Nothing is asked of the package manager when everything is there.
+# install_missing PACKAGE...: installs what is missing, by the Debian package names. Does not call the package manager if nothing is missing.
 install_missing() {
     local package missing=() as_root=()
     for package in "$@"; do
@@ -58,7 +58,7 @@ install_missing() {
     done
     if [ "${#missing[@]}" -gt 0 ]; then
         if ! has apt-get; then
-            printf 'error: these are missing, and this script can install only with apt-get (Debian, Ubuntu):\n' >&2
+            printf 'error: these are missing, and this script can only install with apt-get (Debian, Ubuntu):\n' >&2
             for package in "${missing[@]}"; do printf '  - %s\n' "$(what_it_is "$package")" >&2; done
             printf 'Install them with the package manager of this system and run the script again.\n' >&2
             exit 3
@@ -78,11 +78,11 @@ install_missing() {
     check_versions
 }
 
-# install_optional PACKAGE...: the same for tools without which some tests are skipped; where they cannot be installed everything else goes on.
+# install_optional PACKAGE...: the same for tools without which some tests are skipped. Continues if they cannot be installed.
 install_optional() {
     local package
     for package in "$@"; do
-        is_there "$package" || (install_missing "$package") || say "going on without $package: $(what_it_is "$package")"
+        is_there "$package" || (install_missing "$package") || say "continuing without $package: $(what_it_is "$package")"
     done
 }
 
@@ -110,7 +110,7 @@ check_compiler_version() {
     at_least "$version" "$needed" || stop "$1 is version $version, too old: $needed or later is needed"
 }
 
-# How many compilers or tests run at once: as many as there are processors, and at most one per 1.5 GB of free memory.
+# Prints the number of parallel jobs: one per processor, and at most one per 1.5 GB of free memory.
 jobs() {
     local processors memory_limit
     processors=$(nproc 2>/dev/null || echo 2)
@@ -119,14 +119,14 @@ jobs() {
     printf '%s\n' "${ZERO_JOBS:-$((processors < memory_limit ? processors : memory_limit))}"
 }
 
-# build_target TARGET: builds in build_dir; the progress is shown on a terminal, elsewhere only the output of a failure.
+# build_target TARGET: builds in build_dir. Shows progress on a terminal; elsewhere only the output of a failure.
 build_target() {
     local show=run_quietly
     [ ! -t 1 ] || show=
     $show cmake --build "$build_dir" --target "$1" --parallel "$(jobs)"
 }
 
-# configure NAME PRESET [OPTION...]: sets build_dir. A folder that exists keeps its generator.
+# configure NAME PRESET [OPTION...]: sets build_dir and configures it. An existing folder keeps its generator.
 configure() {
     local preset=$2 generator=()
     build_dir=$build_root/$1

@@ -2,25 +2,25 @@
 # Builds and runs the tests. Installs what is missing (Debian, Ubuntu; as root or through sudo). Works from any folder.
 #
 # usage: scripts/test.sh [option...]
-#   (none)         everything in a release build, then what has threads and failures in it under the address+undefined and the thread sanitizer
+#   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer
 #   --quick        the release build only, with fewer random configurations
 #   --release      the release build only: tests, refusals, header checks, examples and benchmarks
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
 #   --help         this text
-# Options may be combined. The last line is the sum of all runs in CTest's own words; the exit status is 0 only if everything passed.
+# Options may be combined. The last line sums up all runs in the words of CTest. The exit status is 0 only if everything passed.
 #
 # Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs), ZERO_BUILD_ROOT (folder of the builds, build/),
-# ZERO_ORACLE_CONFIGURATIONS (random configurations of the oracle).
+# ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
-# The number is that of all 26 rows of the oracle, in turn: five configurations, which are 15 to 20 runs, for each of the ten rows that are built here.
+# The configurations take the 26 rows of the oracle in turn: 130 are five for each row, which are 15 to 20 runs. Ten of the rows are built here.
 sanitizer_configurations=130
-# What has threads, lifetimes and failures in it; pure arithmetic is watched by its own tests, and the other stage tests by the release build. Of the oracle those
-# executables that build in about 40 s: every kind of partitioner, owner and scale is among them, and the others differ in types only.
+# Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
+# that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
 sanitized='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
 legs=()
 for option in "$@"; do
@@ -53,17 +53,17 @@ failed_total=0
 report=()
 failures=()
 
-# finish LEG RESULT: one line for the report.
+# finish LEG RESULT: adds a line to the report.
 finish() { report+=("$(printf '%-8s %5d s  %s' "$1" "$((SECONDS - started))" "$2")"); }
 
-# fail LEG WHAT: a build that fails counts as one failed test.
+# fail LEG WHAT: reports a failed build, which counts as one failed test.
 fail() {
     printf 'error: %s: %s\n' "$1" "$2" >&2
     failed_total=$((failed_total + 1))
     finish "$1" "$2"
 }
 
-# failed_tests LOG: the tests that failed in a log of CTest and the end of what each printed.
+# failed_tests LOG: prints the failed tests of a CTest log, each with the end of its output.
 failed_tests() {
     awk '/^ *[0-9]+\/[0-9]+ Test +#/ || /^ +Start +[0-9]+:/ || /^[0-9]+% tests passed/ { flush(); inside = 0 }
          /^ *[0-9]+\/[0-9]+ Test +#.*\*\*\*(Failed|Timeout|Exception|Not Run)/ && !/Disabled/ { inside = 1 }
@@ -74,7 +74,7 @@ failed_tests() {
          }' "$1"
 }
 
-# run_leg LEG PRESET [CMAKE OPTION...]
+# run_leg LEG PRESET [CMAKE OPTION...]: configures, builds and tests.
 run_leg() {
     local leg=$1 preset=$2 log summary failed total
     shift 2
@@ -102,7 +102,7 @@ for leg in "${legs[@]}"; do
     esac
 done
 
-# The legs after a failure print thousands of lines: what failed is said once more where it is seen.
+# The legs after a failure print thousands of lines, so repeat the failures at the end.
 if [ "${#failures[@]}" -gt 0 ]; then
     say "failed"
     printf '%s\n' "${failures[@]}"

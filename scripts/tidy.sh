@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs clang-tidy with the repository's .clang-tidy; a warning is a failure. All files take some minutes; the headers alone are a test, too.
+# Runs clang-tidy with the repository's .clang-tidy. A warning is a failure. All files take some minutes; the headers alone are also a test.
 #
-# usage: scripts/tidy.sh [file...]     default: tests/tidy/headers.cpp, which stands for all headers, and the examples
+# usage: scripts/tidy.sh [file...]     default: tests/tidy/headers.cpp, which includes all headers, and the examples
 # Settings: CLANG_TIDY (clang-tidy).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

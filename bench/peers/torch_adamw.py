@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch.optim.AdamW(fused=True) with torch.nn.utils.clip_grad_norm_ on the tensors of GPT-2: a peer of zero's step.
 
-Prints JSON as Google Benchmark does (--benchmark_format=json), so that its tools can put the two side by side. See README.md here.
+Prints JSON as Google Benchmark does (--benchmark_format=json), so that its tools can compare the two. See README.md in this folder.
 """
 
 import argparse
@@ -40,8 +40,8 @@ def make_parameters(model, dtype, device):
 
 
 def seconds_of(body, device, minimum):
-    """Seconds a call, over at least `minimum` seconds: events on a device, the clock on the host."""
-    body()  # states are made in the first call
+    """Seconds per call, over at least `minimum` seconds: events on a device, the clock on the host."""
+    body()  # the first call makes the states
     calls = 0
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -52,7 +52,7 @@ def seconds_of(body, device, minimum):
             body()
             calls += 1
             if calls % 16 == 0:
-                torch.cuda.synchronize()  # the host must not run ahead of the clock
+                torch.cuda.synchronize()  # keeps the host from running far ahead
         end.record()
         torch.cuda.synchronize()
         return begin.elapsed_time(end) * 1e-3 / calls, calls
@@ -90,7 +90,7 @@ def benchmarks_on(device, options):
         clip()
         optimizer.step()
 
-    # What must be moved: the norm reads the gradients, the update reads gradient, parameter and two states and writes the last three.
+    # Bytes that must move: the norm reads the gradients; the update reads gradient, parameter and two states, and writes the last three.
     what = f"{options.model}/{options.dtype}/{device}"
     rows = run(f"torch_clip_grad_norm/{what}", clip, elements * size, device, options.repetitions, options.min_time)
     rows += run(f"torch_adamw_fused/{what}", optimizer.step, 7 * elements * size, device, options.repetitions, options.min_time)
@@ -100,7 +100,7 @@ def benchmarks_on(device, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=["cpu", "cuda", "all"], default="all", help="all: what is there")
+    parser.add_argument("--device", choices=["cpu", "cuda", "all"], default="all", help="all: every one present")
     parser.add_argument("--model", choices=MODELS, default="gpt2")
     parser.add_argument("--dtype", choices=TYPES, default="float32", help="of parameters, gradients and states")
     parser.add_argument("--threads", type=int, default=0, help="of the host; 0: torch's choice")

@@ -4,8 +4,8 @@
 
 namespace bench {
 
-/// The last micro-step of a step from its backward pass on, and the step: every unit's gradients
-/// are leased as they are (filled_leases.hpp), and ready. `visit(unit)` comes before each.
+/// Runs the backward pass of the last micro-step, and the step. Leases the gradients of every unit
+/// unchanged (filled_leases.hpp) and reports them ready. Calls `visit(unit)` before each.
 template <class Engine, class Visit>
 void backward_and_step(Engine& engine, Visit const& visit) {
     for (std::size_t unit = engine.layout().units(); unit-- > 0;) {

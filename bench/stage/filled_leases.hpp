@@ -9,10 +9,9 @@
 
 namespace bench {
 
-/// The heap, with gradients of 0.5 in every lease, whichever bucket gets it in which step: nothing
-/// else has to write them, and none is what the memory held before. That may be subnormal once it
-/// is scaled or squared, and a processor takes ten times as long over it. Leases of parameters are
-/// touched.
+/// Allocates on the heap and fills gradient leases with 0.5, so that nothing else needs to write
+/// gradients. Uninitialised values could become subnormal when scaled or squared, and a processor
+/// takes ten times as long for those. Parameter leases are cleared, which touches their pages.
 class FilledLeases final : public zero::MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, zero::BufferKind kind) override {

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-/// Rank 0 of W, whose peers are not there: each would do the same. The collectives do this rank's
+/// Rank 0 of W with simulated peers, which would all do the same. The collectives do this rank's
 /// part, with as many bytes as on the real transport: a sum reads W extents (its own buffer stands
-/// for those of the peers) and a gather writes all of them. For measurements; the numbers that come
-/// out mean nothing.
+/// in for those of the peers) and a gather writes all of them. For measurements only: the results
+/// are meaningless.
 namespace bench {
 
 class OneOfMany {
@@ -30,7 +30,7 @@ public:
     [[nodiscard]] int rank() const noexcept { return 0; }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(_world); }
 
-    /// Extents must be of one size, as the contiguous partitioner makes them.
+    /// All extents must have one size, as with the contiguous partitioner.
     template <class T>
     void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue,
                         zero::CollectiveTag = {}) {

@@ -1,7 +1,7 @@
-// How the step of one rank grows with W and with the number of parameters: bf16 parameters, fp32
-// gradients and states, one real rank and W - 1 simulated ones (one_of_many.hpp), beside a twin
-// that moves the same bytes in the same passes. The counters are bytes of memory: as allocated, and
-// as planned.
+// Measures how the step of one rank grows with W and with the number of parameters: bf16
+// parameters, fp32 gradients and states, one real rank and W - 1 simulated ones (one_of_many.hpp),
+// beside a twin that moves the same bytes in the same passes. The counters are bytes of memory,
+// allocated and planned.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 using namespace zero;
 
-/// A rank reads W extents of each bucket and writes its own; updates its own; and reads and writes
+/// A rank reads W extents of each bucket and writes its own, updates its own, and reads and writes
 /// the parameters of the others.
 void count(benchmark::State& state, std::size_t world) {
     auto const all = static_cast<double>(state.range(0));
@@ -69,7 +69,7 @@ void twin(benchmark::State& state, std::size_t world) {
     std::size_t const chunk = std::min(elements, bench::scaling_bucket_elements);
     std::size_t const chunk_shard = chunk / world;
     std::size_t const shard = elements / world;
-    bench::Array<float> const gradients(2 * chunk, 0.5F); // leases that are used again and again
+    bench::Array<float> const gradients(2 * chunk, 0.5F); // leases that are reused
     bench::Array<float> const sum(shard), master(shard), first(shard), second(shard);
     bench::Array<std::uint16_t> const parameters(elements);
     std::vector<float const*> peers(world);

@@ -12,12 +12,12 @@ namespace bench {
 
 inline constexpr std::array<std::size_t, 7> scaling_worlds{1, 2, 4, 8, 16, 32, 64};
 
-/// About what a bucket holds at the default cap of 25 MiB in 16 bit; a power of two.
+/// A power of two near the capacity of a bucket at the default cap of 25 MiB with 16 bits.
 inline constexpr std::size_t scaling_bucket_elements = std::size_t{1} << 23U;
 
-/// A model of so many elements, a power of two from 2^20 on, or any larger multiple of 2^20: 16
-/// units of equal tensors of at most a million elements. For a plan, tensors are larger: a layout
-/// takes time and memory by their number.
+/// Returns a model of that many elements: a power of two from 2^20 on, or any larger multiple of
+/// 2^20. It has 16 units of equal tensors of at most a million elements. For a plan tensors are
+/// larger, since time and memory of a layout grow with their number.
 inline std::vector<zero::ParameterSpec> scaling_model(std::size_t elements,
                                                       std::size_t most_tensors = 1024) {
     constexpr std::size_t units = 16;

@@ -1,6 +1,6 @@
-// Plans for one rank, from a million to 10^12 parameters and W = 1 to 64, with the model, types and
-// policies of scaling_bench.cpp. Nothing is allocated or timed. One line for each: stage, W,
-// parameters, bytes of memory.
+// Prints the memory plan of one rank, from a million to 10^12 parameters and W = 1 to 64, with the
+// model, types and policies of scaling_bench.cpp. Allocates and times nothing. Each line holds
+// stage, W, parameters, bytes of memory.
 
 #include "stage/scaling_model.hpp"
 

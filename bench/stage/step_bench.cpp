@@ -1,17 +1,18 @@
-// The whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer elements
-// each), two ranks, bf16 parameters, fp32 gradients and states, beside a twin that moves the same
-// bytes in the same passes with the least arithmetic. Per rank and shard:
+// Measures a whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer
+// elements), two ranks, bf16 parameters, fp32 gradients and states, beside a twin that moves the
+// same bytes in the same passes with the least arithmetic. Passes per rank and shard:
 //
-//   step/plain      one pass that reads both ranks' gradients and writes the sum, one that reads it
-//   with three states and writes these and the
-//                   parameter, one that copies the other rank's parameters
-//   step/clipped    the same, and one more that reads the sum, for its norm
-//   step/gathered   stage 3: no copy at the end, but each unit's parameters are gathered into a
-//   lease twice, for the forward and the backward pass step/gathered_clipped   that, and the norm
+//   step/plain             reads the gradients of both ranks and writes the sum;
+//                          reads it with three states, and writes these and the parameter;
+//                          copies the parameters of the other rank
+//   step/clipped           the same, and reads the sum once more for its norm
+//   step/gathered          stage 3: no copy at the end, but gathers each unit into a lease twice,
+//                          for the forward and the backward pass
+//   step/gathered_clipped  the same, and the norm
 //
-// The gradients are written beforehand and stay there: there is a lease for each bucket, so that
-// the engine reads them from memory, as the twin does, and not from a few leases that a cache could
-// hold. All memory is touched before.
+// The gradients are written beforehand and stay there. There is one lease per bucket, so the engine
+// reads gradients from memory, like the twin, and not from a few leases in a cache. All memory is
+// touched beforehand.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -50,21 +51,21 @@ struct Case {
     bool is_clipped = false;
     bool is_gathered = false;
 
-    /// That all ranks together read and write for one element.
+    /// Bytes that all ranks together read and write per element.
     [[nodiscard]] double bytes_per_element() const {
         double const reduce = 4.0 * (world + 1);
         double const update = 30.0;
         double const read = is_clipped ? 4.0 : 0.0;
         double const gather =
             2.0 * 2.0
-            * (is_gathered ? 2.0 * world
-                           : static_cast<double>(
-                               world - 1)); // into leases: all of it; at the end: what others own
+            * (is_gathered
+                   ? 2.0 * world
+                   : static_cast<double>(world - 1)); // leases: all; at the end: what others own
         return reduce + read + update + gather;
     }
 };
 
-/// The tensors of GPT-2 with about so many elements.
+/// The tensors of GPT-2, scaled to about that many elements.
 std::vector<ParameterSpec> model_of(benchmark::State const& state) {
     double const scale =
         static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);
@@ -76,7 +77,7 @@ std::vector<ParameterSpec> model_of(benchmark::State const& state) {
     return model;
 }
 
-/// Runs `iterate` on both ranks as often as the benchmark asks; rank 0 keeps the time.
+/// Runs `iterate` on both ranks as often as the benchmark asks; rank 0 measures the time.
 template <class Iterate>
 void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterate&& iterate) {
     auto const queue = HostBackend::default_compute_queue();
@@ -112,7 +113,7 @@ void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec>
                        what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
 }
 
-/// With so many there are at least as many leases as buckets.
+/// Enough for at least one lease per bucket.
 std::size_t extra_leases(std::vector<ParameterSpec> const& model, int stage) {
     LayoutOptions const options{
         .world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
@@ -174,7 +175,7 @@ struct TwinRank {
 
     bench::Array<float> gradient, sum, master, first, second;
     bench::Array<std::uint16_t> parameter; ///< plain: all; gathered: the first half is the shard
-    bench::Array<std::uint16_t> leases;    ///< gathered: one for each unit, as the engine has
+    bench::Array<std::uint16_t> leases;    ///< gathered: one per unit, as in the engine
 };
 
 void reduce(float* out, float const* a, float const* b, std::size_t n) {
@@ -208,7 +209,7 @@ void update(float const* gradient, float* master, float* first, float* second,
     }
 }
 
-/// Elements of each unit, a tied parameter in each of its units.
+/// Elements of each unit; a tied parameter counts in each of its units.
 std::vector<std::size_t> unit_elements(std::vector<ParameterSpec> const& model) {
     std::vector<std::size_t> result(test::gpt2_units);
     for (auto const& spec : model) {
@@ -245,8 +246,8 @@ void twin(benchmark::State& state, Case const& what) {
                 own.leases.data()
                 + std::accumulate(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(unit),
                                   std::size_t{0});
-            for (std::size_t peer = 0; peer < world;
-                 ++peer) { // from where in the peer's shard is the same to the memory
+            // The offset in the shard of the peer does not matter to the memory.
+            for (std::size_t peer = 0; peer < world; ++peer) {
                 std::memcpy(lease + peer * half,
                             ranks[peer]->parameter.data() + (shard - half) / units.size() * unit,
                             half * sizeof(std::uint16_t));
@@ -271,7 +272,7 @@ void twin(benchmark::State& state, Case const& what) {
                             shard * sizeof(std::uint16_t));
             }
         });
-        meet(); // before the memory that the other rank reads goes
+        meet(); // before freeing memory that the other rank reads
     });
     count(state, what, model);
 }

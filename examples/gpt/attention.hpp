@@ -10,7 +10,7 @@
 
 namespace gpt {
 
-/// @brief The attention on the host, a head at a time.
+/// @brief Attention on the host, one head at a time.
 template <class Real>
 struct HostAttention {
     /// @param result [rows x width], overwritten
@@ -29,7 +29,7 @@ struct HostAttention {
                 }
                 softmax(scores, visible);
                 std::fill(scores + visible, scores + shape.context,
-                          Real{0}); // a token does not see what follows it
+                          Real{0}); // causal: a token does not see later tokens
             }
             multiply_nn(probabilities, value, shape.columns_of(result, sample, head, 0));
         });

@@ -19,12 +19,12 @@ struct BackwardScratch {
         : BackwardScratch(device, config, attention.batch * attention.context,
                           attention.probability_rows()) {}
 
-    Matrix d_stream; ///< gradient of the residual stream at the point that the backward pass has
-                     ///< reached
+    Matrix d_stream; ///< gradient of the residual stream at the current point of the backward
+                     ///< pass
     Matrix d_branch;
     Matrix d_qkv;
     Matrix d_hidden;
-    Matrix d_scores; ///< of all heads, so that a device can take them at once
+    Matrix d_scores; ///< of all heads, so that a device can process them at once
 
 private:
     BackwardScratch(Device& device, Config const& config, std::size_t rows, std::size_t score_rows)
@@ -35,8 +35,8 @@ private:
 };
 
 /// @brief One transformer block: stream += attention(norm(stream)); stream += mlp(norm(stream)). It
-/// keeps the activations of its last forward pass; its parameters come from outside in the order of
-/// `BlockParameter`.
+/// keeps the activations of its last forward pass. The caller passes its parameters, in the order
+/// of `BlockParameter`.
 template <class Device>
 class Block {
 public:
@@ -48,7 +48,7 @@ public:
 
     Matrix& input() noexcept {
         return _input;
-    } ///< the stream before this block, written by whoever comes before
+    } ///< the stream before this block, written by the previous unit
 
     void forward(Device& device, UnitTensors<Device> const& parameters, View<Real> output) {
         auto const weight = [&](BlockParameter which) {
@@ -73,8 +73,8 @@ public:
     }
 
     /// @brief Turns `scratch.d_stream` from the gradient of the output into that of the input and
-    /// overwrites the parameters' gradients. Both branches add to what passes along the residual
-    /// path.
+    /// overwrites the gradients of the parameters. Both branches add to the gradient of the
+    /// residual path.
     void backward(Device& device, UnitTensors<Device>& parameters,
                   BackwardScratch<Device>& scratch) {
         auto const weight = [&](BlockParameter which) {

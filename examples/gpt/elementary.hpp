@@ -11,7 +11,7 @@
 
 namespace gpt {
 
-/// @brief A sum in a fixed order that does not depend on where the data lies: eight interleaved
+/// @brief Sums in a fixed order that does not depend on the address of the data: eight interleaved
 /// partial sums, added pairwise. Eight chains instead of one let the processor overlap the
 /// additions. `term(index)` gives the summands.
 template <class Real, class Term>
@@ -44,8 +44,8 @@ Real maximum_of(Real const* values, std::size_t count) noexcept {
 }
 
 // Four floats of a vector register that every x86-64 and ARM processor has, spelled as a compiler
-// extension because plain loops are not vectorised at -O2. Doubles, which only the gradient check
-// uses, are taken one at a time.
+// extension because g++ does not vectorise plain loops at -O2. Doubles, which only the gradient
+// check uses, are processed one at a time.
 using Float4 [[gnu::vector_size(16)]] = float;
 using Integer4 [[gnu::vector_size(16)]] = std::uint32_t;
 
@@ -80,7 +80,7 @@ void transform(Real* values, Real const* others, std::size_t count,
 ///
 /// value = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial, whose remainder r^8 / 8!
 /// is below 6e-9; 2^n by writing the exponent bits. The argument is clamped to where 2^n is a
-/// normal number: infinities come out as very large or small, a NaN as NaN.
+/// normal number: infinities give very large or small results, a NaN gives NaN.
 inline Float4 exponential(Float4 value) noexcept {
     constexpr float round_to_integer =
         0x1.8p23F; // after adding it the low bits of the significand are the nearest integer

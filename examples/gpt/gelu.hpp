@@ -3,8 +3,8 @@
 namespace gpt {
 
 // GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x
-// sigmoid(2 u). `Number` is `Real` or a pack of it, and whoever calls brings the exponential
-// function of his machine.
+// sigmoid(2 u). `Number` is `Real` or a pack of it. The caller passes the exponential function of
+// its machine.
 
 namespace detail {
 

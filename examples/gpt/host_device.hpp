@@ -15,12 +15,11 @@
 
 namespace gpt {
 
-/// @brief Where a model computes: on the host. A device has memory, the layers between parameters
-/// and loss, and the sum of the losses.
+/// @brief A model's place of computation, here the host. A device holds memory, the layers between
+/// parameters and loss, and the sum of the losses.
 ///
-/// A row is one token of one sample. Gradients with respect to weights are overwritten (the model
-/// adds them to what the trainer keeps); each function says what it does to gradients of
-/// activations.
+/// A row is one token of one sample. Functions overwrite gradients of weights (the model adds them
+/// to those of the trainer). Each function says what it does to gradients of activations.
 template <class Number>
 class HostDevice : public HostAttention<Number> {
 public:
@@ -29,9 +28,9 @@ public:
     using Matrix = gpt::Matrix<Real>;
     using Batch = gpt::Batch;
     using Text = gpt::Text const&;
-    using Scale = Real; ///< the loss scale as the layers take it
+    using Scale = Real; ///< type of the loss scale
 
-    /// @brief What the backward pass of a layer norm needs of its forward pass.
+    /// @brief Saved by the forward pass of a layer norm for its backward pass.
     struct NormCache {
         Matrix normalised;
         Buffer inverse_deviation;
@@ -48,7 +47,7 @@ public:
     static Scale scale_of(LossScale const& scale) {
         return static_cast<float>(scale);
     }
-    /// @brief Values of the engine's, where the host can read them.
+    /// @brief Values of the engine, readable by the host.
     template <class T>
     static std::span<T> on_host(std::span<T> values) noexcept {
         return values;
@@ -103,7 +102,7 @@ public:
     }
 
     /// @brief result = left * transpose(right), left * right, transpose(left) * right: for the
-    /// head, whose weights are those of the embedding.
+    /// head, which shares its weights with the embedding.
     static void product_nt(Input<Real> left, Input<Real> right, View<Real> result) {
         multiply_nt(left, right, result);
     }
@@ -145,8 +144,8 @@ public:
         }
     }
 
-    /// @brief Adds the gradient that passes through the norm to `d_x`, which already holds the one
-    /// of the residual path.
+    /// @brief Adds the gradient through the norm to `d_x`, which already holds that of the residual
+    /// path.
     static void norm_backward(Input<Real> d_result, Real const* weight, NormCache const& cache,
                               View<Real> d_x, Real* d_weight, Real* d_bias) noexcept {
         View<Real const> const all_normalised = cache.normalised;

@@ -15,9 +15,8 @@ namespace gpt {
 
 /// @brief Zero-initialised memory of the model, aligned to a cache line.
 ///
-/// The alignment is a matter of bits as well as of speed: vectorised code may split a loop by the
-/// address of its data, so all ranks and all runs must see the same addresses modulo the vector
-/// width.
+/// The alignment affects bits as well as speed: vectorised code may split a loop by the address of
+/// its data, so all ranks and runs must use the same addresses modulo the vector width.
 template <class Real>
 class Buffer {
 public:
@@ -50,7 +49,7 @@ private:
     std::size_t _elements = 0;
 };
 
-/// @brief A matrix with memory of its own.
+/// @brief A matrix that owns its memory.
 template <class Real>
 class Matrix {
 public:
@@ -88,9 +87,9 @@ auto as_eigen(View<Real> matrix) noexcept {
 
 } // namespace detail
 
-// Eigen is used for these three products and for nothing else: its sums and other reductions may
-// round differently when the data lies at another address. Each is instantiated once (hence
-// noinline), because Eigen's templates are most of the compile time.
+// Only these three products use Eigen: its sums and other reductions may round differently at
+// another address. Each is instantiated once (hence noinline), because Eigen's templates are most
+// of the compile time.
 
 /// @brief result = left * right
 template <class Real>

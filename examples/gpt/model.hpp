@@ -20,11 +20,11 @@ namespace gpt {
 
 /// @brief A GPT as a sequence of units, each with a forward and a hand-written backward function.
 ///
-/// The model owns activations and scratch memory for one batch and no parameter: every function is
-/// handed the weights of its unit, and a place to add gradients to, as anything that gives a span
-/// for a parameter index (`f(index)` or `f[index]`). On the host the spans are read or written
-/// during the call only, on a device in the order of its stream. The weights may be stored in a
-/// shorter type than `Real`, the type of the arithmetic.
+/// The model owns activations and scratch memory for one batch, and no parameter. Every function
+/// takes the weights of its unit and the gradients to add to: any object that gives a span for a
+/// parameter index (`f(index)` or `f[index]`). On the host a function uses the spans only during
+/// the call, on a device in the order of its stream. The weights may be stored in a shorter type
+/// than `Real`, the type of the arithmetic.
 ///
 /// Order of calls: `embedding_forward`, `block_forward` for layers 0, 1, ..., then `head_forward`
 /// (evaluation), or `head_forward_backward`, `block_backward` for layers ..., 1, 0 and
@@ -81,8 +81,8 @@ public:
                                is_last ? _stream.view() : _blocks[layer + 1].input().view());
     }
 
-    /// @brief Adds the mean loss of the batch to the sum that the device keeps, without preparing a
-    /// backward pass. Unit `head_unit()`.
+    /// @brief Adds the mean loss of the batch to the device's sum, without preparing a backward
+    /// pass. Unit `head_unit()`.
     template <class Weights>
     void head_forward(Weights&& weights, std::span<std::uint8_t const> targets) {
         check_size(targets);
@@ -92,7 +92,7 @@ public:
         _device.cross_entropy(_logits.view(), targets);
     }
 
-    /// @brief The loss as above; adds the gradients of `loss_scale` times the loss.
+    /// @brief The same, and adds the gradients of `loss_scale` times the loss.
     template <class Weights, class Gradients>
     void head_forward_backward(Weights&& weights, Gradients&& gradients,
                                std::span<std::uint8_t const> targets,
@@ -124,7 +124,7 @@ public:
     }
 
 private:
-    // The parameters of a unit as indices into the list, in the order of the unit's tensors.
+    // The parameters of a unit: indices into the list, in the order of the tensors of the unit.
     template <std::size_t Count>
     using Indices = std::array<std::size_t, Count>;
 
@@ -166,9 +166,9 @@ private:
 
     Config _config;
     AttentionShape _attention;
-    Device _device; // of all that follows
+    Device _device; // of all members below
     UnitTensors<Device> _embedding;
-    UnitTensors<Device> _block; // shared by all blocks: one is at work at a time
+    UnitTensors<Device> _block; // shared by all blocks, which run one at a time
     UnitTensors<Device> _head;
     std::vector<Block<Device>> _blocks;
     typename Device::Matrix _stream; // after the last block

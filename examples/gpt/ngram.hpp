@@ -10,20 +10,20 @@
 
 namespace gpt {
 
-/// @brief Losses of the two simplest models of a text, in nats a byte: what a trained network must
-/// beat to have learned more than letter frequencies.
+/// @brief Losses of the two simplest models of a text, in nats per byte. A network that learned
+/// more than letter frequencies is below them.
 struct NgramLosses {
-    double unigram = 0.0; ///< p(b) from how often b occurs
-    double bigram = 0.0;  ///< p(b | a) from how often b follows a
+    double unigram = 0.0; ///< p(b) from the count of b
+    double bigram = 0.0;  ///< p(b | a) from the count of b after a
 };
 
 /// @brief Counts n-grams in `training` and measures the mean -log p over the bytes of `validation`
 /// after the first.
 ///
 /// Additive smoothing: p(b) = (n(b) + s) / (n + 256 s) and p(b | a) = (n(a b) + s) / (n(a) + 256
-/// s), where n(a) counts the places at which a is followed by something. A byte never seen is so
-/// not infinitely expensive; a small s is best for a text in which most pairs do not occur, that
-/// is, it is the stronger opponent. Both losses are means over the same bytes.
+/// s), where n(a) counts the places at which a is followed by something. So the
+/// loss of an unseen byte is finite. A small s suits a text in which most pairs do not occur, and
+/// makes the stronger opponent. Both losses are means over the same bytes.
 inline NgramLosses ngram_losses(std::span<std::uint8_t const> training,
                                 std::span<std::uint8_t const> validation, double smoothing = 0.05) {
     constexpr std::size_t symbols = Config::vocabulary;

@@ -16,12 +16,11 @@ namespace gpt {
 
 enum class Initialisation : std::uint8_t { zeros, ones, normal };
 
-/// @brief What a trainer has to know about one parameter; its position in the list is its index.
+/// @brief What a trainer needs to know about one parameter. Its position in the list is its index.
 struct Parameter {
     std::string name;
     std::size_t elements = 0;
-    std::vector<std::size_t>
-        units; ///< where it is used: one unit, or two for the tied token embedding
+    std::vector<std::size_t> units; ///< that use it: one, or two for the tied token embedding
     Initialisation initialisation = Initialisation::zeros;
     double deviation = 0.0; ///< of `Initialisation::normal`
     bool is_matrix = false; ///< matrices are decayed, biases and layer-norm weights usually not
@@ -120,8 +119,8 @@ inline std::vector<Parameter> parameters_of(Config const& config) {
     return list.take();
 }
 
-/// @brief The initial value of one element; a pure function, so any part of a parameter can be
-/// initialised anywhere.
+/// @brief Returns the initial value of one element. A pure function, so any slice of a parameter
+/// can be initialised anywhere.
 inline float initial_value(Parameter const& parameter, std::size_t parameter_index,
                            std::size_t element, std::uint64_t seed) noexcept {
     switch (parameter.initialisation) {

@@ -1,4 +1,4 @@
-// In a file of its own, because CLI11 would be read several times by nvcc.
+// A separate file, because nvcc would parse CLI11 several times.
 
 #include "program.hpp"
 

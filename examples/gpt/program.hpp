@@ -14,12 +14,12 @@
 
 namespace gpt {
 
-/// @brief Trains once under the stage that the settings name.
+/// @brief Trains once under the stage in the settings.
 using Training = std::function<Summary(Settings const&, Text const&)>;
 
 /// @brief Turns the settings into a type: calls `body.template operator()<N, P, Policies...>()`,
 /// the policies beside stage and parameter type.
-/// @tparam Types the parameter types that this program is built for
+/// @tparam Types the parameter types for which this program is built
 template <class... Types, class Body>
 Summary with_chosen_types(Settings const& settings, Body const& body) {
     return zero::with_stage(settings.stage, [&]<int N>() {
@@ -43,8 +43,7 @@ Summary with_chosen_types(Settings const& settings, Body const& body) {
 
 /// @brief The command line, the text, and a training or a verification: `main` of the training
 /// examples.
-/// @param prepare is given the settings before anything else happens, may change them, and says
-/// whether to go on
+/// @param prepare called first; it may change the settings, and returns whether to continue
 int run_program(int argc, char** argv, char const* name, char const* description,
                 std::function<bool(Settings&)> const& prepare, Training const& train);
 

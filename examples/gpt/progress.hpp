@@ -22,7 +22,7 @@ inline double learning_rate_at(std::size_t step, Settings const& settings) {
     return settings.learning_rate * (0.1 + 0.9 * 0.5 * (1.0 + std::cos(3.141592653589793 * part)));
 }
 
-/// @brief Lines for a person who waits.
+/// @brief Prints progress lines.
 class Progress {
 public:
     explicit Progress(Settings const& settings)

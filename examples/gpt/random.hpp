@@ -18,10 +18,10 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     return value;
 }
 
-/// @brief A random number that is a function of its key alone.
+/// @brief A random number that depends only on its key.
 ///
-/// There is no state, so whoever asks for (seed, parameter, index) gets the same number: the values
-/// do not depend on how many ranks there are, which of them asks, or in which order.
+/// There is no state: (seed, parameter, index) always gives the same number, whatever the number of
+/// ranks, the rank and the order of the calls.
 constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t hash =
         0x9e3779b97f4a7c15U; // any odd constant: zero would be a fixed point of the mix
@@ -31,8 +31,8 @@ constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) no
     return mix(hash);
 }
 
-/// @brief A number below `bound` (at least 1) without the bias of a remainder that would matter:
-/// the high half of a product.
+/// @brief A number below `bound` (at least 1): the high half of a product, whose bias is
+/// negligible.
 constexpr std::uint64_t random_below(std::uint64_t bound,
                                      std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t const bits = random_bits(key) >> 32U;

@@ -6,7 +6,7 @@
 
 namespace gpt {
 
-/// @brief What the command line chooses.
+/// @brief The options of the command line.
 struct Settings {
     int stage = 2;
     int world = 4;

@@ -12,9 +12,8 @@
 
 namespace gpt {
 
-// The model computes in `Real` (float; double in the gradient check), while weights and gradients
-// lie in memory as `Stored`, which may be a two-byte type. These functions are the only place where
-// the two meet.
+// The model computes in `Real` (float; double in the gradient check). Weights and gradients are
+// stored as `Stored`, which may be a two-byte type. Only these functions convert between the two.
 
 template <class Real, class Stored>
 constexpr Real widen(Stored value) noexcept {
@@ -34,7 +33,7 @@ constexpr Stored narrow(Real value) noexcept {
     }
 }
 
-/// @brief Copies stored weights into memory the model computes with.
+/// @brief Copies stored weights into the memory with which the model computes.
 template <class Real, class Stored>
 void load(std::span<Stored const> from, Real* to) noexcept {
     if constexpr (std::is_same_v<Real, Stored>) {
@@ -48,7 +47,7 @@ void load(std::span<Stored const> from, Real* to) noexcept {
     }
 }
 
-/// @brief Adds a gradient to the stored one: `to = Stored(Real(to) + from)`, one rounding an
+/// @brief Adds a gradient to the stored one: `to = Stored(Real(to) + from)`, one rounding per
 /// element.
 template <class Real, class Stored>
 void add_to(std::span<Stored> to, Real const* from) noexcept {
@@ -57,7 +56,7 @@ void add_to(std::span<Stored> to, Real const* from) noexcept {
     }
 }
 
-/// @brief The memory of a parameter from whatever a trainer has at hand: `source(index)` or
+/// @brief Returns the memory of a parameter from either form of source: `source(index)` or
 /// `source[index]`.
 template <class Source>
 auto span_of(Source&& source, std::size_t parameter_index) {

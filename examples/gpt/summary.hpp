@@ -16,11 +16,11 @@
 
 namespace gpt {
 
-/// @brief What one rank of a training can tell in the end.
+/// @brief The results of one rank.
 struct RankSummary {
     zero::MemoryPlan plan;
     std::array<std::size_t, zero::buffer_kinds> allocated{};
-    zero::TrafficCount traffic; ///< of the training steps alone, as the transport counted it
+    zero::TrafficCount traffic; ///< of the training steps only, counted by the transport
     zero::Traffic formula;      ///< elements by the formulas
     double validation_loss_sum = 0.0;
     std::size_t validation_batches = 0;
@@ -29,11 +29,11 @@ struct RankSummary {
 /// @brief The result of a training.
 struct Summary {
     std::uint64_t hash = 0;       ///< over the bits of all final parameters
-    double validation_loss = 0.0; ///< nats a byte
+    double validation_loss = 0.0; ///< nats per byte
     std::size_t parameters = 0;
     std::vector<RankSummary> ranks;
 
-    /// @brief What follows from the model and from what the ranks measured.
+    /// @brief Derives the rest from the model and the results of the ranks.
     void conclude(std::vector<Parameter> const& model) {
         double sum = 0.0;
         std::size_t batches = 0;

@@ -8,8 +8,7 @@
 
 namespace gpt {
 
-/// @brief Elements by the formula; norm and first broadcast are control traffic, which it leaves
-/// out.
+/// @brief Elements by the formula. It excludes control traffic: the norm and the first broadcast.
 inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKind kind) {
     switch (kind) {
     case zero::CollectiveKind::reduce_scatter: return std::to_string(formula.reduce_scatter);
@@ -21,8 +20,8 @@ inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKi
     return "control";
 }
 
-/// @brief Bytes of every kind of buffer on every rank: as planned before anything was allocated,
-/// and as allocated.
+/// @brief Bytes of every kind of buffer on every rank: planned before anything was allocated, and
+/// allocated.
 inline void print_memory(Summary const& summary) {
     std::printf("\nbytes per rank, planned / allocated\n%-18s", "");
     for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
@@ -47,8 +46,8 @@ inline void print_memory(Summary const& summary) {
     std::printf("\n");
 }
 
-/// @brief What each rank read from the others, by kind of collective: calls, elements as counted
-/// and by the formula, bytes.
+/// @brief Reads of each rank from the others, by kind of collective: calls, elements counted and by
+/// the formula, bytes.
 inline void print_traffic(Summary const& summary) {
     std::printf(
         "\ntraffic of all steps per rank, read from other ranks\n%-5s %-23s %7s %14s %14s %14s\n",

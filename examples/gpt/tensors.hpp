@@ -5,8 +5,8 @@
 
 namespace gpt {
 
-/// @brief Refers to anything that gives a span for a parameter index, so that the model is compiled
-/// once per type and not once per stage.
+/// @brief A reference to any object that gives a span for a parameter index, so that the model is
+/// compiled once per type and not once per stage.
 template <class T>
 class Tensors {
 public:

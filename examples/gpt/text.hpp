@@ -18,7 +18,7 @@ namespace gpt {
 /// @brief A text as bytes, the last tenth held out for validation.
 class Text {
 public:
-    /// @throws std::invalid_argument when the text is too short for one sample of `context` tokens
+    /// @throws std::invalid_argument if the text is too short for one sample of `context` tokens
     /// in either part.
     Text(std::string const& bytes, std::size_t context)
         : _bytes(bytes.begin(), bytes.end()), _training_size(_bytes.size() - _bytes.size() / 10) {
@@ -59,14 +59,14 @@ inline std::string read_files(std::span<std::string const> paths) {
     return bytes;
 }
 
-/// @brief Where the samples of a batch begin in a text; a pure function, so whoever works on a part
-/// of a batch takes that part, on the host or on a device.
+/// @brief The positions at which the samples of a batch begin in a text. A pure function, so each
+/// rank computes its own part, on the host or on a device.
 class SamplePositions {
 public:
     /// @brief Random samples number `first_sample`, `first_sample + 1`, ... of a micro-step.
     ///
-    /// A sample is a function of (seed, step, micro-step, its number in the whole batch): the union
-    /// of the parts is the same however the batch is divided.
+    /// A sample is a function of (seed, step, micro-step, its number in the whole batch), so the
+    /// union of the parts does not depend on how the batch is divided.
     static constexpr SamplePositions drawn(std::size_t text_size, std::size_t context,
                                            std::uint64_t seed, std::uint64_t step,
                                            std::uint64_t micro_step,
@@ -74,9 +74,9 @@ public:
         return {true, text_size - context, seed, step, micro_step, first_sample};
     }
 
-    /// @brief Samples spread evenly over the text, the same in every call: to measure a loss.
+    /// @brief Samples spread evenly over the text, the same in every call, to measure a loss.
     ///
-    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap when there
+    /// The text is covered by `batches` calls with `index` 0, 1, ...; samples overlap if there
     /// are more than fit.
     static constexpr SamplePositions spread(std::size_t text_size, std::size_t context,
                                             std::size_t samples, std::size_t index,

@@ -21,7 +21,7 @@
 
 namespace gpt {
 
-/// @brief A trainer of one rank: knows the engine, the model and its part of each batch.
+/// @brief The trainer of one rank: it holds the engine, the model and its part of each batch.
 template <class Engine, class Device>
 class Trainer {
 public:
@@ -36,7 +36,7 @@ public:
 
     [[nodiscard]] Device& device() noexcept { return _model.device(); }
 
-    /// @brief One optimizer step. On a device it is enqueued, and nothing waits.
+    /// @brief Makes one optimizer step. On a device it only enqueues.
     void step(std::size_t step, double learning_rate) {
         _model.device().clear_loss();
         _engine->begin_step();
@@ -51,13 +51,14 @@ public:
         _engine->step(learning_rate);
     }
 
-    /// @brief The loss of this rank's part of the last step, in nats a byte. Waits for it.
+    /// @brief Waits for the last step; returns the loss of this rank's part of it, in nats per
+    /// byte.
     [[nodiscard]] double loss() {
         return _model.device().loss() / static_cast<double>(_settings->accumulate);
     }
 
-    /// @brief Adds this rank's share of the validation text; all ranks take part, because in stage
-    /// 3 they gather together.
+    /// @brief Measures the loss of this rank's share of the validation text. Collective in stage 3,
+    /// so all ranks call it.
     void validate(RankSummary& summary, std::size_t batches) {
         _model.device().clear_loss();
         for (std::size_t index = 0; index < batches; ++index) {
@@ -116,7 +117,7 @@ private:
     typename Device::Batch _batch;
 };
 
-/// @brief Every unit that one micro-step acquires, in this order.
+/// @brief The units that one micro-step acquires, in order.
 inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t steps) {
     std::vector<std::size_t> units;
     for (std::size_t step = 0; step < steps; ++step) {
@@ -130,8 +131,8 @@ inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t
     return units;
 }
 
-/// @brief The parameters as an engine wants them: in order of use, with initial values computed
-/// where they are needed.
+/// @brief The parameters as the engine takes them: in order of use, with initial values computed on
+/// demand.
 template <class P>
 std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model,
                                              std::uint64_t seed) {
@@ -164,9 +165,9 @@ typename Stage::Options engine_options(Settings const& settings) {
     return options;
 }
 
-/// @brief The steps of one rank, and what it can tell afterwards.
+/// @brief Runs the steps of one rank and fills its results.
 /// @param communicator counts its traffic
-/// @param memory what the engine's memory came from: counts by kind
+/// @param memory the memory resource of the engine; it counts by kind
 /// @return the hash of the parameters
 template <class Engine, class Device, class Communicator, class Memory>
 std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicator,

@@ -13,18 +13,17 @@
 
 namespace gpt {
 
-/// @brief The weights of one unit in the type the model computes in, and room for their gradients.
+/// @brief The weights of one unit in the type of the arithmetic, and memory for their gradients.
 ///
-/// A trainer may hold weights in two bytes, or hand out memory that is gone when the unit is
-/// released, so the model copies a unit when it is used. So the bits of its products do not depend
-/// on where a trainer keeps a weight either. All blocks share one object: only one block is at work
-/// at a time.
+/// A trainer may hold weights in two bytes, or lend memory until the unit is released, so the model
+/// copies a unit when it uses it. The bits of its products then do not depend on the address of a
+/// weight either. All blocks share one object, since they run one at a time.
 template <class Device>
 class UnitTensors {
 public:
     using Real = typename Device::Real;
 
-    /// @param elements the element count of each parameter, in the order of the places used below
+    /// @param elements the size of each parameter, in the order of the places used below
     UnitTensors(Device& device, std::vector<std::size_t> elements)
         : _device(&device), _elements(std::move(elements)) {
         constexpr std::size_t granule = Device::Buffer::alignment / sizeof(Real);
@@ -43,7 +42,7 @@ public:
     Real* gradient(std::size_t place) noexcept { return _gradients.data() + _offsets[place]; }
 
     /// @brief Copies the weights in; `parameters[place]` is the index that `weights` is asked for.
-    /// @throws std::invalid_argument when a span has not the size of its parameter.
+    /// @throws std::invalid_argument if a span does not have the size of its parameter.
     template <class Weights>
     void load_all(Weights&& weights, std::span<std::size_t const> parameters) {
         for (std::size_t place = 0; place < _elements.size(); ++place) {
@@ -53,8 +52,8 @@ public:
         }
     }
 
-    /// @brief Adds the gradients to the trainer's.
-    /// @throws std::invalid_argument when a span has not the size of its parameter.
+    /// @brief Adds the gradients to those of the trainer.
+    /// @throws std::invalid_argument if a span does not have the size of its parameter.
     template <class Gradients>
     void add_all(Gradients&& gradients, std::span<std::size_t const> parameters) const {
         for (std::size_t place = 0; place < _elements.size(); ++place) {

@@ -5,8 +5,8 @@
 
 namespace gpt {
 
-/// @brief A row-major matrix in somebody else's memory. `stride` is the distance between rows, so a
-/// head of the attention is a view into the columns of a wider matrix.
+/// @brief A row-major matrix in memory that it does not own. `stride` is the distance between rows,
+/// so a head of the attention is a view of columns of a wider matrix.
 template <class Real>
 struct View {
     Real* data = nullptr;
@@ -25,13 +25,13 @@ struct View {
                           // itself
         requires(std::is_same_v<Same, Real> && !std::is_const_v<Real>)
     operator View<Same const>()
-        const noexcept { // NOLINT: like a pointer, a view becomes a read-only view by itself
+        const noexcept { // NOLINT: like a pointer, a view converts to a read-only view
         return {data, rows, columns, stride};
     }
 };
 
-/// @brief A read-only argument whose element type another argument fixes, so that a `View` or a
-/// `Matrix` converts to it.
+/// @brief A read-only argument whose element type is deduced from another argument, so that a
+/// `View` or a `Matrix` converts to it.
 template <class Real>
 using Input = std::type_identity_t<View<Real const>>;
 

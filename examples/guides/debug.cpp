@@ -1,5 +1,5 @@
-// Mistakes planted on purpose, and what finds each of them. docs/guides/debug_a_divergence.md
-// explains what is printed here.
+// Mistakes planted on purpose, and the tool that finds each of them.
+// docs/guides/debug_a_divergence.md explains the output.
 
 #include <zero/host/delaying_queue.hpp>
 #include <zero/zero.hpp>
@@ -13,25 +13,25 @@
 
 namespace {
 
-using Communicator = zero::Recording<zero::Checked<
-    zero::LoopbackCommunicator>>; // counts what it sends, and compares every call over the ranks
+// Counts what it sends, and compares every call over the ranks.
+using Communicator = zero::Recording<zero::Checked<zero::LoopbackCommunicator>>;
 template <int N>
 using Zero = zero::ZeroStage<N, Communicator, zero::Sgd>;
 
 constexpr int world = 2;
-constexpr std::size_t elements = 1000; // of each of two layers
+constexpr std::size_t elements = 1000; // in each of two layers
 
 enum class Mistake { none, pointer_kept, unit_skipped_on_a_rank, model_differs, infinite_gradient };
 
 struct Outcome {
-    std::vector<std::uint64_t> fingerprints; ///< of all parameters after each step
-    float kept = 0.0F;                       ///< what a pointer that was kept too long reads
+    std::vector<std::uint64_t> fingerprints; ///< of all parameters, after each step
+    float kept = 0.0F;                       ///< read through a pointer that was kept too long
     zero::TrafficCount sent;                 ///< by one rank in a step
     zero::Traffic expected;                  ///< of all ranks in a step
     std::string error;
 };
 
-/// Bits of all parameters as one number: equal numbers mean equal parameters, in any stage.
+/// Hashes the bits of all parameters. Equal hashes mean equal parameters, in any stage.
 template <class Engine>
 std::uint64_t fingerprint(Engine& engine) {
     zero::Hash hash;
@@ -41,8 +41,8 @@ std::uint64_t fingerprint(Engine& engine) {
     return hash.value();
 }
 
-/// Trains under stage N. The model runs as commands on a queue: inline, or with pauses at random
-/// places.
+/// Trains under stage N. The model runs as commands on a queue: inline, or with random pauses if
+/// `delays` is a seed.
 template <int N>
 Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
     Outcome outcome;
@@ -70,14 +70,14 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                 for (std::size_t unit = 2; unit-- > 0;) {
                     if (mistake == Mistake::unit_skipped_on_a_rank && rank == 1 && step == 1
                         && unit == 1)
-                        continue; // an early exit, say
+                        continue; // for instance an early exit
                     auto weights = engine.acquire(unit);
                     float const* const values = weights[unit].data();
                     float* const gradients = engine.gradients(unit)[unit].data();
                     bool const is_bad = mistake == Mistake::infinite_gradient && rank == 1
                                         && step == 2 && unit == 1;
                     float const bad = is_bad ? std::numeric_limits<float>::infinity() : 0.0F;
-                    queue->enqueue([=] { // gradients that pull each weight to a value of its own
+                    queue->enqueue([=] { // gradients that pull each weight to its own value
                         for (std::size_t i = 0; i < elements; ++i)
                             gradients[i] += values[i] - std::sin(static_cast<float>(i))
                                             + static_cast<float>(rank);
@@ -85,17 +85,17 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
                     });
                     weights.release();
                     engine.gradients_ready(unit);
-                    kept = values; // to read it later is the mistake
+                    kept = values; // reading it later is the mistake
                 }
             }
             (void)engine.step(static_cast<double>(rate)).report(); // waits
             if (mistake == Mistake::pointer_kept && rank == 0) outcome.kept = kept[0];
-            auto const sent = communicator.recorded(); // before the fingerprint, which gathers, too
+            auto const sent = communicator.recorded(); // before the fingerprint gathers
             std::uint64_t const bits = fingerprint(engine);
             communicator.reset_recorded();
             if (rank != 0) continue;
             outcome.fingerprints.push_back(bits);
-            outcome.sent = sent,
+            outcome.sent = sent;
             outcome.expected = zero::step_traffic(engine.layout(), N, engine.schedule(), 1,
                                                   std::vector<std::size_t>{1, 0});
         }
@@ -114,8 +114,8 @@ bool report(char const* what, bool is_found) {
 }
 
 bool report(char const* what, Outcome const& outcome, char const* expected) {
-    std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank"))
-                              .c_str()); // which of the ranks says it first is chance
+    // Which rank reports first is chance, so the rank is left out.
+    std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank")).c_str());
     return report(what, outcome.error.find(expected) != std::string::npos);
 }
 
@@ -143,7 +143,7 @@ int main() {
                       std::isnan(train<3>(Mistake::pointer_kept).kept)
                           && !std::isnan(train<0>(Mistake::pointer_kept).kept));
     is_good &= report("a rank that skips a unit", train<3>(Mistake::unit_skipped_on_a_rank),
-                      "every rank has to call the same collectives in the same order");
+                      "call the same collectives in the same order");
     is_good &= report("ranks with different models", train<3>(Mistake::model_differs),
                       "parameter number 1 is 'second' (1000 elements");
     is_good &= report("a gradient that is not finite", train<3>(Mistake::infinite_gradient),

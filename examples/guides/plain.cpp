@@ -1,4 +1,4 @@
-// A training loop as it stands in many projects: layers, a backward pass by hand, AdamW.
+// A plain training loop: layers, a backward pass by hand, AdamW, one process.
 // docs/guides/existing_trainer.md starts from here.
 
 #include <cmath>
@@ -33,7 +33,7 @@ Batch forward(Values weight, Values bias, Batch const& x) {
     return y;
 }
 
-/// Adds to the gradients of a layer, and turns that of its output into that of its input.
+/// Adds to the gradients of a layer. Turns the gradient of its output into that of its input.
 void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient,
               std::span<float> weight_gradient, std::span<float> bias_gradient) {
     Batch const output_gradient = gradient;

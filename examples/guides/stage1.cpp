@@ -1,9 +1,10 @@
-// The training loop of plain.cpp on four ranks under stage 1: docs/guides/existing_trainer.md,
-// first step.
+// The training loop of plain.cpp on four ranks under stage 1.
+// docs/guides/existing_trainer.md, first step.
 
 #include <zero/zero.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -39,7 +40,7 @@ Batch forward(Values weight, Values bias, Batch const& x) {
     return y;
 }
 
-/// Adds to the gradients of a layer, and turns that of its output into that of its input.
+/// Adds to the gradients of a layer. Turns the gradient of its output into that of its input.
 void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient,
               std::span<float> weight_gradient, std::span<float> bias_gradient) {
     Batch const output_gradient = gradient;
@@ -96,8 +97,9 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(true);    // the only one of the step
-        auto weights = engine.acquire(0); // the values are those of the last step from here on
+        engine.begin_micro_step(true); // the last one of the step, and here the only one
+        // From here on the values are those of the last step.
+        auto weights = engine.acquire(0);
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {
@@ -106,7 +108,7 @@ float train(zero::LoopbackCommunicator& communicator) {
                 forward(layer.weight.value, layer.bias.value, activations.back()));
         }
         float error = 0.0F;
-        (void)engine.gradients(0); // sets them to zero
+        (void)engine.gradients(0); // clears them
         Batch gradient = compare(activations.front(), activations.back(), error);
         for (std::size_t number = depth; number-- > 0;) {
             Layer& layer = model[number];
@@ -114,9 +116,9 @@ float train(zero::LoopbackCommunicator& communicator) {
                      layer.weight.gradient, layer.bias.gradient);
         }
         engine.gradients_ready(0);
-        weights.release(); // nobody reads the values from here on
+        weights.release(); // the model reads no values from here on
         engine.end_micro_step();
-        engine.step(0.01); // averages the gradients over the ranks, and updates
+        engine.step(0.01); // averages the gradients over the ranks and updates
         if (step + 10 >= steps) loss += error / 10.0F;
     }
     if (rank == 0)

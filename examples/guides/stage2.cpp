@@ -1,9 +1,10 @@
-// The training loop of plain.cpp on four ranks under stage 2: docs/guides/existing_trainer.md,
-// second step.
+// The training loop of plain.cpp on four ranks under stage 2.
+// docs/guides/existing_trainer.md, second step.
 
 #include <zero/zero.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -39,7 +40,7 @@ Batch forward(Values weight, Values bias, Batch const& x) {
     return y;
 }
 
-/// Adds to the gradients of a layer, and turns that of its output into that of its input.
+/// Adds to the gradients of a layer. Turns the gradient of its output into that of its input.
 void backward(Values weight, Batch const& x, Batch const& y, Batch& gradient,
               std::span<float> weight_gradient, std::span<float> bias_gradient) {
     Batch const output_gradient = gradient;
@@ -85,11 +86,10 @@ float train(zero::LoopbackCommunicator& communicator) {
     std::vector<Zero::Registration> parameters;
     for (Layer& layer : model) {
         for (Tensor* const tensor : {&layer.weight, &layer.bias}) {
-            parameters.push_back(
-                {.name = std::to_string(parameters.size()),
-                 .data = tensor->value.data(),
-                 .elements = tensor->value.size(),
-                 .units = {parameters.size() / 2}}); // a unit is a layer: two tensors
+            parameters.push_back({.name = std::to_string(parameters.size()),
+                                  .data = tensor->value.data(),
+                                  .elements = tensor->value.size(),
+                                  .units = {parameters.size() / 2}}); // a unit is a layer
         }
     }
     Zero engine(communicator, parameters, {.storage = zero::Storage::scattered});
@@ -97,12 +97,12 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(true); // the only one of the step
+        engine.begin_micro_step(true); // the last one of the step, and here the only one
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {
-            auto const weights = engine.acquire(
-                number); // the layer's values are those of the last step from here on
+            // From here on the values of the layer are those of the last step.
+            auto const weights = engine.acquire(number);
             Layer& layer = model[number];
             activations.push_back(
                 forward(layer.weight.value, layer.bias.value, activations.back()));
@@ -111,15 +111,14 @@ float train(zero::LoopbackCommunicator& communicator) {
         Batch gradient = compare(activations.front(), activations.back(), error);
         for (std::size_t number = depth; number-- > 0;) {
             Layer& layer = model[number];
-            auto const gradients = engine.gradients(
-                number); // the engine's memory, zero at first; by number of registration
+            // The engine's memory, zero at first, indexed by parameter.
+            auto const gradients = engine.gradients(number);
             backward(layer.weight.value, activations[number], activations[number + 1], gradient,
                      gradients[2 * number], gradients[2 * number + 1]);
-            engine.gradients_ready(
-                number); // reduced while the layers below are still at work, and freed
+            engine.gradients_ready(number); // reduced while the layers below compute, then freed
         }
         engine.end_micro_step();
-        engine.step(0.01); // averages the gradients over the ranks, and updates
+        engine.step(0.01); // averages the gradients over the ranks and updates
         if (step + 10 >= steps) loss += error / 10.0F;
     }
     if (rank == 0)

@@ -2,11 +2,14 @@
 #include "support/page.hpp"
 #include "support/program.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <sstream>
 #include <string>
 #include <vector>
 
-// The guides and the README show programs that are compiled and run: their code is that of the
+// The README and the guides show programs that are compiled and run: their code is that of the
 // examples, and their output is what these print.
 
 using namespace zero::test;
@@ -17,9 +20,12 @@ std::string program_text(std::string const& name) {
     return text_of("examples/guides/" + name + ".cpp");
 }
 
-/// Without the first line, which says what the program is.
-std::string body_of(std::string const& program) {
-    return program.substr(program.find('\n') + 1);
+/// Without the first comment, which says what the program is.
+std::string body_of(std::string program) {
+    while (program.substr(0, 2) == "//") {
+        program.erase(0, program.find('\n') + 1);
+    }
+    return program;
 }
 
 /// The blocks of the page show code of this file, and nothing else.
@@ -35,6 +41,34 @@ void check_code(std::string const& page, std::vector<std::string> const& files,
         INFO(block);
         CHECK(sources.find(block) != std::string::npos);
     }
+}
+
+/// The lines of code of a text: no comments, no indentation, no empty lines.
+std::vector<std::string> code_lines_of(std::string const& text) {
+    std::vector<std::string> found;
+    for (std::string line : lines_of(text)) {
+        line = line.substr(0, line.find("//"));
+        line.erase(0, line.find_first_not_of(' '));
+        line.erase(line.find_last_not_of(' ') + 1);
+        if (!line.empty()) {
+            found.push_back(line);
+        }
+    }
+    return found;
+}
+
+/// Whether the lines of code of `part` are lines of `whole`, in the same order.
+bool is_excerpt(std::string const& part, std::string const& whole) {
+    auto const lines = code_lines_of(whole);
+    auto at = lines.begin();
+    for (std::string const& line : code_lines_of(part)) {
+        at = std::find(at, lines.end(), line);
+        if (at == lines.end()) {
+            return false;
+        }
+        ++at;
+    }
+    return true;
 }
 
 #ifdef ZERO_EXAMPLES // where the examples were built
@@ -82,15 +116,32 @@ TEST_CASE("A diff that does not fit is refused") {
     CHECK(patched("aa\n", "-a\n").empty());
 }
 
-TEST_CASE("The code of the README and of the guides is that of the examples") {
-    check_code("README.md", {"examples/minimal.cpp", "examples/train_gpt.cpp"}, 1);
+TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/choose_a_stage.md", {"examples/plan.cpp"}, 1);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
     CHECK(blocks_of("docs/cuda.md", "cpp").front()
           == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
-    CHECK(blocks_of("README.md", "cpp").front()
-          == body_of(text_of("examples/minimal.cpp")).substr(1)); // the whole of it
+}
+
+TEST_CASE("The first guide shows the whole minimal example") {
+    std::string const program = text_of("examples/minimal.cpp");
+    auto const blocks = blocks_of("docs/guides/first_program.md", "cpp");
+    REQUIRE(blocks.size() == 1);
+    CHECK(blocks.front() == program.substr(program.find("#include")));
+}
+
+TEST_CASE("The README shows lines of the minimal example, in order") {
+    auto const blocks = blocks_of("README.md", "cpp");
+    REQUIRE(blocks.size() == 1);
+    CHECK(code_lines_of(blocks.front()).size() == 10);
+    CHECK(is_excerpt(blocks.front(), text_of("examples/minimal.cpp")));
+}
+
+TEST_CASE("An excerpt with another line, or in another order, is refused") {
+    CHECK(is_excerpt("  b; // why\n\nc;\n", "a;\nb;\nx;\nc; // there\n"));
+    CHECK_FALSE(is_excerpt("b;\nd;\n", "a;\nb;\nc;\n"));
+    CHECK_FALSE(is_excerpt("c;\nb;\n", "a;\nb;\nc;\n"));
 }
 
 #ifdef ZERO_EXAMPLES
@@ -100,6 +151,12 @@ TEST_CASE("The guides show what their programs print") {
     check_consoles("docs/guides/choose_a_stage.md", 2);
     check_consoles("docs/guides/mixed_precision.md", 1);
     check_consoles("docs/guides/debug_a_divergence.md", 1);
+}
+
+TEST_CASE("The picture of sharding is what its program draws") {
+    auto const drawn = run_program(ZERO_EXAMPLES "/draw_sharding");
+    CHECK(drawn.status == 0);
+    CHECK(drawn.output == text_of("docs/sharding.svg"));
 }
 
 TEST_CASE("The plain trainer and all stages of the guide come to the same loss, the stages to the "
@@ -117,6 +174,30 @@ TEST_CASE("The planner prints figure 1 of the ZeRO paper") {
     CHECK(outcome.after("model states") == "               120.0      31.4      16.6       1.9");
     // 2 P (W - 1) / W elements of 2 bytes, and 3 P (W - 1) / W in stage 3: 29.53 and 44.30.
     CHECK(outcome.after("read in a step") == "              29.5      29.5      29.5      44.3");
+}
+
+TEST_CASE("The README shows what the planner prints for Llama-3 8B") {
+    std::string const page = text_of("README.md");
+    std::string const command =
+        "plan --parameters 8.03e9 --ranks 8 --layers 32 --accumulate-bytes 4";
+    REQUIRE(page.find('`' + command + '`') != std::string::npos);
+    auto const outcome = run_program(ZERO_EXAMPLES "/" + command);
+    CHECK(outcome.status == 0);
+    for (std::string const label :
+         {"\nparameters ", "\ngradients ", "\noptimizer state ", "\nmodel states ", "\nall "}) {
+        INFO(label);
+        std::istringstream numbers(outcome.after(label));
+        std::string row = " |";
+        std::string bold_row = " |";
+        std::size_t count = 0;
+        for (std::string number; numbers >> number; ++count) {
+            row += ' ' + number + " |";
+            bold_row += " **" + number + "** |";
+        }
+        CHECK(count == 4);
+        bool const is_shown = page.find(row) != std::string::npos;
+        CHECK((is_shown || page.find(bold_row) != std::string::npos));
+    }
 }
 
 TEST_CASE("The planner plans 10^12 parameters, one rank, and refuses what it does not understand") {

@@ -1,4 +1,4 @@
-# An overlay port that takes the sources around it: vcpkg install zero --overlay-ports=<zero>/packaging/vcpkg
+# An overlay port that takes the sources of its own checkout: vcpkg install zero --overlay-ports=<zero>/packaging/vcpkg
 
 set(VCPKG_BUILD_TYPE release) # headers only
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)

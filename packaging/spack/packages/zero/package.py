@@ -1,5 +1,5 @@
 # spack repo add <zero>/packaging/spack, then: spack dev-build --source-path <zero> zero@0.1.0
-# There is no released archive to download yet, so the version has no checksum.
+# There is no released archive yet, so the version has no checksum.
 
 from spack.package import *
 

@@ -1,0 +1,109 @@
+#include "support/catch.hpp"
+#include "support/page.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+// Links between the pages: every relative link leads to a file or folder of the project, and its
+// anchor to a heading of that page.
+
+using namespace zero::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The pages, by their paths from the root.
+std::vector<std::string> pages() {
+    std::vector<std::string> found{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"};
+    for (auto const& entry : fs::recursive_directory_iterator(ZERO_SOURCE_DIR "/docs")) {
+        if (entry.path().extension() == ".md") {
+            found.push_back(fs::relative(entry.path(), ZERO_SOURCE_DIR).generic_string());
+        }
+    }
+    return found;
+}
+
+/// What stands in `](...)`, without links to other sites. Code blocks are skipped.
+std::vector<std::string> links_of(std::string const& text) {
+    std::vector<std::string> found;
+    bool is_code = false;
+    for (std::string line : lines_of(text)) {
+        is_code = is_code != (line.substr(0, 3) == "```");
+        for (std::size_t begin = line.find('`'); begin != std::string::npos;
+             begin = line.find('`')) { // code inside the line
+            line.erase(begin, line.find('`', begin + 1) - begin + 1);
+        }
+        for (std::size_t at = line.find("]("); !is_code && at != std::string::npos;
+             at = line.find("](", at + 1)) {
+            std::string const target = line.substr(at + 2, line.find(')', at) - at - 2);
+            if (target.find("://") == std::string::npos) {
+                found.push_back(target);
+            }
+        }
+    }
+    return found;
+}
+
+/// The anchor that GitHub gives a heading: lower case, '-' for spaces, other signs dropped.
+std::string anchor_of(std::string const& heading) {
+    std::string anchor;
+    for (char const sign : heading.substr(heading.find(' ') + 1)) {
+        bool const is_upper = sign >= 'A' && sign <= 'Z';
+        bool const is_kept = (sign >= 'a' && sign <= 'z') || (sign >= '0' && sign <= '9')
+                             || sign == '-' || sign == '_';
+        if (is_upper) {
+            anchor += static_cast<char>(sign - 'A' + 'a');
+        } else if (is_kept) {
+            anchor += sign;
+        } else if (sign == ' ') {
+            anchor += '-';
+        }
+    }
+    return anchor;
+}
+
+bool has_anchor(std::string const& text, std::string const& anchor) {
+    for (std::string const& line : lines_of(text)) {
+        if (!line.empty() && line[0] == '#' && anchor_of(line) == anchor) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Whether a link of this page leads somewhere.
+bool resolves(std::string const& page, std::string const& link) {
+    std::size_t const hash = link.find('#');
+    fs::path const target =
+        hash == 0 ? fs::path(page) : fs::path(page).parent_path() / link.substr(0, hash);
+    if (!fs::exists(fs::path(ZERO_SOURCE_DIR) / target)) {
+        return false;
+    }
+    return hash == std::string::npos
+           || has_anchor(text_of(target.generic_string()), link.substr(hash + 1));
+}
+
+} // namespace
+
+TEST_CASE("Every relative link of the pages leads to a file, and to a heading where it names one") {
+    std::size_t links = 0;
+    for (std::string const& page : pages()) {
+        for (std::string const& link : links_of(text_of(page))) {
+            INFO(page << ": " << link);
+            CHECK(resolves(page, link));
+            ++links;
+        }
+    }
+    CHECK(links > 50);
+}
+
+TEST_CASE("A link to nothing does not resolve") {
+    CHECK(resolves("docs/design.md", "../README.md#status"));
+    CHECK_FALSE(resolves("docs/design.md", "README.md"));
+    CHECK_FALSE(resolves("docs/design.md", "../README.md#no-such-heading"));
+    CHECK(links_of("[a](b.md) ![c](d.svg)\n```\n[e](f)\n```\n`[h](i)` [g](https://h)")
+          == std::vector<std::string>{"b.md", "d.svg"});
+}
