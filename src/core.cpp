@@ -1,0 +1,2 @@
+#include <zero/core/detail/host_memory_resource.ipp>
+#include <zero/core/detail/text.ipp>

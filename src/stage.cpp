@@ -1,0 +1,16 @@
+#include <zero/stage/detail/assign_types.ipp>
+#include <zero/stage/detail/compared_settings.ipp>
+#include <zero/stage/detail/count_placed_blocks.ipp>
+#include <zero/stage/detail/held_array.ipp>
+#include <zero/stage/detail/lease_errors.ipp>
+#include <zero/stage/detail/offsets_in_block.ipp>
+#include <zero/stage/detail/option_checks.ipp>
+#include <zero/stage/detail/placed_offsets.ipp>
+#include <zero/stage/detail/readiness.ipp>
+#include <zero/stage/detail/ready_order_recorder.ipp>
+#include <zero/stage/detail/require_agreement.ipp>
+#include <zero/stage/detail/step_errors.ipp>
+#include <zero/stage/detail/step_settings.ipp>
+#include <zero/stage/detail/uniform_cuts.ipp>
+#include <zero/stage/detail/validate_memory.ipp>
+#include <zero/stage/detail/validate_registration.ipp>
