@@ -30,7 +30,7 @@ struct CautiousLossScaler {
     static void validate(Options const& options) {
         if (!(options.initial_scale >= 1.0F && options.initial_scale <= largest_scale)) {
             throw zero::InvalidArgument(
-                "CautiousLossScaler: initial_scale has to lie between 1 and 2^24.");
+                "CautiousLossScaler: initial_scale must lie between 1 and 2^24.");
         }
         if (options.patience < 1 || options.most_patience < options.patience) {
             throw zero::InvalidArgument("CautiousLossScaler: patience must be at least 1, and "

@@ -18,6 +18,7 @@
 #include "../ops/norm.hpp"
 #include "../policy/gradient_reduction.hpp"
 #include "../policy/no_loss_scaler.hpp"
+#include "../policy/predivide_factor.hpp"
 #include "detail/agreement.hpp"
 #include "detail/compared_options.hpp"
 #include "detail/drain.hpp"
