@@ -15,12 +15,11 @@ struct CautiousLossScalerOptions {
     std::uint32_t most_patience = 1600; ///< at least `patience`
 };
 
-/// @brief Halves the scale on every overflow, and each time waits twice as long before it doubles
-/// it again.
+/// @brief Halves the scale on every overflow, and then waits twice as long as before to double it.
 struct CautiousLossScaler {
     using policy_category = zero::LossScalerCategory;
     using Options = CautiousLossScalerOptions;
-    struct State { // all that the rule remembers
+    struct State { // everything the rule remembers
         float scale = 1.0F;
         std::uint32_t patience = 1;
         std::uint32_t clean_steps = 0;
