@@ -1,7 +1,6 @@
 #pragma once
 
 #include <zero/ops/arithmetic.hpp>
-#include <zero/ops/detail/common_number.hpp>
 #include <zero/ops/number.hpp>
 
 #include <algorithm>

@@ -59,7 +59,7 @@ TEST_CASE("initial scale, minimum and maximum of a dynamic scaler must be positi
     CHECK(with(&Options::maximum, not_a_number) == "zero: the loss scaler's maximum is nan" + end);
 }
 
-TEST_CASE("the initial scale has to lie between minimum and maximum") {
+TEST_CASE("The initial scale must lie between minimum and maximum") {
     auto const expected = [](std::string const& scale, std::string const& minimum,
                              std::string const& maximum) {
         return "zero: the dynamic loss scaler's initial_scale " + scale
@@ -87,9 +87,9 @@ TEST_CASE("the growth factor must be above 1 and finite") {
     CHECK(with(&Options::growth_factor, 1.0001F) == "nothing was thrown");
 }
 
-TEST_CASE("the backoff factor has to lie between 0 and 1") {
+TEST_CASE("The backoff factor must lie between 0 and 1") {
     std::string const expected =
-        "zero: the dynamic loss scaler's backoff_factor has to lie between 0 and 1.";
+        "zero: the dynamic loss scaler's backoff_factor must lie between 0 and 1.";
     for (float const factor : {0.0F, 1.0F, 2.0F, -0.5F, not_a_number, infinity}) {
         CHECK(with(&Options::backoff_factor, factor) == expected);
     }
@@ -109,7 +109,7 @@ TEST_CASE("a call at the minimum needs a function") {
     Options options;
     options.at_minimum = AtMinimumScale::call_back;
     CHECK(message<DynamicLossScaler>(options)
-          == "zero: the dynamic loss scaler's at_minimum asks for a call, but on_minimum is null.");
+          == "zero: the dynamic loss scaler's at_minimum is call_back, but on_minimum is null.");
     options.on_minimum = [](void*) {};
     CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
     CHECK(with(&Options::at_minimum, AtMinimumScale::throw_error) == "nothing was thrown");

@@ -15,12 +15,11 @@ struct CautiousLossScalerOptions {
     std::uint32_t most_patience = 1600; ///< at least `patience`
 };
 
-/// @brief Halves the scale on every overflow, and each time waits twice as long before it doubles
-/// it again.
+/// @brief Halves the scale on every overflow, and then waits twice as long as before to double it.
 struct CautiousLossScaler {
     using policy_category = zero::LossScalerCategory;
     using Options = CautiousLossScalerOptions;
-    struct State { // all that the rule remembers
+    struct State { // everything the rule remembers
         float scale = 1.0F;
         std::uint32_t patience = 1;
         std::uint32_t clean_steps = 0;
@@ -30,7 +29,7 @@ struct CautiousLossScaler {
     static void validate(Options const& options) {
         if (!(options.initial_scale >= 1.0F && options.initial_scale <= largest_scale)) {
             throw zero::InvalidArgument(
-                "CautiousLossScaler: initial_scale has to lie between 1 and 2^24.");
+                "CautiousLossScaler: initial_scale must lie between 1 and 2^24.");
         }
         if (options.patience < 1 || options.most_patience < options.patience) {
             throw zero::InvalidArgument("CautiousLossScaler: patience must be at least 1, and "

@@ -8,28 +8,30 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Every place where one queue waits for another, by name.
+/// @brief Names every place where one queue waits for another.
 ///
-/// A missing one is the most common silent error of sharded training. Naming them at the call makes
-/// the list reviewable, and lets a test take away one at a time and see that the results break.
+/// A missing fence is the most common silent error of sharded training. The names make the list
+/// reviewable, and a test removes one fence at a time to see that the results break.
 enum class Fence : std::uint8_t {
     gradients_written,    ///< reduction waits for the backward pass
-    gradient_lease_reuse, ///< backward pass waits until its bucket's last reduction has read the
-                          ///< memory
+    gradient_lease_reuse, ///< backward pass waits until the last reduction of its bucket has read
+                          ///< the memory
     weights_published, ///< forward pass waits for the all-gather of the last step (stages 0, 1, 2)
-    weights_gathered,  ///< forward and backward pass wait for the unit's own all-gather (stage 3)
-    weights_read,      ///< update and all-gather wait until nobody reads the old weights
-    parameter_lease_reuse, ///< all-gather waits for the last reader of the unit that had the memory
-                           ///< before (stage 3)
-    loss_scale_captured,   ///< backward pass waits for the scale of this step
-    loss_scale_read,       ///< capture waits for the readers of the previous scale
-    peers_ready,           ///< a transport waits until its peers' data is written
-    peers_reduced,         ///< second half of an all-reduce waits for the first of the peers
-    peers_done             ///< a buffer is reused only after the peers have read it
+    weights_gathered,  ///< forward and backward pass wait for the all-gather of the unit (stage 3)
+    weights_read,      ///< update and all-gather wait for the readers of the old weights
+    parameter_lease_reuse, ///< all-gather waits for the last reader of the unit that used the
+                           ///< memory before (stage 3)
+    loss_scale_captured, ///< backward pass waits for the scale of this step
+    loss_scale_read,     ///< capture waits for the readers of the previous scale
+    peers_ready,         ///< a transport waits until its peers' data is written
+    peers_reduced,       ///< second half of an all-reduce waits for the peers' first half
+    peers_done           ///< reuse of a buffer waits until the peers have read it
 };
 
+/// @brief Number of enumerators of `Fence`.
 inline constexpr std::size_t fences = 11;
 
+/// @brief The name of a fence.
 constexpr char const* name_of(Fence fence) noexcept {
     constexpr std::array<char const*, fences> names{
         "gradients_written", "gradient_lease_reuse",  "weights_published",   "weights_gathered",

@@ -5,48 +5,51 @@
 #include <cstddef>
 #include <cstdint>
 
+/// @file
+/// @brief Tables of slices: what the operations of a backend read and write. They own nothing.
+
 namespace ZERO_NAMESPACE {
 
-/// @brief Part of one parameter inside one rank's extent, as the norm reads it.
+/// @brief A slice as the norm reads it.
 template <class A>
 struct InspectSlice {
-    A const* values = nullptr;    ///< of the accumulation type
-    std::size_t elements = 0;     ///< any number
-    std::int64_t first_index = 0; ///< of all elements in registration order
+    A const* values = nullptr;    ///< gradients, in the accumulation type
+    std::size_t elements = 0;     ///< length, any number
+    std::int64_t first_index = 0; ///< index of the first element in registration order
 };
 
-/// @brief Part of one parameter inside one rank's extent, and which of several norms it belongs to.
+/// @brief A slice and the norm it contributes to.
 template <class A>
 struct NormSlice {
-    InspectSlice<A> part{}; ///< what is read
-    std::size_t norm = 0;   ///< number of the norm that it is added to
+    InspectSlice<A> part{}; ///< the slice
+    std::size_t norm = 0;   ///< index of the norm
 };
 
-/// @brief Part of one parameter inside one rank's extent, as the update reads and writes it.
-/// @tparam Weights where the weights are: `MasterPointers`, `SplitPointers`, `StochasticPointers`
-/// @tparam States where the optimizer's states are: `StatePointers`, `ScaledStatePointers`
+/// @brief A slice as the update reads and writes it.
+/// @tparam Weights pointers to the weights: `MasterPointers`, `SplitPointers`, `StochasticPointers`
+/// @tparam States pointers to the optimizer states: `StatePointers`, `ScaledStatePointers`
 template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
-    A const* gradient = nullptr; ///< reduced, before it is unscaled and clipped
-    std::size_t elements = 0;    ///< any number
-    std::size_t group = 0;       ///< number of the parameter group
-    std::size_t rows = 0;        ///< of the matrix, when the slice is a whole one; 0: it is none
-    float* scratch = nullptr; ///< for an optimizer of whole parameters, the same memory for every
-                              ///< slice: what it leaves there is lost
+    A const* gradient = nullptr; ///< reduced gradients, before unscaling and clipping
+    std::size_t elements = 0;    ///< length, any number
+    std::size_t group = 0;       ///< index of the parameter group
+    std::size_t rows = 0;        ///< rows, if the slice is a whole matrix; else 0
+    float* scratch = nullptr; ///< scratch space for an optimizer of whole parameters, shared by all
+                              ///< slices
 
-    /// @brief Only where the weights are.
+    /// @brief The pointers to the weights.
     [[nodiscard]] constexpr Weights const& weights() const noexcept { return *this; }
 
-    /// @brief Only where the states are.
+    /// @brief The pointers to the states.
     [[nodiscard]] constexpr States const& all_states() const noexcept { return *this; }
 };
 
-/// @brief A part of a tensor and where it stands in a bucket, for flatten and unflatten.
+/// @brief A piece of a tensor and its offset in a bucket, for flatten and unflatten.
 template <class T>
 struct CopySlice {
-    T* tensor = nullptr;          ///< the first element of the part, in the tensor's memory
-    std::size_t bucket_begin = 0; ///< where the part begins in the bucket, in elements
-    std::size_t elements = 0;     ///< of the part
+    T* tensor = nullptr;          ///< first element of the piece, in the tensor's memory
+    std::size_t bucket_begin = 0; ///< offset of the piece in the bucket, in elements
+    std::size_t elements = 0;     ///< length of the piece
 };
 
 } // namespace ZERO_NAMESPACE

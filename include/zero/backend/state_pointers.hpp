@@ -8,19 +8,18 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The states of an optimizer, one array each.
+/// @brief Non-owning pointers to the optimizer states of a slice, one array per state.
 template <std::size_t States, class S>
 struct StatePointers {
-    using Type = S; ///< what a state is stored in
-    std::array<S*, States>
-        states{}; ///< one pointer for each state, to as many elements as the slice has
+    using Type = S;                  ///< storage type of a state
+    std::array<S*, States> states{}; ///< one array per state, as long as the slice
 };
 
-/// @brief float16 states with a scale per block of 64, counted from the start of the slice.
+/// @brief Pointers to float16 states with one scale per block of 64. Blocks are counted from the
+/// start of the slice.
 template <std::size_t States>
 struct ScaledStatePointers : StatePointers<States, float16> {
-    std::array<float*, States>
-        scales{}; ///< one pointer for each state, to a scale for each started block
+    std::array<float*, States> scales{}; ///< one array per state, with one scale per started block
 };
 
 } // namespace ZERO_NAMESPACE

@@ -7,52 +7,56 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What the update of a whole parameter works with: declarations only, each backend has a
-/// type of its own with the same functions.
+/// @brief The interface through which a `TensorOptimizer` updates one parameter. Declarations only:
+/// each backend has its own type with these functions.
 ///
-/// A `Functor` is of one element, like an optimizer: `template <class F> void operator()(F
+/// A `Functor` is element-wise, like an `ElementOptimizer`: `template <class F> void operator()(F
 /// gradient, F& parameter, F (&state)[states], Hyper const&) const` with a type `Hyper` and a
-/// number `states`, at most that of the optimizer, of whose states it gets the first. Everything
-/// runs at once, in the order in which it is called.
+/// constant `states`. It gets the first `states` states of the optimizer. Calls run synchronously,
+/// in call order.
 struct TensorArchetype {
-    [[nodiscard]] std::size_t elements() const noexcept; ///< at least 1
-    [[nodiscard]] std::size_t rows() const noexcept;     ///< of the matrix; 0: it is none
-    [[nodiscard]] std::size_t
-    columns() const noexcept; ///< elements / rows; all elements when it is no matrix
-    [[nodiscard]] float*
-    scratch() const noexcept; ///< at least what the optimizer's `scratch_floats` says; its content
-                              ///< is lost between two updates
+    /// @brief Number of elements, at least 1.
+    [[nodiscard]] std::size_t elements() const noexcept;
 
-    /// @brief The update of an optimizer of one element: reads gradients, updates weights and
-    /// states.
+    /// @brief Rows of the matrix, or 0 if the parameter is not a matrix.
+    [[nodiscard]] std::size_t rows() const noexcept;
+
+    /// @brief Columns of the matrix, or all elements if the parameter is not a matrix.
+    [[nodiscard]] std::size_t columns() const noexcept;
+
+    /// @brief Scratch space of at least `scratch_floats` floats. Its content is undefined at the
+    /// start of each update.
+    [[nodiscard]] float* scratch() const noexcept;
+
+    /// @brief Applies a functor to all elements: reads gradients, updates weights and states.
     template <class Functor>
     void update(typename Functor::Hyper const& hyper) const noexcept;
 
-    /// @brief The same with other numbers, one for each element, as gradients.
+    /// @brief The same with `values`, one per element, instead of the gradients.
     template <class Functor>
     void update(float const* values, typename Functor::Hyper const& hyper) const noexcept;
 
-    /// @brief Updates states, and writes to `to` what the functor makes of the weights. The weights
-    /// stay.
+    /// @brief Updates states and writes the weights that the functor computes to `to`. The weights
+    /// of the parameter do not change.
     template <class Functor>
     void write(float* to, typename Functor::Hyper const& hyper) const noexcept;
 
-    /// @brief Updates states; the l2 norm of what the functor makes of the weights, NaN when an
-    /// element is not finite. The weights stay.
+    /// @brief Updates states and returns the l2 norm of the weights that the functor computes, or
+    /// NaN if an element is not finite. The weights of the parameter do not change.
     ///
-    /// From the exact sum of leaves (see `ops::Inspection`): the same bits wherever and however it
-    /// is computed.
+    /// The sum of squares is exact over leaves (see `ops::Inspection`), so the bits are the same on
+    /// every backend.
     template <class Functor>
     [[nodiscard]] double norm(typename Functor::Hyper const& hyper) const noexcept;
 
-    /// @brief The l2 norm of n numbers, in the same way.
+    /// @brief Returns the l2 norm of n numbers, computed the same way.
     [[nodiscard]] double norm(float const* values, std::size_t n) const noexcept;
 
-    /// @brief values[i] = mul(values[i], factor).
+    /// @brief Scales n numbers: values[i] = mul(values[i], factor).
     void scale(float* values, std::size_t n, float factor) const noexcept;
 
-    /// @brief A product of matrices, in the order of additions that `MatrixProduct` says: the same
-    /// bits everywhere.
+    /// @brief Computes a matrix product in the order of additions that `MatrixProduct` defines, so
+    /// the bits are the same on every backend.
     void multiply(detail::MatrixProduct const& product) const noexcept;
 };
 

@@ -1,21 +1,19 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../ops/counter_random.hpp"
 
 #include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What the decision of a step leaves for the update, in the backend's memory.
+/// @brief The decision of a step, as the update reads it. It lies in the backend's memory.
 struct UpdateDecision {
-    float factor = 1.0F; ///< multiplies every gradient
-    bool skip = false;   ///< the update changes nothing
-    std::uint64_t random_key =
-        0; ///< of this step's random numbers, where parameters are rounded stochastically
+    float factor = 1.0F;          ///< multiplies every gradient
+    bool skip = false;            ///< if true, the update changes nothing
+    std::uint64_t random_key = 0; ///< key of this step's random numbers, for stochastic rounding
 };
 
-/// @brief Where the weights of a slice are, with what the decision of a step says about them.
+/// @brief Returns the pointers to the weights, with the random key of the step where they have one.
 template <class Weights>
 constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexcept {
     if constexpr (requires { weights.key; }) {

@@ -5,29 +5,32 @@
 
 #include <cstdint>
 
+/// @file
+/// @brief Non-owning pointers to the weights of a slice, one type per `MasterForm`.
+
 namespace ZERO_NAMESPACE {
 
-/// @brief Weights that the update reads and writes in one type and rounds to the parameter's.
+/// @brief Weights that the update reads and writes in type M and rounds to the parameter type P.
 template <class M, class P>
 struct MasterPointers {
-    M* master = nullptr;    ///< one for each element of the slice
-    P* parameter = nullptr; ///< null: the parameter is its own master
+    M* master = nullptr;    ///< master weights, one per element of the slice
+    P* parameter = nullptr; ///< null if the parameter is its own master
 };
 
-/// @brief Weights in parts, as `SplitFloat` describes: the parameter is one of them.
+/// @brief Weights that are split as in `SplitFloat`. The parameter is the upper half.
 struct SplitPointers {
-    bfloat16* parameter = nullptr;      ///< the weight rounded to nearest
-    std::uint16_t* remainder = nullptr; ///< the lower 16 bits of what is missing to the weight
-    std::uint8_t* rounded_up = nullptr; ///< eight elements to a byte, the first in the lowest bit
+    bfloat16* parameter = nullptr;      ///< the weight, rounded to nearest
+    std::uint16_t* remainder = nullptr; ///< lower 16 bits of weight minus parameter, as integers
+    std::uint8_t* rounded_up = nullptr; ///< one bit per element, the first in the lowest bit
 };
 
-/// @brief Parameters that are rounded stochastically and are their own masters.
+/// @brief Parameters that are their own masters and are rounded stochastically.
 template <class P>
 struct StochasticPointers {
-    P* parameter = nullptr; ///< read, updated in float, and rounded to either neighbour
-    std::uint64_t first_index =
-        0;                 ///< of all elements in registration order: counts the random numbers
-    std::uint64_t key = 0; ///< of the step; in a table of slices unset, see `UpdateDecision`
+    P* parameter = nullptr;        ///< read, updated in float, and rounded to either neighbour
+    std::uint64_t first_index = 0; ///< index of the first element in registration order: the
+                                   ///< counter of its random number
+    std::uint64_t key = 0; ///< key of the step; unset in a table of slices, see `decided`
 };
 
 } // namespace ZERO_NAMESPACE

@@ -1,11 +1,9 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
-#include "detail/check_option.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -13,41 +11,40 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Adagrad`; the learning rate comes with each step, so whoever wants
-/// it to decay passes a smaller one.
+/// @brief Options of `Adagrad`. The learning rate is an argument of each step; to decay it, pass a
+/// smaller one.
 struct AdagradOptions {
-    double epsilon = 1e-10;    ///< added to the root of the sum of squares, >= 0; with 0 an element
-                               ///< that never had a gradient becomes NaN
-    double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
+    double epsilon = 1e-10;    ///< added to the root of the sum of squares, >= 0; with 0, an
+                               ///< element that never had a gradient becomes NaN
+    double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0
 };
 
 /// @brief Adagrad (Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and
-/// Stochastic Optimization", 2011, diagonal case, with the usual epsilon): each element has a
-/// learning rate of its own, which falls with the sum of its squared gradients.
+/// Stochastic Optimization", 2011, diagonal case, with the usual epsilon). Each element has its own
+/// learning rate, which falls with the sum of its squared gradients.
 ///
-/// Everything in float, each operation rounded once, in exactly this order:
+/// All operations are in float, each rounded once, in exactly this order:
 ///
 ///     d = fma(weight_decay, p, g)
 ///     v = fma(d, d, v)
 ///     p = fma(negative_learning_rate, div(d, add(root(v), epsilon)), p)
 ///
-/// The sum v starts at zero, as all states do: there is no initial value to choose, and the first
-/// step has the length of the learning rate. A sum beyond the range of float freezes the element.
+/// The sum v starts at zero, so the length of the first step is the learning rate. A sum that
+/// overflows float freezes the element.
 struct Adagrad {
     using policy_category = OptimizerCategory;
     using Options = AdagradOptions;
 
-    static constexpr std::size_t states = 1; ///< the sum of squares, zero at first
-    static constexpr bool whole_tensor =
-        false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1;    ///< sum of squares
+    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
-        float weight_decay;           ///< as chosen
-        float epsilon;                ///< as chosen
-        float negative_learning_rate; ///< so that a fused multiply-add subtracts
+        float weight_decay;           ///< from the options
+        float epsilon;                ///< from the options
+        float negative_learning_rate; ///< negative, so a fused multiply-add subtracts
     };
 
-    /// @param step not used: the rule is the same in every step.
+    /// @param step not used: the rule is the same in every step
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         [[maybe_unused]] std::uint64_t step) noexcept {
         return {.weight_decay = static_cast<float>(options.weight_decay),
@@ -55,14 +52,10 @@ struct Adagrad {
                 .negative_learning_rate = static_cast<float>(-learning_rate)};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) {
-        detail::check_epsilon("Adagrad", options.epsilon);
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad",
-                             "weight_decay", options.weight_decay, "a finite float of at least 0");
-    }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options);
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Adagrad").add(options.epsilon).add(options.weight_decay);
     }
@@ -79,3 +72,7 @@ struct Adagrad {
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/adagrad.ipp"
+#endif

@@ -5,6 +5,7 @@
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
+#include "detail/validate_adam.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -12,20 +13,20 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Adam`; the learning rate comes with each step.
+/// @brief Options of `Adam`. The learning rate is an argument of each step.
 struct AdamOptions {
-    double beta1 = 0.9;    ///< decay of the first moment, 0 <= beta1 < 1 in float
-    double beta2 = 0.999;  ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-8; ///< added to the root of the second moment, >= 0; with 0 an element that
-                           ///< never had a gradient becomes NaN
-    double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
+    double beta1 = 0.9;        ///< decay of the first moment, 0 <= beta1 < 1 in float
+    double beta2 = 0.999;      ///< decay of the second moment, 0 <= beta2 < 1 in float
+    double epsilon = 1e-8;     ///< added to the root of the second moment, >= 0; with 0, an element
+                               ///< that never had a gradient becomes NaN
+    double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0
 };
 
 /// @brief Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", algorithm 1), with
-/// bias correction; weight decay goes through the moments like any other part of the gradient.
-/// `AdamW` decays parameters directly, which is what most models want.
+/// bias correction. The weight decay is part of the gradient and enters the moments. `AdamW` decays
+/// parameters directly, which most models need.
 ///
-/// Everything in float, each operation rounded once, in exactly this order:
+/// All operations are in float, each rounded once, in exactly this order:
 ///
 ///     d = fma(weight_decay, p, g)
 ///     m = fma(rate1, d, fma(-rate1, m, m))
@@ -38,26 +39,28 @@ struct Adam {
     using policy_category = OptimizerCategory;
     using Options = AdamOptions;
 
-    static constexpr std::size_t states = 2; ///< first moment, second moment; both start at zero
-    static constexpr bool whole_tensor =
-        false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 2;    ///< first and second moment
+    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
         detail::AdamConstants moments; ///< decay rates, bias corrections and step size
         float weight_decay;            ///< added to the gradient
     };
 
-    /// @param step the number of this step, counted from 1.
+    /// @param step number of this step, from 1
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         std::uint64_t step) noexcept {
         return {.moments = detail::adam_constants(options, learning_rate, step),
                 .weight_decay = static_cast<float>(options.weight_decay)};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) { detail::validate_adam("Adam", options); }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options) {
+        detail::validate_adam("Adam", options.beta1, options.beta2, options.epsilon,
+                              options.weight_decay);
+    }
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Adam")
             .add(options.beta1)

@@ -6,6 +6,7 @@
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
 #include "detail/update_parts.hpp"
+#include "detail/validate_adam.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -13,62 +14,65 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `AdamW`; the learning rate comes with each step.
+/// @brief Options of `AdamW`. The learning rate is an argument of each step.
 struct AdamWOptions {
     double beta1 = 0.9;    ///< decay of the first moment, 0 <= beta1 < 1 in float
     double beta2 = 0.999;  ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-8; ///< added to the root of the second moment, >= 0; with 0 an element that
-                           ///< never had a gradient becomes NaN
-    double weight_decay =
-        0.01; ///< decoupled: multiplied by the learning rate and the parameter, >= 0
+    double epsilon = 1e-8; ///< added to the root of the second moment, >= 0; with 0, an element
+                           ///< that never had a gradient becomes NaN
+    double weight_decay = 0.01; ///< decoupled: times the learning rate and the parameter, >= 0
 };
 
 /// @brief Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled Weight Decay
 /// Regularization", algorithm 2), with bias correction.
 ///
-/// Everything in float, each operation rounded once, in exactly this order:
+/// All operations are in float, each rounded once, in exactly this order:
 ///
 ///     m = fma(rate1, g, fma(-rate1, m, m))
 ///     v = fma(beta2, v, mul(rate2, mul(g, g)))
 ///     d = fma(inverse_root, root(v), epsilon)
 ///     p = sub(p, fma(step_size, div(m, d), mul(decay, p)))
 ///
-/// The constants, with t counted from 1: rate1 = float(1 - beta1), beta2 and rate2 = float(1 -
-/// beta2) are rounded first; the bias corrections are then the sums of the weights that these
-/// really give, in double, so that their rounding errors cancel:
+/// rate1 = float(1 - beta1), beta2 and rate2 = float(1 - beta2) are rounded first. The bias
+/// corrections are then the sums of the weights that the rounded rates give, in double, so rounding
+/// errors cancel. With t counted from 1:
 ///
-///     correction1 = 1 - (1 - rate1)^t                        step_size = float(learning_rate /
-///     correction1) correction2 = rate2 * ((1 - beta2^t) / (1 - beta2))    inverse_root = float(1 /
-///     sqrt(correction2)) decay = float(learning_rate * weight_decay)
+///     correction1  = 1 - (1 - rate1)^t
+///     correction2  = rate2 * ((1 - beta2^t) / (1 - beta2))
+///     step_size    = float(learning_rate / correction1)
+///     inverse_root = float(1 / sqrt(correction2))
+///     decay        = float(learning_rate * weight_decay)
 ///
-/// m decays by 1 - rate1 instead of the rounded beta1: 0.9 is farther from a float than 0.1 is, and
-/// the difference grows with every step. v does not, or a square beyond the range of float would
-/// turn it, and then the parameter, into NaN in the next step. The parameter is rounded once per
-/// step; for small learning rates that is the largest error there is.
+/// m decays by 1 - rate1 instead of the rounded beta1, because 0.9 is farther from a float than 0.1
+/// is, and the difference would grow with every step. v decays by beta2: otherwise a square that
+/// overflows float would make it, and then the parameter, NaN in the next step. The parameter is
+/// rounded once per step; for small learning rates this is the largest error.
 struct AdamW {
     using policy_category = OptimizerCategory;
     using Options = AdamWOptions;
 
-    static constexpr std::size_t states = 2; ///< first moment, second moment; both start at zero
-    static constexpr bool whole_tensor =
-        false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 2;    ///< first and second moment
+    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
         detail::AdamConstants moments; ///< decay rates, bias corrections and step size
         float decay;                   ///< learning rate times weight decay
     };
 
-    /// @param step the number of this step, counted from 1.
+    /// @param step number of this step, from 1
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         std::uint64_t step) noexcept {
         return {.moments = detail::adam_constants(options, learning_rate, step),
                 .decay = static_cast<float>(ops::mul(learning_rate, options.weight_decay))};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) { detail::validate_adam("AdamW", options); }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options) {
+        detail::validate_adam("AdamW", options.beta1, options.beta2, options.epsilon,
+                              options.weight_decay);
+    }
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("AdamW")
             .add(options.beta1)

@@ -2,18 +2,22 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/common_number.hpp"
+#include "detail/fma_by_rounding_to_odd.hpp"
 #include "detail/refuse_fast_math.hpp"
+#include "detail/uncontracted.hpp"
 #include "host_device.hpp"
 #include "number.hpp"
 
 #include <concepts>
 
-/// The arithmetic of element-wise functors. A functor is written once over a number type `F` and
-/// runs on `float` (device, scalar code) and on packs of lanes (host loops). Every function rounds
-/// once, to nearest even; none is ever fused with another, whatever the flags.
+/// @file
+/// @brief The arithmetic of element-wise functors. A functor is a template over a number type `F`.
+/// It runs on `float` (device, scalar code) and on packs (host loops). Every function rounds once,
+/// to nearest even. No two functions are ever fused, under any compiler flags.
+
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Operands of one operation: floats, or packs of one type, or a mixture of the two.
+/// @brief Operands of one operation: floats, packs of one type, or both.
 template <class... Operands>
 concept Operable = (Number<Operands> && ...)
                    && ((std::same_as<Operands, float>
@@ -102,7 +106,7 @@ ZERO_HOST_DEVICE inline detail::CommonNumber<A, B> div(A const& a, B const& b) n
     }
 }
 
-/// @brief The square root; NaN below -0.
+/// @brief The square root; NaN for x < 0.
 template <Number F>
 ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
     if constexpr (!std::same_as<F, float>) {
@@ -116,7 +120,7 @@ ZERO_HOST_DEVICE inline F root(F const& x) noexcept {
     }
 }
 
-/// @brief a < b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
+/// @brief a < b per lane, as a `bool` or the pack's mask. False where an operand is NaN.
 template <class A, class B>
     requires Operable<A, B>
 ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
@@ -128,7 +132,7 @@ ZERO_HOST_DEVICE inline auto less(A const& a, B const& b) noexcept {
     }
 }
 
-/// @brief a <= b, in every lane: a `bool`, or the pack's mask. False where an operand is NaN.
+/// @brief a <= b per lane, as a `bool` or the pack's mask. False where an operand is NaN.
 template <class A, class B>
     requires Operable<A, B>
 ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
@@ -140,8 +144,8 @@ ZERO_HOST_DEVICE inline auto less_equal(A const& a, B const& b) noexcept {
     }
 }
 
-/// @brief The first value where the condition holds, the second elsewhere. Both are evaluated; no
-/// lane is computed with.
+/// @brief Selects `when_true` where the condition holds, and `when_false` elsewhere. Both are
+/// evaluated.
 template <class Condition, class A, class B>
     requires Operable<A, B>
 ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_true,
@@ -154,8 +158,8 @@ ZERO_HOST_DEVICE inline auto select(Condition const& condition, A const& when_tr
     }
 }
 
-// The same in double, for hyper-parameters and sums. They are templates, so that a float times a
-// double does not find them.
+// The same in double, for hyper-parameters and sums. They are templates, so a mixture of float and
+// double does not compile.
 
 /// @brief a * b, in double.
 template <std::same_as<double> Double>

@@ -9,16 +9,17 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Elements that share a scale: a leaf of the layout.
+/// @brief Number of elements that share a scale.
 inline constexpr std::size_t scaled_block_elements = 64;
 
-/// @brief The scale of a block of float16 numbers: what they are multiplied with to be read, and
-/// what a float is divided by to be stored.
+/// @brief Returns the scale of a block of float16 numbers. A float is divided by it before it is
+/// stored, and multiplied by it after it is loaded.
 ///
-/// The power of two s for which 2^14 <= largest / s < 2^15, but at least 2^-126, so that its
-/// inverse is a float, too; 1 for 0. Below 2^15 no rounding overflows float16. Division and
-/// multiplication are exact but for quotients below the least float16. A magnitude of 2^128 - 2^116
-/// or more rounds to 2^128 and is infinite when it is read, as it is in bfloat16.
+/// The scale s is the power of two with 2^14 <= largest / s < 2^15, but at least 2^-126, so that
+/// its inverse is a normal float. It is 1 if `largest` is 0. No quotient below 2^15 overflows
+/// float16 when rounded. Division and multiplication are exact, except for quotients below the
+/// smallest positive float16. A magnitude of 2^128 - 2^116 or more rounds to 2^128 and becomes
+/// infinite when loaded, as in bfloat16.
 /// @param largest the largest finite magnitude of the block
 ZERO_HOST_DEVICE constexpr float block_scale(float largest) noexcept {
     std::uint32_t const exponent = std::bit_cast<std::uint32_t>(largest) >> 23U; // biased by 127
@@ -31,15 +32,17 @@ ZERO_HOST_DEVICE constexpr float inverse_block_scale(float scale) noexcept {
     return std::bit_cast<float>((254U << 23U) - std::bit_cast<std::uint32_t>(scale));
 }
 
-/// @brief A magnitude as it counts for the scale: 0 for infinities and NaN.
+/// @brief The magnitude of a value, or 0 if it is infinite or NaN.
 ZERO_HOST_DEVICE constexpr float finite_magnitude(float value) noexcept {
     std::uint32_t const magnitude = std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
     return std::bit_cast<float>(magnitude < 0x7f800000U ? magnitude : 0U);
 }
 
-/// @brief What is stored for a value that was divided by the scale: nothing but zero becomes less
-/// than 2^-24, the least float16. A second moment that vanished while the first did not would make
-/// the next update as large as the inverse of epsilon.
+/// @brief Raises a scaled value to 2^-24, the smallest positive float16, unless `value` is zero.
+///
+/// If the second moment vanished while the first did not, the next update would be as large as
+/// 1 / epsilon.
+/// @param scaled `value` divided by the scale
 ZERO_HOST_DEVICE constexpr float keep_from_zero(float scaled, float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(scaled);
     bool const vanishes = value != 0.0F && (bits & 0x7fffffffU) < 0x33800000U;

@@ -5,16 +5,18 @@
 
 #include <cstdint>
 
-/// Random numbers that are a function of a counter: whoever asks for the number of an element gets
-/// the same one, in any order, on any rank and on any device. Integer operations only. Not for
-/// cryptography.
+/// @file
+/// @brief Counter-based random numbers: the bits are a function of key and counter, so an element
+/// gets the same bits in any order, on any rank and on any device. Integer operations only. Not
+/// cryptographic.
+
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief A bijection of 32 bits in which every bit of the argument changes each bit of the result
-/// in about half of all cases.
+/// @brief A bijection of 32 bits. Every bit of the argument changes each bit of the result in about
+/// half of all cases.
 ///
-/// Two rounds of shift, exclusive or and multiplication; shifts and factors are those that a search
-/// for the least bias found (C. Wellons, "Prospecting for Hash Functions", 2018: "lowbias32").
+/// Two rounds of shift, exclusive or and multiplication. A search for minimal bias found the shifts
+/// and factors (C. Wellons, "Prospecting for Hash Functions", 2018: "lowbias32").
 ZERO_HOST_DEVICE constexpr std::uint32_t mix32(std::uint32_t x) noexcept {
     x ^= x >> 16U;
     x *= 0x7feb352dU;
@@ -24,7 +26,7 @@ ZERO_HOST_DEVICE constexpr std::uint32_t mix32(std::uint32_t x) noexcept {
     return x;
 }
 
-/// @brief The same for 64 bits: the output function of SplitMix64 (Steele, Lea and Flood, "Fast
+/// @brief A bijection of 64 bits: the output function of SplitMix64 (Steele, Lea and Flood, "Fast
 /// Splittable Pseudorandom Number Generators", 2014).
 ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
     x ^= x >> 30U;
@@ -35,9 +37,11 @@ ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
     return x;
 }
 
-inline constexpr std::uint64_t golden64 =
-    0x9e3779b97f4a7c15U; ///< 2^64 divided by the golden ratio: multiples of it fall far apart
-inline constexpr std::uint32_t golden32 = 0x9e3779b9U; ///< the same of 2^32
+/// @brief 2^64 divided by the golden ratio. Its multiples modulo 2^64 lie far apart.
+inline constexpr std::uint64_t golden64 = 0x9e3779b97f4a7c15U;
+
+/// @brief 2^32 divided by the golden ratio.
+inline constexpr std::uint32_t golden32 = 0x9e3779b9U;
 
 /// @brief The key of one step's random numbers.
 ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed,
@@ -45,15 +49,15 @@ ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed,
     return mix64(mix64(seed + golden64) + step * golden64);
 }
 
-/// @brief What the upper half of a counter adds to its key.
+/// @brief The second half of the key, combined with the upper half of the counter.
 ZERO_HOST_DEVICE constexpr std::uint32_t second_random_key(std::uint64_t key,
                                                            std::uint64_t counter) noexcept {
     return static_cast<std::uint32_t>(key >> 32U)
            + static_cast<std::uint32_t>(counter >> 32U) * golden32;
 }
 
-/// @brief 32 random bits for a counter. For counters with one upper half each value occurs exactly
-/// once.
+/// @brief 32 random bits for a counter. Among the counters with the same upper half, each value
+/// occurs exactly once.
 ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
                                                      std::uint64_t counter) noexcept {
     std::uint32_t const first =

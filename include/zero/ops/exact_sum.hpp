@@ -11,46 +11,45 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Elements whose squares are summed in one fixed order before they enter the exact sum.
+/// @brief Number of elements in a leaf, whose squares are summed in one fixed order before they
+/// enter the exact sum.
 inline constexpr std::size_t leaf_elements = 64;
 
-/// @brief What one pass over gradients finds: the sum of squares, exact over leaves, and how many
-/// elements are not finite.
+/// @brief The result of one pass over gradients: the sum of squares, exact over leaves, and the
+/// number of elements that are not finite.
 ///
-/// A *leaf* is up to 64 consecutive elements of one parameter (a short one ends in zeros). Its sum
-/// of squares is formed in double: lane k, k = 0 .. 7, adds the squares of elements k, k + 8, k +
-/// 16, ... in this order (a square of two floats is exact in double), and the lanes add up as ((l0
-/// + l4) + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add
+/// A *leaf* is up to 64 consecutive elements of one parameter; a short leaf is padded with zeros.
+/// Its sum of squares is formed in double. Lane k, k = 0 .. 7, adds the squares of elements k, k +
+/// 8, k + 16, ... in this order; each square is exact in double. The lanes are added as ((l0 + l4)
+/// + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add
 /// nothing.
 ///
-/// Leaf sums are then added as integers, without rounding: so the result depends neither on the
-/// order of leaves nor on the rank that holds them. (Digits of equal sums may still differ in
-/// carries that are not made yet: compare `sum_of_squares()`.)
+/// Leaf sums are then added as integers, without rounding. So the result depends neither on the
+/// order of leaves nor on the rank that holds them. The digits of equal sums may differ in pending
+/// carries; compare `sum_of_squares()` instead.
 ///
 /// A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than
 /// 2^262 = 64 * (2^128)^2. Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the
-/// 560 bits are 20 digits; two more take the zeros that the widest write puts above them.
+/// 560 bits are 20 digits. Two more digits take the zeros that the widest write puts above them.
 ///
-/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements in whole leaves are 2^34
-/// leaves, and as many cut ones may come on top: 2^35 * 2^28 = 2^63, and the digits stay below it.
-/// So the digits of all ranks can be added by a plain integer sum.
+/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements are 2^34 whole leaves and at
+/// most as many cut ones: 2^35 * 2^28 = 2^63, so the digits stay below 2^63. The digits of all
+/// ranks can therefore be added by a plain integer sum.
 struct Inspection {
-    static constexpr int digit_bits =
-        28; ///< of a digit; what is above is a carry that was not made yet
-    static constexpr std::size_t digits =
-        22; ///< 20 for the grid and two for the zeros above a write
+    static constexpr int digit_bits = 28;     ///< bits of a digit; higher bits are pending carries
+    static constexpr std::size_t digits = 22; ///< 20 for the grid, two for the zeros above a write
     static constexpr std::size_t count = digits + 1; ///< length of `sums`
     static constexpr std::int64_t none =
-        std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` when all are finite
+        std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` if all are finite
     static constexpr std::uint64_t hidden_bit = std::uint64_t{1}
                                                 << 52U; ///< of the significand of a double
 
     std::int64_t sums[count] = {}; ///< the digits, lowest first, then the number of non-finite
-                                   ///< elements; added up over ranks
+                                   ///< elements; ranks combine by the sum
     std::int64_t first_non_finite =
-        none; ///< smallest index of a non-finite element; the minimum is taken over ranks
+        none; ///< smallest index of a non-finite element; ranks combine by the minimum
 
-    /// @brief Back to having seen nothing.
+    /// @brief Resets to the state before any element.
     ZERO_HOST_DEVICE void clear() noexcept {
         for (auto& sum : sums) {
             sum = 0;
@@ -58,24 +57,24 @@ struct Inspection {
         first_non_finite = none;
     }
 
-    /// @brief Adds the sum of squares of one leaf, as documented above: finite, not negative, a
-    /// multiple of 2^-298 below 2^262.
+    /// @brief Adds the sum of squares of one leaf: finite, not negative, a multiple of 2^-298 below
+    /// 2^262.
     ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
-        auto const bits =
-            __builtin_bit_cast(std::uint64_t, leaf); // std::bit_cast is for the host only
+        // std::bit_cast runs on the host only.
+        auto const bits = __builtin_bit_cast(std::uint64_t, leaf);
         if (bits != 0) {
             add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
         }
     }
 
-    /// @brief Four digits that follow one another.
+    /// @brief Four consecutive digits.
     struct Digits {
         unsigned first;        ///< position of the lowest
-        std::int64_t value[4]; ///< to be added to the digits from `first` on
+        std::int64_t value[4]; ///< added to the digits from `first` on
     };
 
-    /// @brief integer * 2^(exponent - 1075) on the grid; the integer is below 2^63, the exponent at
-    /// least 725, and bits below the grid are zero.
+    /// @brief Returns integer * 2^(exponent - 1075) on the grid. The integer is below 2^63, the
+    /// exponent is at least 725, and bits below the grid are zero.
     [[nodiscard]] ZERO_HOST_DEVICE static Digits digits_of(std::uint64_t integer,
                                                            int exponent) noexcept {
         constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
@@ -97,8 +96,8 @@ struct Inspection {
                  static_cast<std::int64_t>(high >> digit_bits)}};
     }
 
-    /// @brief Adds integer * 2^(exponent - 1075), as one leaf or the sum of several with one
-    /// exponent field; the integer is below 2^63.
+    /// @brief Adds integer * 2^(exponent - 1075): one leaf, or the sum of several leaves with the
+    /// same exponent field. The integer is below 2^63.
     ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
         Digits const digits_to_add = digits_of(integer, exponent);
         sums[digits_to_add.first] += digits_to_add.value[0];
@@ -107,15 +106,15 @@ struct Inspection {
         sums[digits_to_add.first + 3] += digits_to_add.value[3];
     }
 
-    /// @brief Counts an element that is infinite or NaN. @param index of all elements in
-    /// registration order
+    /// @brief Counts an element that is infinite or NaN.
+    /// @param index index of the element in registration order
     ZERO_HOST_DEVICE void add_non_finite(std::int64_t index) noexcept {
         ++sums[digits];
         first_non_finite = index < first_non_finite ? index : first_non_finite;
     }
 
-    /// @brief Adds what another range or rank found: the same as the sum of `sums` and the minimum
-    /// of `first_non_finite`.
+    /// @brief Merges the result of another range or rank: sums `sums` and takes the minimum of
+    /// `first_non_finite`.
     ZERO_HOST_DEVICE void merge(Inspection const& other) noexcept {
         for (std::size_t i = 0; i < count; ++i) {
             sums[i] += other.sums[i];
@@ -124,18 +123,18 @@ struct Inspection {
             other.first_non_finite < first_non_finite ? other.first_non_finite : first_non_finite;
     }
 
-    /// @brief Elements that were infinite or NaN.
+    /// @brief Number of elements that were infinite or NaN.
     [[nodiscard]] ZERO_HOST_DEVICE std::int64_t non_finite_count() const noexcept {
         return sums[digits];
     }
 
-    /// @brief The sum of squares of the finite elements, when squares are what the leaves hold.
+    /// @brief The sum of squares of the finite elements, if the leaves hold squares.
     [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept {
         return sum_of_leaves();
     }
 
-    /// @brief The sum of all leaves; it depends only on their exact sum, relative error below
-    /// 2^-52.
+    /// @brief The sum of all leaves. It depends only on their exact sum; the relative error is
+    /// below 2^-52.
     [[nodiscard]] ZERO_HOST_DEVICE double sum_of_leaves() const noexcept {
         constexpr std::int64_t base = std::int64_t{1} << digit_bits;
         double value = 0.0;
@@ -143,8 +142,8 @@ struct Inspection {
         for (std::size_t i = 0; i < digits; ++i) {
             std::int64_t digit = sums[i] + carry;
             carry = 0;
-            if (i + 1 < digits) { // canonical digits: the same exact sum gives the same ones,
-                                  // however it came about
+            // Canonical digits: equal exact sums give equal digits.
+            if (i + 1 < digits) {
                 carry = digit / base;
                 digit %= base;
             }

@@ -1,7 +1,9 @@
 #pragma once
 
-/// Marks functions that a kernel may call, too. Empty unless the translation unit is compiled by
-/// nvcc.
+/// @file
+/// @brief `ZERO_HOST_DEVICE` marks functions that run on the host and in kernels. Empty unless nvcc
+/// compiles the unit.
+
 #if defined(__CUDACC__)
 #define ZERO_HOST_DEVICE __host__ __device__
 #else

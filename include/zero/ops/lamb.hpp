@@ -6,6 +6,7 @@
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
 #include "detail/lamb_steps.hpp"
+#include "detail/validate_adam.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -13,43 +14,43 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Lamb`; the learning rate comes with each step.
+/// @brief Options of `Lamb`. The learning rate is an argument of each step.
 struct LambOptions {
     double beta1 = 0.9;    ///< decay of the first moment, 0 <= beta1 < 1 in float
     double beta2 = 0.999;  ///< decay of the second moment, 0 <= beta2 < 1 in float
-    double epsilon = 1e-6; ///< added to the root of the second moment, >= 0; with 0 an element that
-                           ///< never had a gradient becomes NaN
+    double epsilon = 1e-6; ///< added to the root of the second moment, >= 0; with 0, an element
+                           ///< that never had a gradient becomes NaN
     double weight_decay =
-        0.01; ///< added to the direction times the parameter, before the norm, >= 0
+        0.01; ///< times the parameter, added to the direction before its norm, >= 0
 };
 
-/// @brief LAMB: Adam whose step has a length in proportion to the parameter's (You et al., "Large
-/// Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2020, algorithm 2, with phi
-/// the identity). Needs whole parameters.
+/// @brief LAMB: Adam with a step length in proportion to the norm of the parameter (You et al.,
+/// "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2020, algorithm 2,
+/// with phi the identity). Needs whole parameters.
 ///
-/// In float, each operation rounded once, with the moments m and v and the constants of `AdamW`, in
-/// exactly this order:
+/// With the moments m and v and the constants of `AdamW`, all operations are in float, each rounded
+/// once, in exactly this order:
 ///
 ///     u = fma(inverse_correction, div(m, d), mul(weight_decay, p))
 ///     ratio = norm(p) / norm(u), or 1 if either norm is 0
 ///     p = fma(-float(learning_rate * ratio), u, p)
 ///
-/// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms, of all elements
-/// of a parameter, and the ratio are in double; the sums of squares are exact over leaves of 64
-/// elements (see `ops::Inspection`), so the bits depend on nothing else.
+/// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms of the
+/// whole parameter and the ratio are in double. The sums of squares are exact over leaves of 64
+/// elements (see `ops::Inspection`), so the bits do not depend on the order of summation.
 struct Lamb {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;
 
-    static constexpr std::size_t states = 2;   ///< first moment, second moment; both start at zero
-    static constexpr bool whole_tensor = true; ///< the norms are those of a parameter
+    static constexpr std::size_t states = 2;   ///< first and second moment
+    static constexpr bool whole_tensor = true; ///< the norms cover a whole parameter
 
     struct Hyper {
         detail::LambConstants constants; ///< decay rates, bias corrections and weight decay
         double learning_rate;            ///< before it is multiplied by the trust ratio
     };
 
-    /// @param step the number of this step, counted from 1.
+    /// @param step number of this step, from 1
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         std::uint64_t step) noexcept {
         return {.constants = {.moments = detail::adam_constants(options, 1.0, step),
@@ -57,10 +58,13 @@ struct Lamb {
                 .learning_rate = learning_rate};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) { detail::validate_adam("Lamb", options); }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options) {
+        detail::validate_adam("Lamb", options.beta1, options.beta2, options.epsilon,
+                              options.weight_decay);
+    }
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Lamb")
             .add(options.beta1)
@@ -71,7 +75,7 @@ struct Lamb {
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }
 
-    /// @param tensor see `TensorArchetype`
+    /// @brief One step of one parameter. @param tensor models `TensorArchetype`
     template <class Tensor>
     static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         double const weights = tensor.template norm<detail::LambWeight>({});

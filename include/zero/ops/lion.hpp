@@ -1,11 +1,9 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
-#include "detail/check_option.hpp"
 #include "detail/update_parts.hpp"
 #include "host_device.hpp"
 
@@ -14,21 +12,21 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Lion`; the learning rate comes with each step and is about a tenth
-/// to a third of AdamW's.
+/// @brief Options of `Lion`. The learning rate is an argument of each step, about a tenth to a
+/// third of AdamW's.
 struct LionOptions {
-    double beta1 = 0.9;  ///< weight of the momentum, beside the gradient, in the direction of a
-                         ///< step, 0 <= beta1 < 1 in float
+    double beta1 = 0.9;  ///< weight of the momentum in the direction of a step; the gradient has
+                         ///< weight 1 - beta1; 0 <= beta1 < 1 in float
     double beta2 = 0.99; ///< decay of the momentum, 0 <= beta2 < 1 in float
-    double weight_decay = 0.0; ///< decoupled: multiplied by the learning rate and the parameter, >=
-                               ///< 0; 3 to 10 times AdamW's
+    double weight_decay = 0.0; ///< decoupled: times the learning rate and the parameter, >= 0; 3 to
+                               ///< 10 times AdamW's
 };
 
-/// @brief Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2):
-/// every element moves by the learning rate, in the direction of the sign of an interpolated
-/// momentum. Half of Adam's states.
+/// @brief Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2).
+/// Every element moves by the learning rate, in the direction of the sign of an interpolated
+/// momentum. Has half of Adam's states.
 ///
-/// Everything in float, each operation rounded once, in exactly this order:
+/// All operations are in float, each rounded once, in exactly this order:
 ///
 ///     c = fma(rate1, g, fma(-rate1, m, m))
 ///     s = select(less(0, c), 1, select(less(c, 0), -1, c))
@@ -36,24 +34,23 @@ struct LionOptions {
 ///     p = sub(p, fma(learning_rate, s, mul(decay, p)))
 ///
 /// with rate1 = float(1 - beta1), rate2 = float(1 - beta2) and decay = float(learning_rate *
-/// weight_decay). The sign of zero is zero, and a NaN stays one. There is no bias correction: m
-/// starts at zero, and only its sign beside the gradient counts.
+/// weight_decay). The sign of zero is zero, and a NaN stays NaN. There is no bias correction:
+/// m starts at zero, and only the sign of the direction counts.
 struct Lion {
     using policy_category = OptimizerCategory;
     using Options = LionOptions;
 
-    static constexpr std::size_t states = 1; ///< the momentum, zero at first
-    static constexpr bool whole_tensor =
-        false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1;    ///< momentum
+    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
         float rate1;         ///< 1 - beta1
         float rate2;         ///< 1 - beta2
-        float learning_rate; ///< of a step, whose direction is a sign
+        float learning_rate; ///< length of a step in each element
         float decay;         ///< learning rate times weight decay
     };
 
-    /// @param step not used: the rule is the same in every step.
+    /// @param step not used: the rule is the same in every step
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         [[maybe_unused]] std::uint64_t step) noexcept {
         return {.rate1 = static_cast<float>(ops::sub(1.0, options.beta1)),
@@ -62,17 +59,10 @@ struct Lion {
                 .decay = static_cast<float>(ops::mul(learning_rate, options.weight_decay))};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1,
-                             "at least 0 and less than 1");
-        detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2,
-                             "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion",
-                             "weight_decay", options.weight_decay, "a finite float of at least 0");
-    }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options);
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay);
     }
@@ -90,3 +80,7 @@ struct Lion {
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/lion.ipp"
+#endif

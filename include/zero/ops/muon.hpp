@@ -1,12 +1,10 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "adamw.hpp"
 #include "arithmetic.hpp"
-#include "detail/check_option.hpp"
 #include "detail/matrix_product.hpp"
 #include "detail/muon_steps.hpp"
 #include "detail/newton_schulz.hpp"
@@ -17,50 +15,52 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Muon`; the learning rate comes with each step.
+/// @brief Options of `Muon`. The learning rate is an argument of each step.
 struct MuonOptions {
-    double momentum = 0.95; ///< decay of the sum of gradients, 0 <= momentum < 1 in float
-    double weight_decay =
-        0.0;              ///< decoupled: multiplied by the learning rate and the parameter, >= 0
-    AdamWOptions adamw{}; ///< for parameters that are no matrices
+    double momentum = 0.95;    ///< decay of the sum of gradients, 0 <= momentum < 1 in float
+    double weight_decay = 0.0; ///< decoupled: times the learning rate and the parameter, >= 0
+    AdamWOptions adamw{};      ///< for parameters that are not matrices
     double adamw_learning_rate_factor =
-        1.0; ///< times the learning rate, for parameters that are no matrices, >= 0
+        1.0; ///< times the learning rate, for parameters that are not matrices, >= 0
 };
 
-/// @brief Muon: the momentum of a matrix, made orthogonal (Jordan et al., "Muon: An optimizer for
-/// hidden layers in neural networks", 2024). Needs whole parameters; those with `rows == 0` are no
-/// matrices and are updated by `AdamW`.
+/// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for
+/// hidden layers in neural networks", 2024). Needs whole parameters. Parameters with `rows == 0`
+/// are not matrices and are updated by `AdamW`.
 ///
-/// In float, each operation rounded once, in exactly this order, for a matrix p with its gradient
-/// g:
+/// For a matrix p with gradient g, all operations are in float, each rounded once, in exactly this
+/// order:
 ///
 ///     b = fma(momentum, b, g)
-///     x = mul(fma(momentum, b, g), float(1 / (norm + 1e-7)))      norm: of the fma, over the
-///     matrix five times: x = 3.4445 x + (-4.7750 A + 2.0315 A A) x       A = x x^T; transposed
-///     before and after if there are more rows than columns p = sub(p, fma(step_size, x, mul(decay,
-///     p)))
+///     x = mul(fma(momentum, b, g), float(1 / (norm + 1e-7)))
+///     five times, with A = x x^T:
+///         x = 3.4445 x + (-4.7750 A + 2.0315 A A) x
+///     p = sub(p, fma(step_size, x, mul(decay, p)))
 ///
-/// with step_size = float(learning_rate * sqrt(max(1, rows / columns))) and decay =
-/// float(learning_rate * weight_decay). The norm is in double, its sum of squares exact over leaves
-/// (see `ops::Inspection`); `detail::MatrixProduct` says how a product is summed. The five
-/// iterations cost about 15 k^2 n + 5 k^3 floating-point operations for sides k <= n, all on the
-/// rank that owns the matrix.
+/// norm is the l2 norm of the fma over the matrix; step_size = float(learning_rate * sqrt(max(1,
+/// rows / columns))); decay = float(learning_rate * weight_decay). A matrix with more rows than
+/// columns is transposed before the iteration and back after it.
+///
+/// The norm is in double, and its sum of squares is exact over leaves (see `ops::Inspection`).
+/// `detail::MatrixProduct` defines the order of additions of a product. The five iterations take
+/// about 15 k^2 n + 5 k^3 floating-point operations for sides k <= n, all on the rank that owns the
+/// matrix.
 struct Muon {
     using policy_category = OptimizerCategory;
     using Options = MuonOptions;
 
     static constexpr std::size_t states =
-        2; ///< momentum and, of a matrix unused, AdamW's second moment; both start at zero
-    static constexpr bool whole_tensor = true; ///< a matrix is made orthogonal as a whole
+        2; ///< momentum; AdamW's second moment, unused by matrices
+    static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
 
     struct Hyper {
-        float momentum;       ///< of a matrix
-        float decay;          ///< learning rate times weight decay, of a matrix
-        double learning_rate; ///< of a matrix, before its shape counts
-        AdamW::Hyper adamw;   ///< of all that is no matrix
+        float momentum;       ///< for matrices
+        float decay;          ///< learning rate times weight decay, for matrices
+        double learning_rate; ///< for matrices, before the factor of their shape
+        AdamW::Hyper adamw;   ///< for parameters that are not matrices
     };
 
-    /// @param step the number of this step, counted from 1.
+    /// @param step number of this step, from 1
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         std::uint64_t step) noexcept {
         return {.momentum = static_cast<float>(options.momentum),
@@ -71,19 +71,10 @@ struct Muon {
                                       step)};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.momentum), "Muon", "momentum",
-                             options.momentum, "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Muon",
-                             "weight_decay", options.weight_decay, "a finite float of at least 0");
-        detail::check_option(detail::is_non_negative_float(options.adamw_learning_rate_factor),
-                             "Muon", "adamw_learning_rate_factor",
-                             options.adamw_learning_rate_factor, "a finite float of at least 0");
-        AdamW::validate(options.adamw);
-    }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options);
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Muon")
             .add(options.momentum)
@@ -96,7 +87,7 @@ struct Muon {
         return rows == 0 ? 0 : detail::NewtonSchulz::scratch_floats(rows, columns);
     }
 
-    /// @param tensor see `TensorArchetype`
+    /// @brief One step of one parameter. @param tensor models `TensorArchetype`
     template <class Tensor>
     static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         if (tensor.rows() == 0) {
@@ -119,3 +110,7 @@ struct Muon {
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/muon.ipp"
+#endif

@@ -6,8 +6,8 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief A number that holds several floats side by side; the functions below are its static
-/// members.
+/// @brief A number that holds several floats side by side. The operations of `ops/arithmetic.hpp`
+/// are its static members.
 template <class F>
 concept Pack = requires(F const& x, typename F::Mask const& mask) {
     typename F::Mask;
@@ -23,11 +23,10 @@ concept Pack = requires(F const& x, typename F::Mask const& mask) {
     { F::select(mask, x, x) } -> std::same_as<F>;
 };
 
-/// @brief What an optimizer functor computes with: `float`, or a pack of floats that the functions
-/// of this header accept.
+/// @brief The number type of an optimizer functor: `float`, or a pack of floats.
 ///
-/// A functor may copy and assign numbers, make one from a `float`, and call the functions of this
-/// header; nothing else.
+/// A functor may copy and assign numbers, construct one from a `float`, and call the functions of
+/// `ops/arithmetic.hpp`. Nothing else is available.
 template <class F>
 concept Number = std::same_as<F, float> || Pack<F>;
 

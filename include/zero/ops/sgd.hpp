@@ -1,11 +1,9 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
-#include "detail/check_option.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -13,41 +11,40 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Hyper-parameters of `Sgd`; the learning rate comes with each step.
+/// @brief Options of `Sgd`. The learning rate is an argument of each step.
 struct SgdOptions {
-    double momentum = 0.9;     ///< 0 <= momentum < 1
-    double weight_decay = 0.0; ///< times the parameter, added to the gradient (L2), >= 0
-    bool nesterov = false;     ///< looks one momentum step ahead
+    double momentum = 0.9;     ///< 0 <= momentum < 1 in float
+    double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0
+    bool nesterov = false;     ///< Nesterov's variant: looks one momentum step ahead
 };
 
 /// @brief Stochastic gradient descent with momentum (heavy ball, or Nesterov's variant), without
 /// dampening.
 ///
-/// Everything in float and in exactly this order:
+/// All operations are in float, each rounded once, in exactly this order:
 ///
 ///     d = fma(weight_decay, p, g)
 ///     b = fma(momentum, b, d)
 ///     s = nesterov ? fma(momentum, b, d) : b
 ///     p = fma(negative_learning_rate, s, p)
 ///
-/// The buffer b starts at zero, so it equals d after the first step. The parameter is rounded once
-/// per step.
+/// The momentum b starts at zero, so it equals d after the first step. The parameter is rounded
+/// once per step.
 struct Sgd {
     using policy_category = OptimizerCategory;
     using Options = SgdOptions;
 
-    static constexpr std::size_t states = 1; ///< the momentum buffer, zero at first
-    static constexpr bool whole_tensor =
-        false; ///< each element by itself: a parameter may be cut anywhere
+    static constexpr std::size_t states = 1;    ///< momentum
+    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
-        float momentum;               ///< as chosen
-        float weight_decay;           ///< as chosen; added to the gradient
-        float negative_learning_rate; ///< so that a fused multiply-add subtracts
-        bool nesterov;                ///< as chosen
+        float momentum;               ///< from the options
+        float weight_decay;           ///< from the options
+        float negative_learning_rate; ///< negative, so a fused multiply-add subtracts
+        bool nesterov;                ///< from the options
     };
 
-    /// @param step not used: the rule is the same in every step.
+    /// @param step not used: the rule is the same in every step
     ZERO_HOST_DEVICE static Hyper hyper(Options const& options, double learning_rate,
                                         [[maybe_unused]] std::uint64_t step) noexcept {
         return {.momentum = static_cast<float>(options.momentum),
@@ -56,15 +53,10 @@ struct Sgd {
                 .nesterov = options.nesterov};
     }
 
-    /// @throws InvalidArgument naming the first field that is NaN or out of its range.
-    static void validate(Options const& options) {
-        detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum,
-                             "at least 0 and less than 1");
-        detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd",
-                             "weight_decay", options.weight_decay, "a finite float of at least 0");
-    }
+    /// @throws InvalidArgument names the first option that is NaN or out of range
+    static void validate(Options const& options);
 
-    /// @brief Adds what ranks have to agree on.
+    /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Sgd").add(options.momentum).add(options.weight_decay).add(options.nesterov);
     }
@@ -85,3 +77,7 @@ struct Sgd {
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/sgd.ipp"
+#endif

@@ -3,7 +3,7 @@
 #include "../core/convert.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
-#include "detail/exact_steps.hpp"
+#include "detail/exact_arithmetic.hpp"
 #include "host_device.hpp"
 
 #include <bit>
@@ -12,14 +12,14 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Rounds to one of the two neighbours in T: up in magnitude with the probability that is
-/// the distance from the lower one, in units of the last place. So the expectation is the value
-/// itself, and a value of T stays what it is.
+/// @brief Rounds to one of the two neighbours in T. The probability of the larger magnitude is the
+/// distance from the smaller one in units of the last place, so the expectation is the value
+/// itself. A value of T is unchanged.
 ///
-/// The probability is exact for bfloat16 and for float16 from 2^-14 on (with 16 and 13 of the
-/// random bits), and rounded down to a multiple of 2^-32 for subnormal float16. Beyond the largest
-/// finite number there is no upper neighbour: there, and for infinities and NaN, it is
-/// `from_float`. So a finite value becomes infinite exactly where plain rounding makes it so.
+/// The probability is exact for bfloat16 (16 random bits) and for normal float16 (13 random bits).
+/// For subnormal float16 it is rounded down to a multiple of 2^-32. Beyond the largest finite
+/// number there is no upper neighbour; there, and for infinities and NaN, the result is that of
+/// `from_float`. So a finite value becomes infinite exactly where rounding to nearest makes it so.
 /// @param random 32 uniformly distributed bits
 template <StorageType T>
     requires(!std::is_same_v<T, float>)
@@ -39,8 +39,7 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
             return T{static_cast<std::uint16_t>(
                 sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U)};
         }
-        float const scaled = detail::exact_product(std::bit_cast<float>(magnitude),
-                                                   0x1p24F); // exact, as all that follows
+        float const scaled = detail::exact_product(std::bit_cast<float>(magnitude), 0x1p24F);
         auto const lower = static_cast<std::uint32_t>(scaled);
         auto const chance = static_cast<std::uint32_t>(detail::exact_product(
             detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p32F));

@@ -6,21 +6,22 @@
 #include <cstdint>
 #include <limits>
 
-/// Options of `DynamicLossScaler` that play the rules of other systems, step by step:
+/// @brief Options of `DynamicLossScaler` that reproduce the rules of other systems step by step.
 /// `docs/loss_scalers.md` has the tables.
 ///
-/// A scale here is a float and, like its inverse, a number. So it ends at 2^-126, where those
-/// without a floor go on to zero, and growth beyond the largest float is held, where those without
-/// a ceiling go on to infinity. That is all that differs, and no run that learns gets there.
+/// A scale is a float whose inverse is finite. So it stops at 2^-126, where systems without a
+/// minimum continue to zero. Growth beyond the largest float is dropped, where systems without a
+/// maximum continue to infinity. There is no other difference, and no run that learns reaches these
+/// limits.
 namespace ZERO_NAMESPACE::loss_scaler_presets {
 
-/// @brief DeepSpeed's fp16 defaults (`DynamicLossScaler` of deepspeed/runtime/fp16/loss_scaler.py,
-/// which its ZeRO stages use, with the defaults of deepspeed/runtime/precision_config.py; versions
-/// that count a `stable_interval`).
+/// @brief DeepSpeed's fp16 defaults: `DynamicLossScaler` of deepspeed/runtime/fp16/loss_scaler.py,
+/// as its ZeRO stages use it, with the defaults of deepspeed/runtime/precision_config.py. Applies
+/// to versions that count a `stable_interval`.
 ///
-/// The scale grows on clean step number window + 1 after the start or an overflow and then every
-/// window, which restores the hysteresis. An overflow at the minimum that would shrink the scale
-/// throws LossScaleExhausted.
+/// The scale grows on clean step window + 1 after the start or an overflow, and then every window.
+/// Growth restores the hysteresis. An overflow that would shrink the scale below the minimum throws
+/// LossScaleExhausted.
 /// @param is_consecutive DeepSpeed's `consecutive_hysteresis`: every clean step restores the
 /// hysteresis
 [[nodiscard]] constexpr DynamicLossScalerOptions deepspeed(bool is_consecutive = false) noexcept {
@@ -40,8 +41,8 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
 /// @brief PyTorch's `torch.amp.GradScaler` (torch/amp/grad_scaler.py and `_amp_update_scale_`,
 /// ATen/native/cuda/AmpKernels.cu).
 ///
-/// Every overflow halves the scale, without a floor; growth that would give infinity is left out.
-/// The one difference is the floor, 2^-126.
+/// Every overflow halves the scale, without a minimum. Growth that would give infinity is dropped.
+/// The only difference is the minimum, 2^-126.
 [[nodiscard]] constexpr DynamicLossScalerOptions pytorch() noexcept {
     return {.initial_scale = 0x1p16F,
             .growth_factor = 2.0F,
@@ -56,10 +57,10 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
             .at_minimum = AtMinimumScale::hold};
 }
 
-/// @brief Megatron-LM (`DynamicGradScaler` of megatron/core/optimizer/grad_scaler.py with the
-/// defaults of megatron/training/arguments.py).
+/// @brief Megatron-LM's `DynamicGradScaler` (megatron/core/optimizer/grad_scaler.py) with the
+/// defaults of megatron/training/arguments.py.
 ///
-/// The hysteresis is restored by growth only; the scale holds at its minimum.
+/// Only growth restores the hysteresis. An overflow at the minimum keeps the scale.
 [[nodiscard]] constexpr DynamicLossScalerOptions megatron() noexcept {
     return {.initial_scale = 0x1p32F,
             .growth_factor = 2.0F,
@@ -74,12 +75,12 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
             .at_minimum = AtMinimumScale::hold};
 }
 
-/// @brief Apex's `update_scale_hysteresis` (csrc/update_scale_hysteresis.cu), which sets no
-/// defaults: scale, factors and interval are PyTorch's.
+/// @brief Apex's `update_scale_hysteresis` (csrc/update_scale_hysteresis.cu). Apex sets no
+/// defaults; scale, factors and interval are PyTorch's.
 ///
-/// PyTorch's rule behind a hysteresis: an overflow uses that up first, and starts the count of
-/// clean steps anew; every clean step restores it.
-/// @param hysteresis overflows in a row until the first reduction, at least 1
+/// PyTorch's rule with a hysteresis: an overflow first decrements the hysteresis and restarts the
+/// count of clean steps. Every clean step restores the hysteresis.
+/// @param hysteresis consecutive overflows until the first reduction, at least 1
 [[nodiscard]] constexpr DynamicLossScalerOptions apex(std::uint32_t hysteresis = 2) noexcept {
     DynamicLossScalerOptions options = pytorch();
     options.hysteresis = hysteresis;

@@ -1,17 +1,17 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
-#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE {
 
+/// @brief `NoLossScaler` has no options.
 struct NoLossScalerOptions {};
 
-/// @brief Scale 1. What happens with non-finite gradients is the engine's option `non_finite`.
+/// @brief No loss scaling: the scale is 1. The engine option `non_finite` selects the response to
+/// non-finite gradients.
 struct NoLossScaler {
     using policy_category = LossScalerCategory;
     using Options = NoLossScalerOptions;
@@ -21,14 +21,7 @@ struct NoLossScaler {
     static constexpr bool skips_overflow = false;
 
     static void validate(Options const&) {}
-    static void validate_state(State state, Options const&) {
-        if (state.scale != 1.0F) {
-            detail::throw_error<InvalidArgument>(
-                {"zero: the loss scale ", state.scale,
-                 " is given to a stage without a loss scaler, whose scale is 1; add "
-                 "StaticLossScaler or DynamicLossScaler to its policies."});
-        }
-    }
+    static void validate_state(State state, Options const&);
     static State initial(Options const&) noexcept { return {}; }
     ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept {
         return state;
@@ -38,3 +31,7 @@ struct NoLossScaler {
 static_assert(LossScaler<NoLossScaler>);
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/no_loss_scaler.ipp"
+#endif

@@ -2,45 +2,33 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/storage_types.hpp"
+#include "detail/optimizer_state_requirements.hpp"
 
 #include <concepts>
-#include <type_traits>
-
-namespace ZERO_NAMESPACE::detail {
-
-/// @brief float and bfloat16 have the range that moments need; float16 has it with a scale only.
-template <class P>
-concept StateTypeFitsScale = StorageType<typename P::Type>
-                             && P::is_block_scaled == std::is_same_v<typename P::Type, float16>;
-
-} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A policy that names the type in which the optimizer's states are stored, and whether
-/// blocks of them have a scale.
+/// @brief A policy that selects the storage type of optimizer states, and whether each block of
+/// them has a scale.
 template <class P>
 concept OptimizerStatePolicy =
-    std::same_as<typename P::policy_category, OptimizerStateCategory> && requires {
-        typename P::Options;
-    } && std::same_as<decltype(P::is_block_scaled), bool const> && detail::StateTypeFitsScale<P>;
+    std::same_as<typename P::policy_category, OptimizerStateCategory>
+    && detail::OptimizerStateHasOptions<P> && detail::OptimizerStateHasType<P>
+    && detail::OptimizerStateHasScale<P> && detail::StateTypeFitsScale<P>;
 
 /// @brief Reports each reason why `P` is not an `OptimizerStatePolicy` as one error.
 template <class P>
 consteval bool diagnose_optimizer_state() {
-    constexpr bool has_scale =
-        requires { requires std::same_as<decltype(P::is_block_scaled), bool const>; };
-    constexpr bool has_type = requires { typename P::Type; };
+    static_assert(detail::OptimizerStateHasOptions<P>,
+                  "zero: an OptimizerState policy needs a member type "
+                  "'Options' (an empty struct if it has none).");
     static_assert(
-        requires { typename P::Options; }, "zero: an OptimizerState policy needs a member type "
-                                           "'Options' (an empty struct if it has none).");
-    static_assert(
-        has_type,
+        detail::OptimizerStateHasType<P>,
         "zero: an OptimizerState policy needs a member type 'Type' (what a state is stored in).");
-    static_assert(has_scale, "zero: an OptimizerState policy needs 'static constexpr bool "
-                             "is_block_scaled' (has each block of 64 a scale?).");
-    if constexpr (has_type && has_scale) {
+    static_assert(detail::OptimizerStateHasScale<P>,
+                  "zero: an OptimizerState policy needs 'static constexpr bool "
+                  "is_block_scaled' (has each block of 64 a scale?).");
+    if constexpr (detail::OptimizerStateHasType<P> && detail::OptimizerStateHasScale<P>) {
         static_assert(!P::is_block_scaled || detail::StateTypeFitsScale<P>,
                       "zero: BlockScaledState is for float16, whose range moments exceed; write "
                       "zero::BlockScaledState<zero::float16>, or "

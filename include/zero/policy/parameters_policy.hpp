@@ -1,29 +1,11 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/storage_types.hpp"
-#include "parameters.hpp"
-
-#include <concepts>
-
-namespace ZERO_NAMESPACE::detail {
-
-template <class P>
-inline constexpr bool are_parameter_types = false;
-
-/// At least one type, each storable, none twice.
-template <class... T>
-inline constexpr bool are_parameter_types<Parameters<T...>> =
-    sizeof...(T) != 0 && (StorageType<T> && ...)
-    && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
-    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1)
-    && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
-
-} // namespace ZERO_NAMESPACE::detail
+#include "detail/parameters_requirements.hpp"
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The policy that names the parameter types: `Parameters` itself.
+/// @brief The policy that names the parameter types. `Parameters` is the only model.
 template <class P>
 concept ParametersPolicy = detail::are_parameter_types<P>;
 

@@ -3,18 +3,18 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "../ops/arithmetic.hpp"
 #include "../ops/host_device.hpp"
 #include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE {
 
+/// @brief Options of `StaticLossScaler`.
 struct StaticLossScalerOptions {
     float scale = 65536.0F; ///< finite, at least 2^-126
 };
 
-/// @brief A fixed scale; a step with non-finite gradients is skipped.
+/// @brief A constant loss scale. A step with non-finite gradients is skipped.
 struct StaticLossScaler {
     using policy_category = LossScalerCategory;
     using Options = StaticLossScalerOptions;

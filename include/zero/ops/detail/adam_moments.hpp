@@ -1,21 +1,20 @@
 #pragma once
 
-#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
 #include "../host_device.hpp"
 #include "../integer_power.hpp"
 #include "../number.hpp"
-#include "check_option.hpp"
 #include "update_parts.hpp"
 
 #include <cstdint>
 
-/// What Adam, AdamW and Lamb share: two moments of the gradient and their bias corrections. They
-/// differ in where the weight decay acts.
+/// @file
+/// @brief The moments of the gradient and their bias corrections, shared by Adam, AdamW and Lamb.
+/// These optimizers differ in where the weight decay acts.
 namespace ZERO_NAMESPACE::detail {
 
-/// The constants of a step, as `AdamW` documents them.
+/// @brief The constants of a step, as `AdamW` documents them.
 struct AdamConstants {
     float rate1;
     float beta2;
@@ -25,6 +24,7 @@ struct AdamConstants {
     float epsilon;
 };
 
+/// @brief Derives the constants of a step in double.
 template <class Options>
 ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double learning_rate,
                                               std::uint64_t step) noexcept {
@@ -45,7 +45,8 @@ ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double lea
             .epsilon = static_cast<float>(options.epsilon)};
 }
 
-/// The first moment over the root of the second, corrected but for the factor `step_size`.
+/// @brief The first moment divided by the root of the second. Corrected, except for the factor
+/// `step_size`.
 template <ops::Number F>
 ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2],
                                             AdamConstants const& constants) noexcept {
@@ -53,7 +54,7 @@ ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2],
                     ops::fma(constants.inverse_root, ops::root(moments[1]), constants.epsilon));
 }
 
-/// Updates the moments; their direction.
+/// @brief Updates the moments and returns their direction.
 template <ops::Number F>
 ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2],
                                       AdamConstants const& constants) noexcept {
@@ -63,17 +64,6 @@ ZERO_PART_OF_FUNCTOR F adam_direction(F const& gradient, F (&moments)[2],
     second =
         ops::fma(constants.beta2, second, ops::mul(constants.rate2, ops::mul(gradient, gradient)));
     return direction_of_moments(moments, constants);
-}
-
-template <class Options>
-void validate_adam(char const* policy, Options const& options) {
-    check_option(is_rate(options.beta1), policy, "beta1", options.beta1,
-                 "at least 0 and less than 1");
-    check_option(is_rate(options.beta2), policy, "beta2", options.beta2,
-                 "at least 0 and less than 1");
-    check_epsilon(policy, options.epsilon);
-    check_option(is_non_negative_float(options.weight_decay), policy, "weight_decay",
-                 options.weight_decay, "a finite float of at least 0");
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -1,37 +1,26 @@
 #pragma once
 
-#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/throw_error.hpp"
-#include "../../core/error.hpp"
-
-#include <cstdio>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Throws unless `holds`; the message names the policy, the field, its value and the range.
-inline void check_option(bool holds, char const* policy, char const* field, double value,
-                         char const* range) {
-    if (!holds) {
-        char number[32];
-        std::snprintf(number, sizeof number, "%g", value);
-        throw_error<InvalidArgument>(
-            {"zero::", policy, ": ", field, " is ", number, "; it must be ", range, "."});
-    }
-}
+/// @brief Throws unless `holds`. The message names the policy, the option, its value and the range.
+/// @throws InvalidArgument
+void check_option(bool holds, char const* policy, char const* field, double value,
+                  char const* range);
 
-/// What keeps a divisor from zero. The caller may want it to be zero, but rounding may not make it
-/// so.
-inline void check_epsilon(char const* policy, double value) {
-    check_option(is_non_negative_float(value), policy, "epsilon", value,
-                 "a finite float of at least 0");
-    check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,
-                 "0, or above 0 also when it is rounded to float");
-}
+/// @brief Throws unless `value` is 0 or a positive finite float. The caller may choose 0, but
+/// rounding to float must not give 0.
+/// @throws InvalidArgument
+void check_epsilon(char const* policy, double value);
 
-/// A decay rate: 0 <= value < 1, also when it is rounded to float.
+/// @brief True for a decay rate: 0 <= value < 1, also when rounded to float.
 inline bool is_rate(double value) noexcept {
     return value >= 0.0 && static_cast<float>(value) < 1.0F;
 }
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "check_option.ipp"
+#endif

@@ -9,14 +9,18 @@
 
 #include <cstddef>
 
+/// @file
+/// @brief The passes of `Lamb` over the elements of a parameter, as functors.
+
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief The constants of a step.
 struct LambConstants {
     AdamConstants moments;
     float weight_decay;
 };
 
-/// The weight becomes the direction of the update, before its trust ratio.
+/// @brief The direction of the update, before the trust ratio.
 template <ops::Number F>
 ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight,
                                    LambConstants const& constants) noexcept {
@@ -24,7 +28,7 @@ ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight,
                     ops::mul(constants.weight_decay, weight));
 }
 
-/// The weights as they are.
+/// @brief Leaves the weights unchanged, for their norm.
 struct LambWeight {
     static constexpr std::size_t states = 0;
     struct Hyper {};
@@ -33,7 +37,7 @@ struct LambWeight {
     ZERO_HOST_DEVICE void operator()(F const&, F&, F (&)[N], Hyper const&) const {}
 };
 
-/// Updates the moments; the weight becomes the update.
+/// @brief Updates the moments and replaces the weight by the update, for its norm.
 struct LambUpdate {
     static constexpr std::size_t states = 2;
     using Hyper = LambConstants;
@@ -45,7 +49,8 @@ struct LambUpdate {
     }
 };
 
-/// The step, with the update computed again from the moments: that is cheaper than to keep it.
+/// @brief Takes the step. It recomputes the update from the moments, which is cheaper than storing
+/// it.
 struct LambStep {
     static constexpr std::size_t states = 2;
     struct Hyper {

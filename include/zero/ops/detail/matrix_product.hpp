@@ -11,7 +11,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// A pack of floats that is read from memory and written to it.
+/// @brief A pack of floats that can be loaded from memory and stored to it.
 template <class F>
 concept MemoryPack = ops::Pack<F> && requires(float const* from, float* to, F const& pack) {
     { F::load(from) } -> std::same_as<F>;
@@ -19,37 +19,36 @@ concept MemoryPack = ops::Pack<F> && requires(float const* from, float* to, F co
     { F::size } -> std::convertible_to<std::size_t>;
 };
 
-/// out = scale * (left * right) + addend_scale * addend, of matrices that lie row by row without
-/// gaps.
+/// @brief A matrix product: out = scale * (left * right) + addend_scale * addend. Matrices are
+/// row-major without gaps. Owns no memory.
 ///
-/// Each element is sum = fma(left[i][k], right[k][j], sum) with k ascending from a sum of 0, and
-/// then, if there is an addend, fma(scale, sum, mul(addend_scale, addend)). That order depends on
-/// neither the blocks below nor the width of a pack, so neither do the bits.
+/// Each element is sum = fma(left[i][k], right[k][j], sum) with ascending k, from a sum of 0. If
+/// there is an addend, fma(scale, sum, mul(addend_scale, addend)) follows. The order does not
+/// depend on the tiles or the width of a pack, so the bits do not either.
 struct MatrixProduct {
-    float* out;         ///< rows x columns; overlaps nothing that is read
+    float* out;         ///< rows x columns; must not overlap an operand
     float const* left;  ///< rows x depth
-    float const* right; ///< depth x columns; transposed: columns x depth
+    float const* right; ///< depth x columns, or columns x depth if transposed
     std::size_t rows;
     std::size_t columns;
     std::size_t depth;
     bool is_right_transposed = false;
-    bool is_symmetric = false; ///< the product is known to be: half of it is computed
+    bool is_symmetric = false; ///< the product is symmetric: only half of it is computed
     float scale = 1.0F;
     float const* addend = nullptr; ///< rows x columns, or null
     float addend_scale = 0.0F;
 
     template <MemoryPack F>
     [[gnu::always_inline]] void operator()() const noexcept {
-        auto const product =
-            *this; // a local copy: the stores below cannot change it, so it stays in registers
+        // The stores below cannot change a local copy, so it stays in registers.
+        auto const product = *this;
         fill_zero(product.out, product.rows * product.columns);
         float panel[panel_depth * 2 * F::size];
         for (std::size_t k = 0; k < product.depth; k += panel_depth) {
             std::size_t const count = smaller(panel_depth, product.depth - k);
             for (std::size_t j = 0; j < product.columns; j += 2 * F::size) {
                 product.template pack<2 * F::size>(panel, k, count, j);
-                // The rows above the diagonal are left out of the loop, but for the tile that it
-                // crosses.
+                // Symmetric: skip the rows above the diagonal, except for the tile that it crosses.
                 for (std::size_t i = product.is_symmetric ? j - j % tile_rows : 0; i < product.rows;
                      i += tile_rows) {
                     product.template add_tile<F>(panel, i, j, k, count);
@@ -60,10 +59,10 @@ struct MatrixProduct {
     }
 
 private:
-    static constexpr std::size_t tile_rows =
-        6; // with two packs each: 12 sums, 2 packs of a panel and one broadcast fill 16 registers
-    static constexpr std::size_t panel_depth =
-        256; // a panel is 16 KiB and stays in the first cache
+    // Two packs per row: 12 sums, 2 packs of a panel and one broadcast fill 16 registers.
+    static constexpr std::size_t tile_rows = 6;
+    // A panel is 16 KiB and stays in the L1 cache.
+    static constexpr std::size_t panel_depth = 256;
 
     [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept {
         __builtin_memset(out, 0, n * sizeof(float));
@@ -73,7 +72,7 @@ private:
         __builtin_memcpy(out, in, n * sizeof(float));
     }
 
-    /// Copies `width` columns of `right`, filled up with zeros, so that a row of the panel is
+    /// Copies `width` columns of `right`, padded with zeros, so that a row of the panel is
     /// contiguous.
     template <std::size_t width>
     [[gnu::always_inline]] void pack(float* panel, std::size_t k, std::size_t count,
@@ -96,8 +95,8 @@ private:
         }
     }
 
-    /// Adds `count` terms to the sums of one tile; one at an edge is computed in a copy that is
-    /// filled up with zeros.
+    /// Adds `count` terms to the sums of one tile. A tile at an edge is computed in a copy that is
+    /// padded with zeros.
     template <class F>
     [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j,
                                          std::size_t k, std::size_t count) const noexcept {
@@ -132,8 +131,7 @@ private:
         }
     }
 
-    /// The innermost loop. The rows are written out by the fold, since GCC does not unroll loops at
-    /// -O2.
+    /// The innermost loop. The fold unrolls the rows, because GCC does not unroll loops at -O2.
     template <class F, std::size_t... Row>
     [[gnu::always_inline]] static void
     multiply(float* sums, std::size_t stride, float const* from, std::size_t from_stride,

@@ -6,12 +6,15 @@
 
 #include <cstddef>
 
+/// @file
+/// @brief The passes of `Muon` over the elements of a matrix, as functors.
+
 namespace ZERO_NAMESPACE::detail {
 
-/// Updates the momentum; the weight becomes Nesterov's direction.
+/// @brief Updates the momentum and replaces the weight by Nesterov's direction.
 struct MuonDirection {
     static constexpr std::size_t states = 1;
-    using Hyper = float; ///< the momentum's decay
+    using Hyper = float; ///< decay of the momentum
 
     template <class F>
     ZERO_HOST_DEVICE void operator()(F const& gradient, F& weight, F (&state)[1],
@@ -21,7 +24,7 @@ struct MuonDirection {
     }
 };
 
-/// The step along an orthogonalised direction.
+/// @brief Takes the step along an orthogonalised direction.
 struct MuonStep {
     static constexpr std::size_t states = 0;
     struct Hyper {

@@ -9,26 +9,28 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// The quintic iteration that Muon drives singular values to about 1 with (Jordan et al. 2024): X =
-/// a X + (b A + c A A) X, with A = X X^T.
+/// @brief The quintic iteration with which Muon drives singular values to about 1 (Jordan et al.
+/// 2024): X = a X + (b A + c A A) X, with A = X X^T.
 ///
-/// A matrix with more rows than columns is transposed first, so that A is as small as it can be.
+/// A matrix with more rows than columns is transposed first, so that A is as small as possible.
 struct NewtonSchulz {
     static constexpr int iterations = 5;
     static constexpr float a = 3.4445F;
     static constexpr float b = -4.7750F;
     static constexpr float c = 2.0315F;
 
-    /// Floats that `run` needs: twice the matrix, and twice the square of its shorter side.
+    /// Size of the scratch space of `run` in floats: twice the matrix, and twice the square of its
+    /// shorter side.
     static constexpr std::size_t scratch_floats(std::size_t rows, std::size_t columns) noexcept {
         std::size_t const shorter = smaller(rows, columns);
         return 2 * rows * columns + 2 * shorter * shorter;
     }
 
-    /// @param scratch `scratch_floats` elements, of which the first rows * columns are the matrix,
-    /// its norm at most 1
+    /// @brief Runs the iteration in `scratch`.
+    /// @param scratch `scratch_floats` elements; the first rows * columns are the matrix, whose
+    /// norm is at most 1
     /// @param multiply runs a `MatrixProduct`
-    /// @return where the result is, inside of `scratch`
+    /// @return the result, inside `scratch`
     template <class Multiply>
     static float const* run(float* scratch, std::size_t rows, std::size_t columns,
                             Multiply const& multiply) noexcept {

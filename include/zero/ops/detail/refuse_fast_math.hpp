@@ -1,8 +1,8 @@
 #pragma once
 
-// The library promises equal bits between stages, compilers, instruction sets and devices. Flags
-// that let a compiler change the value of an expression break that promise without any message, so
-// they are refused where they can be seen.
+// The library guarantees equal bits between stages, compilers, instruction sets and devices. Flags
+// that let a compiler change the value of an expression would break this silently, so detectable
+// ones are errors.
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)        \
     || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
 #error "zero: -ffast-math and its parts change results and hide infinities; compile without them."

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// out[j][i] = in[i][j] of a rows x columns matrix, in blocks whose rows and columns fit into the
-/// first cache.
+/// @brief Transposes a rows x columns matrix: out[j][i] = in[i][j]. Works in blocks that fit into
+/// the L1 cache.
 inline void transpose(float* out, float const* in, std::size_t rows, std::size_t columns) noexcept {
     constexpr std::size_t block = 16;
     for (std::size_t top = 0; top < rows; top += block) {

@@ -2,13 +2,14 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/hash.hpp"
-#include "../compared_options.hpp"
+#include "../has_compared_options.hpp"
 
 #include <cstdint>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A hash of a policy's options; that of nothing for a policy that does not add them.
+/// @brief Returns a hash of the options that ranks compare. It is the hash of nothing if the policy
+/// compares no options.
 template <class P>
 [[nodiscard]] std::uint64_t hash_of_options(typename P::Options const& options) noexcept {
     Hash hash;

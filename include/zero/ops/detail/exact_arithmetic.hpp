@@ -5,8 +5,8 @@
 
 namespace ZERO_NAMESPACE::ops::detail {
 
-/// A product that rounding does not change, so contraction would not either; a device's code is the
-/// same with and without it.
+/// @brief A product that is exact, so contraction cannot change it. The intrinsic keeps device code
+/// independent of compiler flags.
 ZERO_HOST_DEVICE constexpr float exact_product(float a, float b) noexcept {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
@@ -16,7 +16,7 @@ ZERO_HOST_DEVICE constexpr float exact_product(float a, float b) noexcept {
     return a * b;
 }
 
-/// The same for a difference.
+/// @brief A difference that is exact. See `exact_product`.
 ZERO_HOST_DEVICE constexpr float exact_difference(float a, float b) noexcept {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
