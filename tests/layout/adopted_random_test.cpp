@@ -88,7 +88,7 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
 
 } // namespace
 
-TEST_CASE("every trainable element of 3000 random adopted blocks has one place and one owner, and "
+TEST_CASE("Every trainable element of 3000 random adopted blocks has one place and one owner, and "
           "nothing else is touched") {
     std::mt19937_64 random(4711);
     std::size_t staged = 0;

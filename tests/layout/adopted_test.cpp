@@ -4,6 +4,7 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/range.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
@@ -57,7 +58,7 @@ std::vector<std::size_t> const three_offsets{0, 200, 500};
 } // namespace
 
 TEST_CASE(
-    "an adopted block is cut at multiples of W * 64 and its end goes through a staged bucket") {
+    "An adopted block is cut at multiples of W * 64 and its end goes through a staged bucket") {
     // W = 2: edges at multiples of 128. 550 elements: [0, 512) directly, [512, 550) staged.
     auto const layout = make_adopted_layout<SingleBucketer>(three(), three_offsets, {2, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{0, 512, {0, 1, 2}}});
@@ -72,7 +73,7 @@ TEST_CASE(
           == std::vector<std::size_t>{0, 1});
 }
 
-TEST_CASE("the edges between buckets of an adopted block fall inside parameters") {
+TEST_CASE("The edges between buckets of an adopted block fall inside parameters") {
     // Starts 500, 200, 0 rounded down to 384, 128, 0; buckets in gradient-ready order, the last
     // address first.
     auto const layout = make_adopted_layout<UnitBucketer>(three(), three_offsets, {2, 4, false});
@@ -88,7 +89,7 @@ TEST_CASE("the edges between buckets of an adopted block fall inside parameters"
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
 }
 
-TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends beside it are staged") {
+TEST_CASE("A frozen gap in an adopted block stays where it is, and the ends beside it are staged") {
     auto model = test::model_of_sizes({200, 300, 300});
     model[1].trainable = false;
     auto const layout = make_adopted_layout<SingleBucketer>(model, three_offsets, {2, 4, false});
@@ -100,7 +101,7 @@ TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends besi
     CHECK(test::problem_in(layout, {false, true, true, false}, false) == "");
 }
 
-TEST_CASE("memory between the parameters of an adopted block is in no bucket") {
+TEST_CASE("Memory between the parameters of an adopted block is in no bucket") {
     auto const layout = make_adopted_layout<SingleBucketer>(
         test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
     // [211, 511): directly [256, 448); [10, 210): directly [64, 192).
@@ -109,7 +110,7 @@ TEST_CASE("memory between the parameters of an adopted block is in no bucket") {
           == Table{{1, 237, 63, 0}, {1, 0, 45, 64}, {0, 182, 18, 128}, {0, 0, 54, 192}});
 }
 
-TEST_CASE("an adopted block smaller than W * 64 is staged as a whole") {
+TEST_CASE("An adopted block smaller than W * 64 is staged as a whole") {
     auto const layout = make_adopted_layout<SizeCappedBucketer>(
         test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(layout).empty());
@@ -122,14 +123,14 @@ TEST_CASE("an adopted block smaller than W * 64 is staged as a whole") {
     CHECK(staged_pieces(exact).empty());
 }
 
-TEST_CASE("addresses, not registration, give the order of an adopted block") {
+TEST_CASE("Addresses, not registration, give the order of an adopted block") {
     auto const layout = make_adopted_layout<UnitBucketer>(
         test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{64, 64, {0}}, {0, 64, {1}}});
     CHECK(layout.parameter_buckets(2).empty()); // no elements
 }
 
-TEST_CASE("an adopted block that is frozen as a whole, or empty, has no bucket") {
+TEST_CASE("An adopted block that is frozen as a whole, or empty, has no bucket") {
     auto model = three();
     for (ParameterSpec& spec : model) {
         spec.trainable = false;

@@ -1,6 +1,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
@@ -30,18 +32,18 @@ std::string adopted_message(std::vector<ParameterSpec> const& model,
 
 } // namespace
 
-TEST_CASE("a layout for no rank is refused") {
+TEST_CASE("A layout for no rank is refused") {
     CHECK(message(test::model_of_sizes({1}), 0)
           == "zero: world is 0; a layout needs at least one rank.");
 }
 
-TEST_CASE("a parameter without a name is refused by its number") {
+TEST_CASE("A parameter without a name is refused by its number") {
     auto model = test::model_of_sizes({1, 2});
     model[1].name = "";
     CHECK(message(model) == "zero: parameter number 1 has no name; give each a unique one.");
 }
 
-TEST_CASE("two parameters with one name are refused with the way to register a tied one") {
+TEST_CASE("Two parameters with one name are refused with the way to register a tied one") {
     auto model = test::model_of_sizes({1, 2, 3});
     model[2].name = "p0";
     CHECK(message(model)
@@ -50,7 +52,7 @@ TEST_CASE("two parameters with one name are refused with the way to register a t
 }
 
 TEST_CASE(
-    "a parameter without a unit, with a unit twice, or with a unit far away is refused by name") {
+    "A parameter without a unit, with a unit twice, or with a unit far away is refused by name") {
     auto model = test::model_of_sizes({1, 2});
     model[1].units = {};
     CHECK(message(model)
@@ -69,7 +71,7 @@ TEST_CASE(
     CHECK(message(model) == "nothing was thrown");
 }
 
-TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it too large") {
+TEST_CASE("A model of 2^56 elements is refused with the parameter that makes it too large") {
     std::size_t const half = std::size_t{1} << 55U;
     CHECK(message(test::model_of_sizes({half, half - 1})) == "nothing was thrown");
     CHECK(message(test::model_of_sizes({half, half}))
@@ -78,10 +80,10 @@ TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it 
           == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
 }
 
-TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
+TEST_CASE("A cap of no bytes is refused in both kinds of layout") {
     auto const model = test::model_of_sizes({1});
     std::string const expected =
-        "zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start.";
+        "zero: bucket_bytes is 0; give the capacity of a bucket in bytes; 25 MiB is a good start.";
     CHECK_THROWS_WITH(
         (make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {0})),
         expected);
@@ -92,7 +94,7 @@ TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
     CHECK_NOTHROW(SizeCappedBucketer::validate({1}));
 }
 
-TEST_CASE("parameters that overlap in an adopted block are refused by both names") {
+TEST_CASE("Parameters that overlap in an adopted block are refused by both names") {
     auto const model = test::model_of_sizes({100, 100, 100});
     std::string const remedy = "; for a tied parameter register it once and list all its units.";
     CHECK(adopted_message(model, {0, 99, 300})
@@ -114,14 +116,14 @@ TEST_CASE("parameters that overlap in an adopted block are refused by both names
           == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
 }
 
-TEST_CASE("offsets of an adopted block must be one for each parameter") {
+TEST_CASE("Offsets of an adopted block must be one for each parameter") {
     CHECK(adopted_message(test::model_of_sizes({1, 2}), {0})
           == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
     CHECK(adopted_message({}, {0})
           == "zero: 1 offsets are given for 0 parameters of an adopted block; give one each.");
 }
 
-TEST_CASE("an adopted block is checked like any other model") {
+TEST_CASE("An adopted block is checked like any other model") {
     auto model = test::model_of_sizes({1, 2});
     model[1].name = "p0";
     CHECK_THAT(adopted_message(model, {0, 1}),

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/padding.hpp>
 
 #include <algorithm>
 #include <random>
@@ -43,7 +44,7 @@ std::size_t best(List const& sizes, std::size_t world) {
 
 } // namespace
 
-TEST_CASE("the balanced partitioner deals the largest first, each to the rank that holds least") {
+TEST_CASE("The balanced partitioner deals the largest first, each to the rank that holds least") {
     // As multiples of 64: 1, 5, 1, 4, 3, 0. 5 to rank 0; 4 and 3 to rank 1 (7); 1 and 1 to rank 0
     // (7); nothing to the lower of equals.
     CHECK(owners({10, 300, 64, 200, 130, 0}, 2) == Owners{0, 0, 0, 1, 1, 0});
@@ -57,7 +58,7 @@ TEST_CASE("the balanced partitioner deals the largest first, each to the rank th
     CHECK(buckets[1].cuts == List{0, 0, 448});
 }
 
-TEST_CASE("of equal parameters the lower number is dealt first, and of equal ranks the lower one "
+TEST_CASE("Of equal parameters the lower number is dealt first, and of equal ranks the lower one "
           "takes it") {
     CHECK(owners({64, 64, 64, 64, 64}, 3) == Owners{0, 1, 2, 0, 1});
     CHECK(owners({1, 64, 33}, 2) == Owners{0, 1, 0}); // all of them are 64 with padding
@@ -65,7 +66,7 @@ TEST_CASE("of equal parameters the lower number is dealt first, and of equal ran
     CHECK(owners({64, 65}, 2) == Owners{1, 0});
 }
 
-TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters, and parameters "
+TEST_CASE("The balanced partitioner serves one rank, more ranks than parameters, and parameters "
           "without elements") {
     CHECK(owners({7, 700, 0}, 1) == Owners{0, 0, 0});
     CHECK(owners({7, 700}, 5) == Owners{1, 0});
@@ -74,14 +75,14 @@ TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters,
     CHECK(test::partition_group<BalancedPartitioner>({{7}}, 3)[0].cuts == List{0, 64, 64, 64});
 }
 
-TEST_CASE("the balanced partitioner has Graham's worst case: 11 where 9 is possible") {
+TEST_CASE("The balanced partitioner has Graham's worst case: 11 where 9 is possible") {
     List const sizes{5 * 64, 5 * 64, 4 * 64, 4 * 64, 3 * 64, 3 * 64, 3 * 64};
     CHECK(owners(sizes, 3) == Owners{0, 1, 2, 2, 0, 1, 0});
     CHECK(fullest(sizes, owners(sizes, 3), 3) == 11 * 64);
     CHECK(best(sizes, 3) == 9 * 64);
 }
 
-TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of what the best deal "
+TEST_CASE("The fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of what the best deal "
           "gives it") {
     std::mt19937_64 random(42);
     std::size_t worse = 0;
@@ -99,7 +100,7 @@ TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of wh
     CHECK(worse > 10);
 }
 
-TEST_CASE("the balanced partitioner says that it cuts nothing and that its extents differ") {
+TEST_CASE("The balanced partitioner says that it cuts nothing and that its extents differ") {
     STATIC_REQUIRE_FALSE(BalancedPartitioner::cuts_parameters);
     STATIC_REQUIRE_FALSE(BalancedPartitioner::cuts_group);
     STATIC_REQUIRE_FALSE(BalancedPartitioner::is_even);

@@ -5,6 +5,7 @@
 #include "layout_checks.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>

@@ -5,6 +5,7 @@
 #include <zero/layout/bucket_plan.hpp>
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/piece.hpp>
+#include <zero/layout/range.hpp>
 
 #include <algorithm>
 #include <cstddef>

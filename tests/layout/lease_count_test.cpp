@@ -84,7 +84,7 @@ TEST_CASE("GPT-2 124M with buckets inside units has 2, 3 and 10 float buckets op
     CHECK(most_buckets_of_a_unit(gpt2(1, 4, test::Head::tied, true)) == 9); // one block
 }
 
-TEST_CASE("a bucket waits for all before it where reductions keep the index order") {
+TEST_CASE("A bucket waits for all before it where reductions keep the index order") {
     // Bucket 0 belongs to the unit that reports last: everything stays open until then.
     auto model = test::model_of_sizes({10, 10, 10});
     model[0].units = {1};
@@ -95,7 +95,7 @@ TEST_CASE("a bucket waits for all before it where reductions keep the index orde
     CHECK(most_open_buckets(layout, false) == 1);
 }
 
-TEST_CASE("the count of open buckets equals a simulation for random models and orders of units") {
+TEST_CASE("The count of open buckets equals a simulation for random models and orders of units") {
     std::mt19937_64 random(99);
     for (int round = 0; round < 500; ++round) {
         std::vector<std::size_t> sizes(1 + random() % 12);
@@ -126,7 +126,7 @@ TEST_CASE("the count of open buckets equals a simulation for random models and o
     }
 }
 
-TEST_CASE("models without trainable parameters need no gradient bucket") {
+TEST_CASE("Models without trainable parameters need no gradient bucket") {
     auto model = test::model_of_sizes({10, 20});
     model[0].trainable = model[1].trainable = false;
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model, {2, 4, true});

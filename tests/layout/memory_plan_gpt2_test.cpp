@@ -34,7 +34,7 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 
 } // namespace
 
-TEST_CASE("the plan of GPT-2 124M on one rank is 16P in every stage") {
+TEST_CASE("The plan of GPT-2 124M on one rank is 16P in every stage") {
     // 4 * 38,597,376 * 2 = 308,779,008; 3 of them 231,584,256.
     std::string const states = "parameters 248879616+0, gradients 248879616+0, master weights "
                                "497759232+0, optimizer state 995518464+0";
@@ -44,7 +44,7 @@ TEST_CASE("the plan of GPT-2 124M on one rank is 16P in every stage") {
     CHECK(text(1, 0, 3) == states + ", gradient leases 231584256+0, parameter leases 308779008+0");
 }
 
-TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
+TEST_CASE("The plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     // A quarter: 62,219,904 at two bytes, 124,439,808 at four, 248,879,616 at eight.
     std::string const leases = ", gradient leases 308779008+0";
     for (std::size_t rank = 0; rank < 4; ++rank) {
@@ -67,7 +67,7 @@ TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     }
 }
 
-TEST_CASE("the plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
+TEST_CASE("The plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
     // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight. Leases 4 * 38,600,704
     // * 2 = 308,805,632.
     std::string const full = "parameters 248879616+42496, gradients 248879616+42496, ";
@@ -88,7 +88,7 @@ TEST_CASE("the plan of GPT-2 124M on 64 ranks has the padding of nine buckets on
                  + leases);
 }
 
-TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
+TEST_CASE("The plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
           "last ranks") {
     // Rank 0: 1,944,896 elements. Leases 3 * 38,600,704 * 2 = 231,604,224 and 4 * 38,600,704 * 2 =
     // 308,805,632.
@@ -106,7 +106,7 @@ TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fift
                  + leases);
 }
 
-TEST_CASE("the model states of all ranks together are 16P in stage 3") {
+TEST_CASE("The model states of all ranks together are 16P in stage 3") {
     auto const layout =
         make_layout<ContiguousPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, true});
     std::size_t sum = 0;
@@ -116,7 +116,7 @@ TEST_CASE("the model states of all ranks together are 16P in stage 3") {
     CHECK(sum == 1'991'036'928);
 }
 
-TEST_CASE("the plan of GPT-2 124M dealt round-robin to eight ranks is largest on the rank of the "
+TEST_CASE("The plan of GPT-2 124M dealt round-robin to eight ranks is largest on the rank of the "
           "embedding") {
     auto const layout =
         make_layout<RoundRobinPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {8, 2, false});

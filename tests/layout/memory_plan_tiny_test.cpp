@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -33,7 +34,7 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 
 } // namespace
 
-TEST_CASE("the plan of a tiny model on one rank is the same in stages 0 to 2") {
+TEST_CASE("The plan of a tiny model on one rank is the same in stages 0 to 2") {
     // 129 * 4 = 516, 127 * 4 = 508; moments 129 * 8 = 1,032, 127 * 8 = 1,016; leases 2 * 256 * 4 =
     // 2,048.
     std::string const expected =
@@ -44,7 +45,7 @@ TEST_CASE("the plan of a tiny model on one rank is the same in stages 0 to 2") {
     CHECK(text(1, 0, 3) == expected + ", parameter leases 2048+0");
 }
 
-TEST_CASE("the plan of a tiny model on four ranks gives each rank the elements of its extent") {
+TEST_CASE("The plan of a tiny model on four ranks gives each rank the elements of its extent") {
     CHECK(text(4, 2, 0)
           == "parameters 516+508, gradients 516+508, optimizer state 1032+1016, gradient leases "
              "2048+0");
@@ -73,7 +74,7 @@ TEST_CASE("the plan of a tiny model on four ranks gives each rank the elements o
              "parameter leases 2048+0");
 }
 
-TEST_CASE("the plan of a tiny model on 64 ranks is mostly padding") {
+TEST_CASE("The plan of a tiny model on 64 ranks is mostly padding") {
     // 3,967 * 4 = 15,868; 3,967 * 8 = 31,736; leases 2 * 4,096 * 4 = 32,768.
     CHECK(text(64, 9, 0)
           == "parameters 516+15868, gradients 516+15868, optimizer state 1032+31736, gradient "
@@ -89,7 +90,7 @@ TEST_CASE("the plan of a tiny model on 64 ranks is mostly padding") {
              "parameter leases 32768+0");
 }
 
-TEST_CASE("the plan of a tiny model dealt round-robin follows its owners") {
+TEST_CASE("The plan of a tiny model dealt round-robin follows its owners") {
     // W = 2, turns: 0, 65, 63, 1 -> owners 0, 1, 0, 1. Rank 0: 63 of 64; rank 1: 66 of 192.
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_layout<RoundRobinPartitioner, SingleBucketer>(model, {2, 4, false});
@@ -100,7 +101,7 @@ TEST_CASE("the plan of a tiny model dealt round-robin follows its owners") {
              "2048+0");
 }
 
-TEST_CASE("the plan of a tiny adopted block has the caller's parameters and one staged bucket") {
+TEST_CASE("The plan of a tiny adopted block has the caller's parameters and one staged bucket") {
     // W = 1, starts 0, 1, 64: [0, 128) directly, the last of 129 staged: 128 + 64 elements in
     // buckets, 63 padding.
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
@@ -117,7 +118,7 @@ TEST_CASE("the plan of a tiny adopted block has the caller's parameters and one 
           == states + ", parameter leases 256+0");
 }
 
-TEST_CASE("a model of empty parameters has gradient leases, of no bytes") {
+TEST_CASE("A model of empty parameters has gradient leases, of no bytes") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
         test::model_of_sizes({0, 0}), {4, 4, true});
     StageRow const row = stage_row(2, ReductionSchedule::every_micro_step);
@@ -126,7 +127,7 @@ TEST_CASE("a model of empty parameters has gradient leases, of no bytes") {
     CHECK(test::default_plan(layout, 1, 2, single_precision).engine_bytes() == 0);
 }
 
-TEST_CASE("the plan of a model without parameters is empty in every stage") {
+TEST_CASE("The plan of a model without parameters is empty in every stage") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>({}, {4, 4, true});
     for (int stage = 0; stage < 4; ++stage) {
         CHECK(test::default_plan(layout, 1, stage, single_precision).engine_bytes() == 0);

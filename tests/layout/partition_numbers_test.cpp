@@ -26,7 +26,7 @@ TEST_CASE("Llama 7B has 291 tensors and 6738415616 elements") {
           == 2 * 131'072'000ULL + 32 * (4 * 16'777'216ULL + 3 * 45'088'768ULL + 2 * 4096) + 4096);
 }
 
-TEST_CASE("balanced GPT-2 124M is as uneven as its largest parameter from 8 ranks on") {
+TEST_CASE("Balanced GPT-2 124M is as uneven as its largest parameter from 8 ranks on") {
     CHECK(gpt2<BalancedPartitioner>(8).fullest
           == gpt2_embedding_elements); // a rank of its own, 2.48 times the mean
     CHECK(gpt2<BalancedPartitioner>(8).imbalance(8) == Approx(2.4813).epsilon(1e-4));
@@ -36,7 +36,7 @@ TEST_CASE("balanced GPT-2 124M is as uneven as its largest parameter from 8 rank
     CHECK(gpt2<BalancedPartitioner>(8).padding == 0);
 }
 
-TEST_CASE("balanced Llama 7B on 8 ranks is within two percent of the mean, dealt in turn it is "
+TEST_CASE("Balanced Llama 7B on 8 ranks is within two percent of the mean, dealt in turn it is "
           "twelve percent above") {
     CHECK(llama<BalancedPartitioner>(8).imbalance(8) < 1.02);
     CHECK(llama<RoundRobinPartitioner>(8).imbalance(8) > 1.11);
@@ -44,7 +44,7 @@ TEST_CASE("balanced Llama 7B on 8 ranks is within two percent of the mean, dealt
     CHECK(llama<BalancedPartitioner>(1024).fullest == 131'072'000);
 }
 
-TEST_CASE("the whole group is padded once: to a multiple of 64 W") {
+TEST_CASE("The whole group is padded once: to a multiple of 64 W") {
     // 124,439,808 = 64 * 1,944,372; up to the next multiple of 64: 1,944,384; of 1024: 1,944,576.
     CHECK(gpt2<WholeGroupPartitioner>(64).padding == 12 * 64);
     CHECK(gpt2<WholeGroupPartitioner>(1024).padding == 204 * 64);
@@ -52,7 +52,7 @@ TEST_CASE("the whole group is padded once: to a multiple of 64 W") {
     CHECK(gpt2<WholeGroupPartitioner>(64).fullest == 1'944'384);
 }
 
-TEST_CASE("per tensor GPT-2 124M has 148 reductions and pads each parameter") {
+TEST_CASE("Per tensor GPT-2 124M has 148 reductions and pads each parameter") {
     auto const numbers = gpt2<PerTensorPartitioner, ParameterBucketer>(64);
     CHECK(numbers.collectives == 148);
     // Up to multiples of 4096: of the 148 tensors 74 have 768 (3,328 more), 12 each 2,304 (1,792)
@@ -61,7 +61,7 @@ TEST_CASE("per tensor GPT-2 124M has 148 reductions and pads each parameter") {
     CHECK(numbers.padding == 74 * 3'328 + 12 * 1'792 + 12 * 1'024 + 3'328);
 }
 
-TEST_CASE("a dealt group keeps buckets open that the whole group closes") {
+TEST_CASE("A dealt group keeps buckets open that the whole group closes") {
     CHECK(gpt2<WholeGroupPartitioner>(8).open == 3);
     CHECK(gpt2<DealtGroupPartitioner>(8).open == 9); // all of them
     CHECK(gpt2<DealtGroupPartitioner>(8).collectives == 9);

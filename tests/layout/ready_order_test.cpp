@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/layout/detail/ready_order.hpp>
 #include <zero/layout/lease_count.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
@@ -54,7 +55,7 @@ std::string message(Order const& units) {
 
 } // namespace
 
-TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse "
+TEST_CASE("Parameters are complete with the last of their units, those of one unit in reverse "
           "registration order") {
     auto const specs = model();
     CHECK(zero::detail::ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
@@ -64,7 +65,7 @@ TEST_CASE("parameters are complete with the last of their units, those of one un
 }
 
 TEST_CASE(
-    "buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
+    "Buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
     CHECK(names<UnitBucketer>({0, 1, 2, 3})
           == std::vector<std::string>{"b0", "w0", "|", "w1", "|", "b2", "w2", "|", "tied", "|",
                                       "b3", "w3", "|", "b1", "|"});
@@ -75,7 +76,7 @@ TEST_CASE(
           == names<UnitBucketer>({0, 1, 2, 3}));
 }
 
-TEST_CASE("no order is the reverse order of use, and says so") {
+TEST_CASE("No order is the reverse order of use, and says so") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false});
     auto const same =
         make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 1, 0}});
@@ -86,7 +87,7 @@ TEST_CASE("no order is the reverse order of use, and says so") {
     CHECK(layout.hash() != other.hash());
 }
 
-TEST_CASE("leases are counted for the order of the layout") {
+TEST_CASE("Leases are counted for the order of the layout") {
     // Forwards, buckets made for backwards all stay open until the last unit; made for forwards,
     // one at a time, and the tied one.
     std::vector<ParameterSpec> specs = model();
@@ -106,7 +107,7 @@ TEST_CASE("leases are counted for the order of the layout") {
     CHECK(most_open_buckets(FlatLayout(specs, 2, buckets, {0, 1, 2, 3}), true) == 4);
 }
 
-TEST_CASE("buckets of several types are merged in the order in which they are complete") {
+TEST_CASE("Buckets of several types are merged in the order in which they are complete") {
     auto specs = model();
     for (std::size_t index = 0; index < specs.size(); ++index) {
         specs[index].type = index % 2;
@@ -120,18 +121,18 @@ TEST_CASE("buckets of several types are merged in the order in which they are co
     CHECK(found == std::vector<std::string>{"w1", "b3", "w3", "b0", "w0", "b2", "w2", "tied"});
 }
 
-TEST_CASE("an order that does not list every unit once is refused") {
-    CHECK(message({0, 1, 2})
-          == "zero: unit_order lists 3 numbers, 3 of them valid and for the first time; it has to "
-             "list each of the 4 units once, or nothing for "
-             "the reverse order of use.");
-    CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
-    CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
-    CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, 4 of them valid") != std::string::npos);
+TEST_CASE("An order that does not list every unit once is refused") {
+    CHECK(
+        message({0, 1, 2})
+        == "zero: unit_order lists 3 numbers, of which 3 are units not listed before; list each of "
+           "the 4 units once, or leave it empty for the reverse order of use.");
+    CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, of which 3 are") != std::string::npos);
+    CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, of which 3 are") != std::string::npos);
+    CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, of which 4 are") != std::string::npos);
     CHECK(message({3, 1, 0, 2}) == "nothing was thrown");
 }
 
-TEST_CASE("an order for an adopted block is refused, which is cut by address") {
+TEST_CASE("An order for an adopted block is refused, which is cut by address") {
     std::vector<std::size_t> const offsets{0, 64, 128, 192, 256, 320, 384, 448, 512};
     std::string text;
     try {

@@ -6,6 +6,7 @@
 #include "shapes.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/lease_count.hpp>
