@@ -28,9 +28,9 @@ TEST_CASE("The model GPT-2 124M has 148 tensors and 124439808 elements, with a h
     CHECK(test::elements_of(untied) == 163'037'184);
 }
 
-TEST_CASE("GPT-2 124M is cut into the buckets that the 25 MiB cap gives by hand") {
-    // float: 6,553,600 elements a bucket; two of them hold one block (7,087,872) and a third of the
-    // next.
+TEST_CASE("GPT-2 124M is cut into the buckets worked out by hand for 25 MiB") {
+    // float: 6,553,600 elements per bucket; two of them hold one block (7,087,872) and a third of
+    // the next.
     auto const layout =
         make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {1, 4, false});
     std::vector<std::size_t> elements;
@@ -44,10 +44,10 @@ TEST_CASE("GPT-2 124M is cut into the buckets that the 25 MiB cap gives by hand"
     // lnf (1,536), and of the last block proj2 (2,360,064), fc (2,362,368), ln2 (1,536), proj
     // (590,592), qkv.b (2,304).
     CHECK(elements[0] == 1'536 + 2'360'064 + 2'362'368 + 1'536 + 590'592 + 2'304);
-    CHECK(elements.back() == test::gpt2_embedding_elements); // tied: alone
+    CHECK(elements.back() == test::gpt2_embedding_elements); // tied, so in a bucket of its own
 }
 
-TEST_CASE("The padding of GPT-2 124M is the number that rounding each bucket up to W * 64 gives") {
+TEST_CASE("The padding of GPT-2 124M is what rounding each bucket up to W * 64 adds") {
     struct Row {
         std::size_t world;
         std::size_t float32;        ///< 17 buckets

@@ -29,7 +29,7 @@ std::vector<std::size_t> owned_elements(FlatLayout const& layout) {
     return sums;
 }
 
-/// The rank that holds the parameter, or W when it is cut.
+/// Returns the rank that holds the parameter, or W if it is cut.
 std::size_t owner_of(FlatLayout const& layout, std::size_t parameter) {
     std::size_t owner = layout.world();
     for (std::size_t const bucket : layout.parameter_buckets(parameter)) {

@@ -31,13 +31,13 @@ TEST_CASE("Equal models have equal hashes") {
     CHECK(hash_of(model()) == hash_of(model()));
 }
 
-TEST_CASE("Each single change gives another hash") {
+TEST_CASE("Each single change of a parameter changes the hash") {
     using Change = std::function<void(std::vector<ParameterSpec>&)>;
     std::vector<Change> const changes{
         [](auto& specs) { specs[1].name = "q1"; },
         [](auto& specs) { specs[1].name += '1'; },
         [](auto& specs) { specs[1].name += '\0'; },
-        [](auto& specs) { ++specs[1].elements; }, // the padded size stays
+        [](auto& specs) { ++specs[1].elements; }, // the padded size is the same
         [](auto& specs) { specs[1].units = {1}; },
         [](auto& specs) { specs[3].units = {1}; },
         [](auto& specs) {
@@ -88,7 +88,7 @@ TEST_CASE("The hash of one parameter depends on that parameter alone") {
     CHECK(before.parameter_hash(2) != after.parameter_hash(2));
 }
 
-TEST_CASE("Where a piece lies in its parameter and in its bucket is part of the hash") {
+TEST_CASE("The offsets of a piece in its parameter and in its bucket are part of the hash") {
     auto const hash = [](Piece piece) {
         return FlatLayout(test::model_of_sizes({300}), 1, {{{piece}, {0, 256}}}).hash();
     };
@@ -98,7 +98,7 @@ TEST_CASE("Where a piece lies in its parameter and in its bucket is part of the 
     CHECK(hash(piece) != hash({0, 64, 0, 128}));
 }
 
-TEST_CASE("Other offsets in an adopted block give another hash") {
+TEST_CASE("The offsets in an adopted block are part of the hash") {
     auto const specs = test::model_of_sizes({300, 300});
     auto const hash = [&](std::vector<std::size_t> const& offsets) {
         return make_adopted_layout<SingleBucketer>(specs, offsets, {2, 4, false}).hash();

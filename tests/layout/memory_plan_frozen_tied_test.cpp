@@ -15,9 +15,9 @@
 //     W = 1               64       512       1,024       1,600         128    1,728
 //     W = 4              256       512       1,024       1,792         256    2,048
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
-// Open at once: bias and embedding, then weights and embedding: 2, and one more. The first unit has
-// two buckets: stage 3 has 4 leases. bfloat16 parameters, float gradients that are sent as bfloat16
-// (one wire bucket), fp32 accumulation, master weights and moments.
+// Open at once: bias and embedding, then weights and embedding, so 2, and one more lease. The first
+// unit has two buckets, so stage 3 has 4 parameter leases. bfloat16 parameters, float gradients
+// that are sent as bfloat16 (one wire bucket), fp32 accumulation, master weights and moments.
 
 namespace zero::test::memory_plan_frozen_tied_test {
 
@@ -112,22 +112,20 @@ TEST_CASE("On 64 ranks the first rank holds the start of every bucket and the la
                  + leases);
 }
 
-TEST_CASE(
-    "Scattered parameters are the caller's and need one bucket for publishing in stages 1 and 2") {
+TEST_CASE("Scattered parameters are caller-owned and need one gathered bucket in stages 1 and 2") {
     std::string const stage0 = "parameters (caller's) 3220+0, gradients 6040+1128, master weights "
                                "6040+1128, optimizer state 12080+2256, "
                                "gradient leases 12288+0, wire 2048+0";
     CHECK(text(4, 0, 0, Storage::scattered) == stage0);
-    // 1,024 * 2: frozen buckets are never published.
+    // 1,024 * 2: frozen buckets are not gathered.
     CHECK(text(4, 0, 1, Storage::scattered)
           == "parameters (caller's) 3220+0, gradients 6040+1128, master weights 1576+216, "
              "optimizer state 3152+432, gradient leases 12288+0, "
              "parameter leases 2048+0, wire 2048+0");
 }
 
-TEST_CASE("A scattered frozen parameter larger than all trainable ones does not enlarge the bucket "
-          "for publishing") {
-    // W = 2: 100 -> 128, 5,000 is frozen and never published.
+TEST_CASE("A large scattered frozen parameter does not enlarge the gathered bucket") {
+    // W = 2: 100 -> 128, 5,000 is frozen and not gathered.
     auto const mostly_frozen = make_layout<ContiguousPartitioner, UnitBucketer>(
         {{"a", 100, {0}, 0, true}, {"b", 5000, {1}, 0, false}}, {2, 2, true});
     MemoryPlan const plan = test::default_plan(mostly_frozen, 0, 1, sizes, Storage::scattered);
@@ -135,7 +133,7 @@ TEST_CASE("A scattered frozen parameter larger than all trainable ones does not 
     CHECK(plan[BufferKind::gradient_leases] == MemoryRow{2 * 128 * 4, 0, false});
 }
 
-TEST_CASE("Extra leases are planned for gradients, and for gathered parameters in stage 3") {
+TEST_CASE("Extra leases are planned for gradients and, in stage 3, for gathered parameters") {
     // 5 * 1,024 * 4 and 6 * 1,024 * 2.
     CHECK_THAT(text(4, 0, 3, Storage::owned, 2),
                test::contains_text("gradient leases 20480+0, parameter leases 12288+0"));
@@ -143,7 +141,7 @@ TEST_CASE("Extra leases are planned for gradients, and for gathered parameters i
                test::contains_text("gradient leases 20480+0, wire"));
 }
 
-TEST_CASE("A model that is frozen as a whole plans its parameters and their gathers only") {
+TEST_CASE("A frozen model plans only its parameters and their gathers") {
     auto const frozen =
         make_layout<ContiguousPartitioner, UnitBucketer>({{"a", 100, {0}, 0, false}}, {2, 2, true});
     CHECK(test::text_of(test::default_plan(frozen, 0, 2, sizes, Storage::owned, true))

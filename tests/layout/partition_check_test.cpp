@@ -7,8 +7,8 @@
 #include <zero/layout/padding.hpp>
 #include <zero/layout/single_bucketer.hpp>
 
-// A partitioner of the user's own that breaks its contract is refused when the layout is made,
-// instead of training to other numbers.
+// A user-defined partitioner that breaks its contract is rejected when the layout is made.
+// Otherwise it would change the results of the training.
 
 namespace zero::test::partition_check_test {
 
@@ -29,7 +29,7 @@ enum class Mistake {
     cut_parameter
 };
 
-/// Gives all to rank 0, but for one mistake.
+/// Gives everything to rank 0, with one mistake.
 template <Mistake M>
 struct Mistaken {
     using policy_category = PartitionerCategory;
@@ -65,7 +65,8 @@ struct Mistaken {
 };
 static_assert(Partitioner<Mistaken<Mistake::none>>);
 
-/// Two parameters of 100 and 50 elements in one bucket: 192 with padding.
+/// Makes a layout of two parameters with 100 and 50 elements in one bucket of 192 elements, padding
+/// included.
 template <Mistake M>
 std::string message() {
     try {
@@ -79,8 +80,7 @@ std::string message() {
 
 } // namespace
 
-TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its contract, each rule "
-          "by itself") {
+TEST_CASE("Each violation of the partitioner contract is rejected with its own message") {
     CHECK(message<Mistake::none>() == "accepted");
     std::string const cuts = "; cuts must begin with 0, not descend, and be multiples of 64.";
     CHECK(message<Mistake::late_start>()
