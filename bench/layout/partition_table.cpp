@@ -1,5 +1,5 @@
-// Prints the tables of docs/partitioners.md: what each partitioner goes with, and what it costs on
-// known models. Nothing is timed.
+// Prints the tables of docs/partitioners.md: the compatibility of each partitioner and its costs on
+// known models. It measures no time.
 
 #include "support/partition_numbers.hpp"
 #include "support/partitioner_compatibility.hpp"

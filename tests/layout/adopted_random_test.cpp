@@ -20,7 +20,7 @@ struct Block {
     std::size_t end = 0;
 };
 
-/// Parameters of any size in any order of addresses, with gaps, frozen and tied ones.
+/// Parameters of random sizes at random addresses, with gaps; some are frozen or tied.
 Block random_block(std::mt19937_64& random) {
     auto const below = [&](std::size_t bound) {
         return static_cast<std::size_t>(random() % bound);
@@ -42,7 +42,7 @@ Block random_block(std::mt19937_64& random) {
         block.end += spec.elements + (below(4) == 0 ? below(200) : 0);
     }
     for (std::size_t index = 0; index + 1 < parameters;
-         ++index) { // registration order differs from the order of addresses
+         ++index) { // registration order is not address order
         if (below(3) == 0) {
             std::swap(block.model[index], block.model[index + 1]);
             std::swap(block.offsets[index], block.offsets[index + 1]);
@@ -51,7 +51,8 @@ Block random_block(std::mt19937_64& random) {
     return block;
 }
 
-/// What an adopted layout promises beyond the rules of all layouts; empty when it holds.
+/// Checks what an adopted layout guarantees beyond the rules of all layouts. Returns the first
+/// problem, or an empty text.
 std::string adopted_problem(FlatLayout const& layout, Block const& block) {
     std::size_t const step = layout.world() * 64;
     for (std::size_t index = 0; index < layout.buckets(); ++index) {
@@ -88,7 +89,7 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
 
 } // namespace
 
-TEST_CASE("every trainable element of 3000 random adopted blocks has one place and one owner, and "
+TEST_CASE("Every trainable element of 3000 random adopted blocks has one place and one owner, and "
           "nothing else is touched") {
     std::mt19937_64 random(4711);
     std::size_t staged = 0;

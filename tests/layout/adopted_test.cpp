@@ -4,6 +4,7 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/range.hpp>
 #include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/unit_bucketer.hpp>
@@ -15,7 +16,7 @@ namespace {
 struct Direct {
     std::size_t block_begin;
     std::size_t elements;
-    std::vector<std::size_t> parameters; ///< in ascending order of addresses
+    std::vector<std::size_t> parameters; ///< in ascending order of address
     friend bool operator==(Direct const&, Direct const&) = default;
 };
 
@@ -33,7 +34,7 @@ std::vector<Direct> direct_buckets(FlatLayout const& layout) {
     return found;
 }
 
-/// The staged bucket as parameter, first element, elements, start in the bucket.
+/// The pieces of the staged bucket: parameter, first element, elements, offset in the bucket.
 std::vector<std::vector<std::size_t>> staged_pieces(FlatLayout const& layout) {
     std::vector<std::vector<std::size_t>> found;
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -56,25 +57,25 @@ std::vector<std::size_t> const three_offsets{0, 200, 500};
 
 } // namespace
 
-TEST_CASE(
-    "an adopted block is cut at multiples of W * 64 and its end goes through a staged bucket") {
-    // W = 2: edges at multiples of 128. 550 elements: [0, 512) directly, [512, 550) staged.
+TEST_CASE("An adopted block is cut at multiples of W * 64 and its end goes into a staged bucket") {
+    // W = 2: boundaries at multiples of 128. Of 550 elements [0, 512) are direct, [512, 550)
+    // staged.
     auto const layout = make_adopted_layout<SingleBucketer>(three(), three_offsets, {2, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{0, 512, {0, 1, 2}}});
     CHECK(layout.extent(0, 1) == Range{256, 512});
     CHECK(layout.pieces(0)[2].bucket_begin == 500);
     CHECK(layout.pieces(0)[2].elements == 12);
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
-    CHECK(layout.elements(1) == 128); // 38 -> 64, a multiple of 64 for each of two ranks
+    CHECK(layout.elements(1) == 128); // 38 elements: 64 for each of two ranks
     CHECK(layout.trainable_buckets() == 2);
     CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(),
                                    layout.parameter_buckets(2).end())
           == std::vector<std::size_t>{0, 1});
 }
 
-TEST_CASE("the edges between buckets of an adopted block fall inside parameters") {
-    // Starts 500, 200, 0 rounded down to 384, 128, 0; buckets in gradient-ready order, the last
-    // address first.
+TEST_CASE("Bucket boundaries of an adopted block fall inside parameters") {
+    // The starts 500, 200 and 0 are rounded down to 384, 128 and 0. Buckets are in gradient-ready
+    // order: highest address first.
     auto const layout = make_adopted_layout<UnitBucketer>(three(), three_offsets, {2, 4, false});
     CHECK(direct_buckets(layout)
           == std::vector<Direct>{{384, 128, {1, 2}}, {128, 256, {0, 1}}, {0, 128, {0}}});
@@ -88,11 +89,12 @@ TEST_CASE("the edges between buckets of an adopted block fall inside parameters"
     CHECK(staged_pieces(layout) == Table{{2, 12, 38, 0}});
 }
 
-TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends beside it are staged") {
+TEST_CASE(
+    "A frozen parameter in an adopted block has no bucket and its neighbours' ends are staged") {
     auto model = test::model_of_sizes({200, 300, 300});
     model[1].trainable = false;
     auto const layout = make_adopted_layout<SingleBucketer>(model, three_offsets, {2, 4, false});
-    // [500, 800): directly [512, 768); [0, 200): directly [0, 128).
+    // Of [500, 800) the direct part is [512, 768), of [0, 200) it is [0, 128).
     CHECK(direct_buckets(layout) == std::vector<Direct>{{512, 256, {2}}, {0, 128, {0}}});
     CHECK(staged_pieces(layout) == Table{{2, 268, 32, 0}, {2, 0, 12, 64}, {0, 128, 72, 128}});
     CHECK(layout.elements(2) == 256);
@@ -100,36 +102,36 @@ TEST_CASE("a frozen gap in an adopted block stays where it is, and the ends besi
     CHECK(test::problem_in(layout, {false, true, true, false}, false) == "");
 }
 
-TEST_CASE("memory between the parameters of an adopted block is in no bucket") {
+TEST_CASE("Memory between the parameters of an adopted block is in no bucket") {
     auto const layout = make_adopted_layout<SingleBucketer>(
         test::model_of_sizes({200, 300}), std::vector<std::size_t>{10, 211}, {1, 4, false});
-    // [211, 511): directly [256, 448); [10, 210): directly [64, 192).
+    // Of [211, 511) the direct part is [256, 448), of [10, 210) it is [64, 192).
     CHECK(direct_buckets(layout) == std::vector<Direct>{{256, 192, {1}}, {64, 128, {0}}});
     CHECK(staged_pieces(layout)
           == Table{{1, 237, 63, 0}, {1, 0, 45, 64}, {0, 182, 18, 128}, {0, 0, 54, 192}});
 }
 
-TEST_CASE("an adopted block smaller than W * 64 is staged as a whole") {
+TEST_CASE("An adopted block smaller than W * 64 is staged as a whole") {
     auto const layout = make_adopted_layout<SizeCappedBucketer>(
         test::model_of_sizes({100, 27}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(layout).empty());
     CHECK(staged_pieces(layout) == Table{{0, 0, 100, 0}, {1, 0, 27, 128}});
     CHECK(layout.elements(0) == 256); // 128 + 64, a multiple of 128
-    // One element more makes it W * 64, and nothing is staged.
+    // With one more element it has W * 64, and nothing is staged.
     auto const exact = make_adopted_layout<SizeCappedBucketer>(
         test::model_of_sizes({100, 28}), std::vector<std::size_t>{0, 100}, {2, 4, false});
     CHECK(direct_buckets(exact) == std::vector<Direct>{{0, 128, {0, 1}}});
     CHECK(staged_pieces(exact).empty());
 }
 
-TEST_CASE("addresses, not registration, give the order of an adopted block") {
+TEST_CASE("An adopted block is ordered by address, not by registration") {
     auto const layout = make_adopted_layout<UnitBucketer>(
         test::model_of_sizes({64, 64, 0}), std::vector<std::size_t>{64, 0, 5}, {1, 4, false});
     CHECK(direct_buckets(layout) == std::vector<Direct>{{64, 64, {0}}, {0, 64, {1}}});
     CHECK(layout.parameter_buckets(2).empty()); // no elements
 }
 
-TEST_CASE("an adopted block that is frozen as a whole, or empty, has no bucket") {
+TEST_CASE("An adopted block without trainable elements has no bucket") {
     auto model = three();
     for (ParameterSpec& spec : model) {
         spec.trainable = false;

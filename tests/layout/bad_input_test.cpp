@@ -1,6 +1,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
@@ -30,18 +32,18 @@ std::string adopted_message(std::vector<ParameterSpec> const& model,
 
 } // namespace
 
-TEST_CASE("a layout for no rank is refused") {
+TEST_CASE("A layout for 0 ranks is rejected") {
     CHECK(message(test::model_of_sizes({1}), 0)
           == "zero: world is 0; a layout needs at least one rank.");
 }
 
-TEST_CASE("a parameter without a name is refused by its number") {
+TEST_CASE("A parameter without a name is rejected by its index") {
     auto model = test::model_of_sizes({1, 2});
     model[1].name = "";
     CHECK(message(model) == "zero: parameter number 1 has no name; give each a unique one.");
 }
 
-TEST_CASE("two parameters with one name are refused with the way to register a tied one") {
+TEST_CASE("Two parameters with one name are rejected with advice on tied parameters") {
     auto model = test::model_of_sizes({1, 2, 3});
     model[2].name = "p0";
     CHECK(message(model)
@@ -49,15 +51,15 @@ TEST_CASE("two parameters with one name are refused with the way to register a t
              "it once and list all its units.");
 }
 
-TEST_CASE(
-    "a parameter without a unit, with a unit twice, or with a unit far away is refused by name") {
+TEST_CASE("A parameter without a unit, with a repeated unit or with a far too large unit is "
+          "rejected by name") {
     auto model = test::model_of_sizes({1, 2});
     model[1].units = {};
     CHECK(message(model)
           == "zero: parameter 'p1' lists no unit; name the units that use it, in order of use.");
     model[1].units = {3, 1, 3};
     CHECK(message(model) == "zero: parameter 'p1' lists unit 3 twice; list it once.");
-    model[1].units = {4129}; // 2 * 16 + 4096 is the last
+    model[1].units = {4129}; // the largest valid unit is 2 * 16 + 4096
     CHECK(message(model)
           == "zero: parameter 'p1' lists unit 4129; units are numbered from 0 in order of use, "
              "without large gaps.");
@@ -69,7 +71,8 @@ TEST_CASE(
     CHECK(message(model) == "nothing was thrown");
 }
 
-TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it too large") {
+TEST_CASE(
+    "A model of 2^56 elements is rejected with the name of the parameter that exceeds the limit") {
     std::size_t const half = std::size_t{1} << 55U;
     CHECK(message(test::model_of_sizes({half, half - 1})) == "nothing was thrown");
     CHECK(message(test::model_of_sizes({half, half}))
@@ -78,10 +81,10 @@ TEST_CASE("a model of 2^56 elements is refused with the parameter that makes it 
           == "zero: parameter 'p1' makes the model larger than 2^56 elements.");
 }
 
-TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
+TEST_CASE("A bucket capacity of 0 bytes is rejected in both kinds of layout") {
     auto const model = test::model_of_sizes({1});
     std::string const expected =
-        "zero: bucket_bytes is 0; give the cap of a bucket in bytes, 25 MiB is a good start.";
+        "zero: bucket_bytes is 0; give the capacity of a bucket in bytes; 25 MiB is a good start.";
     CHECK_THROWS_WITH(
         (make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {2, 4, false}, {0})),
         expected);
@@ -92,7 +95,7 @@ TEST_CASE("a cap of no bytes is refused in both kinds of layout") {
     CHECK_NOTHROW(SizeCappedBucketer::validate({1}));
 }
 
-TEST_CASE("parameters that overlap in an adopted block are refused by both names") {
+TEST_CASE("Parameters that overlap in an adopted block are rejected with both names") {
     auto const model = test::model_of_sizes({100, 100, 100});
     std::string const remedy = "; for a tied parameter register it once and list all its units.";
     CHECK(adopted_message(model, {0, 99, 300})
@@ -101,27 +104,27 @@ TEST_CASE("parameters that overlap in an adopted block are refused by both names
           == "zero: parameters 'p2' and 'p1' overlap in the adopted block" + remedy);
     CHECK(adopted_message(model, {0, 100, 200}) == "nothing was thrown");
     CHECK(adopted_message(test::model_of_sizes({100, 0}), {0, 50})
-          == "nothing was thrown"); // no elements: nothing to overlap
-    // The same memory under two names, and one parameter inside another.
+          == "nothing was thrown"); // a parameter without elements overlaps nothing
+    // Two names for the same memory, then one parameter inside another.
     CHECK_THAT(adopted_message(test::model_of_sizes({8, 8}), {16, 16}),
                test::contains_text("overlap in the adopted block"));
     CHECK(adopted_message(test::model_of_sizes({100, 5}), {0, 50})
           == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
-    // A frozen parameter is memory, too.
+    // A frozen parameter also occupies memory.
     auto frozen = test::model_of_sizes({100, 5});
     frozen[0].trainable = false;
     CHECK(adopted_message(frozen, {0, 50})
           == "zero: parameters 'p0' and 'p1' overlap in the adopted block" + remedy);
 }
 
-TEST_CASE("offsets of an adopted block must be one for each parameter") {
+TEST_CASE("An adopted block needs one offset per parameter") {
     CHECK(adopted_message(test::model_of_sizes({1, 2}), {0})
           == "zero: 1 offsets are given for 2 parameters of an adopted block; give one each.");
     CHECK(adopted_message({}, {0})
           == "zero: 1 offsets are given for 0 parameters of an adopted block; give one each.");
 }
 
-TEST_CASE("an adopted block is checked like any other model") {
+TEST_CASE("An adopted block is checked like any other model") {
     auto model = test::model_of_sizes({1, 2});
     model[1].name = "p0";
     CHECK_THAT(adopted_message(model, {0, 1}),

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/padding.hpp>
 
 #include <algorithm>
 #include <random>
@@ -27,7 +28,7 @@ std::size_t fullest(List const& sizes, Owners const& dealt, std::size_t world) {
     return *std::max_element(held.begin(), held.end());
 }
 
-/// The fullest rank of the best deal, by trying all.
+/// Elements of the fullest rank under the best assignment, found by exhaustive search.
 std::size_t best(List const& sizes, std::size_t world) {
     Owners dealt(sizes.size(), 0);
     std::size_t least = fullest(sizes, dealt, world);
@@ -43,9 +44,10 @@ std::size_t best(List const& sizes, std::size_t world) {
 
 } // namespace
 
-TEST_CASE("the balanced partitioner deals the largest first, each to the rank that holds least") {
-    // As multiples of 64: 1, 5, 1, 4, 3, 0. 5 to rank 0; 4 and 3 to rank 1 (7); 1 and 1 to rank 0
-    // (7); nothing to the lower of equals.
+TEST_CASE("The balanced partitioner assigns the largest parameter first, to the rank that holds "
+          "the least") {
+    // Sizes in units of 64: 1, 5, 1, 4, 3, 0. 5 goes to rank 0, 4 and 3 go to rank 1 (sum 7), 1 and
+    // 1 to rank 0 (sum 7). The empty parameter goes to the lower of equal ranks.
     CHECK(owners({10, 300, 64, 200, 130, 0}, 2) == Owners{0, 0, 0, 1, 1, 0});
     auto const buckets =
         test::partition_group<BalancedPartitioner>({{10, 300, 64}, {200, 130, 0}}, 2);
@@ -57,15 +59,14 @@ TEST_CASE("the balanced partitioner deals the largest first, each to the rank th
     CHECK(buckets[1].cuts == List{0, 0, 448});
 }
 
-TEST_CASE("of equal parameters the lower number is dealt first, and of equal ranks the lower one "
-          "takes it") {
+TEST_CASE("The balanced partitioner breaks ties by the lower parameter index and the lower rank") {
     CHECK(owners({64, 64, 64, 64, 64}, 3) == Owners{0, 1, 2, 0, 1});
-    CHECK(owners({1, 64, 33}, 2) == Owners{0, 1, 0}); // all of them are 64 with padding
+    CHECK(owners({1, 64, 33}, 2) == Owners{0, 1, 0}); // each has 64 elements with padding
     CHECK(owners({65, 64}, 2) == Owners{0, 1});
     CHECK(owners({64, 65}, 2) == Owners{1, 0});
 }
 
-TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters, and parameters "
+TEST_CASE("The balanced partitioner serves one rank, more ranks than parameters, and parameters "
           "without elements") {
     CHECK(owners({7, 700, 0}, 1) == Owners{0, 0, 0});
     CHECK(owners({7, 700}, 5) == Owners{1, 0});
@@ -74,15 +75,15 @@ TEST_CASE("the balanced partitioner serves one rank, more ranks than parameters,
     CHECK(test::partition_group<BalancedPartitioner>({{7}}, 3)[0].cuts == List{0, 64, 64, 64});
 }
 
-TEST_CASE("the balanced partitioner has Graham's worst case: 11 where 9 is possible") {
+TEST_CASE("The balanced partitioner reaches Graham's worst case: 11 where 9 is possible") {
     List const sizes{5 * 64, 5 * 64, 4 * 64, 4 * 64, 3 * 64, 3 * 64, 3 * 64};
     CHECK(owners(sizes, 3) == Owners{0, 1, 2, 2, 0, 1, 0});
     CHECK(fullest(sizes, owners(sizes, 3), 3) == 11 * 64);
     CHECK(best(sizes, 3) == 9 * 64);
 }
 
-TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of what the best deal "
-          "gives it") {
+TEST_CASE(
+    "The fullest rank holds at most 4/3 - 1/(3 W) times as much as under the best assignment") {
     std::mt19937_64 random(42);
     std::size_t worse = 0;
     for (int round = 0; round < 500; ++round) {
@@ -99,7 +100,7 @@ TEST_CASE("the fullest rank of a balanced deal holds at most 4/3 - 1/(3 W) of wh
     CHECK(worse > 10);
 }
 
-TEST_CASE("the balanced partitioner says that it cuts nothing and that its extents differ") {
+TEST_CASE("The balanced partitioner declares that it cuts nothing and that extents differ") {
     STATIC_REQUIRE_FALSE(BalancedPartitioner::cuts_parameters);
     STATIC_REQUIRE_FALSE(BalancedPartitioner::cuts_group);
     STATIC_REQUIRE_FALSE(BalancedPartitioner::is_even);

@@ -59,7 +59,7 @@ struct AnsweringValidate {
 
 } // namespace
 
-TEST_CASE("the shipped bucketers model their concept, and nothing is left to diagnose") {
+TEST_CASE("The shipped bucketers model their concept and have no diagnosis") {
     STATIC_REQUIRE(Bucketer<SizeCappedBucketer>);
     STATIC_REQUIRE(Bucketer<UnitBucketer>);
     STATIC_REQUIRE(Bucketer<SingleBucketer>);
@@ -70,12 +70,12 @@ TEST_CASE("the shipped bucketers model their concept, and nothing is left to dia
     STATIC_REQUIRE(diagnose_bucketer<ParameterBucketer>());
 }
 
-TEST_CASE("a bucketer is its category, options, one constant and two functions") {
+TEST_CASE("A bucketer consists of its category, options, one constant and two functions") {
     STATIC_REQUIRE(Bucketer<Archetype<Category, Types, Span, Take, Validate>>);
     STATIC_REQUIRE(diagnose_bucketer<Archetype<Category, Types, Span, Take, Validate>>());
 }
 
-TEST_CASE("a bucketer that lacks one part is none") {
+TEST_CASE("A type that lacks one part of a bucketer does not model the concept") {
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Types, Span, Take, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Span, Take, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, Take, Validate>>);
@@ -84,7 +84,7 @@ TEST_CASE("a bucketer that lacks one part is none") {
     STATIC_REQUIRE_FALSE(Bucketer<int>);
 }
 
-TEST_CASE("a bucketer with one wrong part is none") {
+TEST_CASE("A type with one wrong part of a bucketer does not model the concept") {
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<OtherCategory, Types, Span, Take, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, IntegerSpan, Take, Validate>>);
     STATIC_REQUIRE_FALSE(Bucketer<Archetype<Category, Types, Span, IntegerTake, Validate>>);

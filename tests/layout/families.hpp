@@ -1,10 +1,12 @@
 #pragma once
 
-// All combinations of partitioner and bucketer, so that a property is written once.
+// All combinations of partitioner and bucketer. A test writes a property once and checks it for
+// each.
 
 #include "layout_checks.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
@@ -49,7 +51,7 @@ struct Family {
     }
 };
 
-/// @brief `visit(family)` for each bucketer with one partitioner.
+/// @brief Calls `visit(family)` for each bucketer with one partitioner.
 template <class P, class Visitor>
 void for_each_bucketer(char const* name, std::size_t bucket_bytes, Visitor&& visit) {
     visit(Family<P, SizeCappedBucketer>{name, {bucket_bytes}});
@@ -58,7 +60,8 @@ void for_each_bucketer(char const* name, std::size_t bucket_bytes, Visitor&& vis
     visit(Family<P, SingleBucketer>{name});
 }
 
-/// @brief `visit(family)` for each; `bucket_bytes` is the cap of the size-capped bucketer.
+/// @brief Calls `visit(family)` for each combination; `bucket_bytes` is the capacity of the
+/// size-capped bucketer.
 template <class Visitor>
 void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
     for_each_bucketer<ContiguousPartitioner>("contiguous", bucket_bytes, visit);
@@ -69,8 +72,8 @@ void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
     visit(Family<PerTensorPartitioner, ParameterBucketer>{"per tensor"});
 }
 
-/// @brief The first problem of any family with and without buckets inside units, with the family's
-/// name and W; empty when all are well.
+/// @brief Returns the first problem of any family, with and without buckets inside units, with the
+/// name of the family and W. Empty if there is none.
 inline std::string problem_in_any_family(std::vector<ParameterSpec> const& model, std::size_t world,
                                          std::size_t bucket_bytes = 1024) {
     std::string first;

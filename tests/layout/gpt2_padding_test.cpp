@@ -18,7 +18,7 @@ std::size_t padding(std::size_t world, std::size_t element_bytes, bool is_inside
 
 } // namespace
 
-TEST_CASE("the model GPT-2 124M has 148 tensors and 124439808 elements, with a head of its own "
+TEST_CASE("The model GPT-2 124M has 148 tensors and 124439808 elements, with a head of its own "
           "163037184") {
     auto const tied = test::gpt2_124m();
     CHECK(tied.size() == test::gpt2_tensors);
@@ -28,9 +28,9 @@ TEST_CASE("the model GPT-2 124M has 148 tensors and 124439808 elements, with a h
     CHECK(test::elements_of(untied) == 163'037'184);
 }
 
-TEST_CASE("GPT-2 124M is cut into the buckets that the 25 MiB cap gives by hand") {
-    // float: 6,553,600 elements a bucket; two of them hold one block (7,087,872) and a third of the
-    // next.
+TEST_CASE("GPT-2 124M is cut into the buckets worked out by hand for 25 MiB") {
+    // float: 6,553,600 elements per bucket; two of them hold one block (7,087,872) and a third of
+    // the next.
     auto const layout =
         make_layout<ContiguousPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {1, 4, false});
     std::vector<std::size_t> elements;
@@ -44,10 +44,10 @@ TEST_CASE("GPT-2 124M is cut into the buckets that the 25 MiB cap gives by hand"
     // lnf (1,536), and of the last block proj2 (2,360,064), fc (2,362,368), ln2 (1,536), proj
     // (590,592), qkv.b (2,304).
     CHECK(elements[0] == 1'536 + 2'360'064 + 2'362'368 + 1'536 + 590'592 + 2'304);
-    CHECK(elements.back() == test::gpt2_embedding_elements); // tied: alone
+    CHECK(elements.back() == test::gpt2_embedding_elements); // tied, so in a bucket of its own
 }
 
-TEST_CASE("the padding of GPT-2 124M is the number that rounding each bucket up to W * 64 gives") {
+TEST_CASE("The padding of GPT-2 124M is what rounding each bucket up to W * 64 adds") {
     struct Row {
         std::size_t world;
         std::size_t float32;        ///< 17 buckets
@@ -74,7 +74,7 @@ TEST_CASE("the padding of GPT-2 124M is the number that rounding each bucket up 
     }
 }
 
-TEST_CASE("the padding of GPT-2 124M stays below one in a thousand on 1 to 64 ranks") {
+TEST_CASE("The padding of GPT-2 124M stays below one in a thousand on 1 to 64 ranks") {
     std::size_t most = 0;
     for (std::size_t world = 1; world <= 64; ++world) {
         for (std::size_t const bytes : std::vector<std::size_t>{2, 4}) {
@@ -87,7 +87,7 @@ TEST_CASE("the padding of GPT-2 124M stays below one in a thousand on 1 to 64 ra
     CHECK(most == 92'672); // float, size-capped inside units
 }
 
-TEST_CASE("the layouts of GPT-2 124M have every element in one place and one owner") {
+TEST_CASE("The layouts of GPT-2 124M have every element in one place and one owner") {
     for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 7, 8, 64}) {
         CHECK(test::problem_in_any_family(test::gpt2_124m(), world, std::size_t{25} << 20U) == "");
         CHECK(test::problem_in_any_family(test::gpt2_124m(test::Head::separate), world,

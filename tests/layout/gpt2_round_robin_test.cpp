@@ -29,7 +29,7 @@ std::vector<std::size_t> owned_elements(FlatLayout const& layout) {
     return sums;
 }
 
-/// The rank that holds the parameter, or W when it is cut.
+/// Returns the rank that holds the parameter, or W if it is cut.
 std::size_t owner_of(FlatLayout const& layout, std::size_t parameter) {
     std::size_t owner = layout.world();
     for (std::size_t const bucket : layout.parameter_buckets(parameter)) {
@@ -47,7 +47,7 @@ std::size_t owner_of(FlatLayout const& layout, std::size_t parameter) {
 
 } // namespace
 
-TEST_CASE("round-robin ownership rotates in gradient-ready order through all buckets and cuts no "
+TEST_CASE("Round-robin ownership rotates in gradient-ready order through all buckets and cuts no "
           "parameter") {
     for (std::size_t const world : std::vector<std::size_t>{1, 2, 3, 8, 64}) {
         for (FlatLayout const& layout :
@@ -64,7 +64,7 @@ TEST_CASE("round-robin ownership rotates in gradient-ready order through all buc
     }
 }
 
-TEST_CASE("round-robin ownership of GPT-2 124M is uneven: 4.1 times the mean on 8 ranks and 20.8 "
+TEST_CASE("Round-robin ownership of GPT-2 124M is uneven: 4.1 times the mean on 8 ranks and 20.8 "
           "times on 64") {
     auto const eight = owned_elements(dealt<SizeCappedBucketer>(8));
     // wte has turn 147 = 18 * 8 + 3.
@@ -84,7 +84,7 @@ TEST_CASE("round-robin ownership of GPT-2 124M is uneven: 4.1 times the mean on 
 }
 
 TEST_CASE(
-    "round-robin layouts of GPT-2 124M have no padding, because its sizes are multiples of 64") {
+    "Round-robin layouts of GPT-2 124M have no padding, because its sizes are multiples of 64") {
     for (std::size_t const world : std::vector<std::size_t>{1, 5, 8, 64}) {
         CHECK(dealt<SizeCappedBucketer>(world).padded_elements() == test::gpt2_elements);
     }

@@ -27,17 +27,17 @@ std::uint64_t hash_of(std::vector<ParameterSpec> const& specs, std::size_t world
 
 } // namespace
 
-TEST_CASE("equal models have equal hashes") {
+TEST_CASE("Equal models have equal hashes") {
     CHECK(hash_of(model()) == hash_of(model()));
 }
 
-TEST_CASE("each single change gives another hash") {
+TEST_CASE("Each single change of a parameter changes the hash") {
     using Change = std::function<void(std::vector<ParameterSpec>&)>;
     std::vector<Change> const changes{
         [](auto& specs) { specs[1].name = "q1"; },
         [](auto& specs) { specs[1].name += '1'; },
         [](auto& specs) { specs[1].name += '\0'; },
-        [](auto& specs) { ++specs[1].elements; }, // the padded size stays
+        [](auto& specs) { ++specs[1].elements; }, // the padded size is the same
         [](auto& specs) { specs[1].units = {1}; },
         [](auto& specs) { specs[3].units = {1}; },
         [](auto& specs) {
@@ -66,7 +66,7 @@ TEST_CASE("each single change gives another hash") {
     CHECK(hashes.size() == changes.size() + 4);
 }
 
-TEST_CASE("the end of a name is not taken for a unit") {
+TEST_CASE("The end of a name is not taken for a unit") {
     ParameterSpec const shorter{"a", 10, {98, 0}, 0, true};
     ParameterSpec const longer{"ab", 10, {0}, 0, true}; // 'b' is 98
     CHECK(hash_of({shorter}) != hash_of({longer}));
@@ -74,11 +74,11 @@ TEST_CASE("the end of a name is not taken for a unit") {
           != FlatLayout({longer}, 1, {}).parameter_hash(0));
 }
 
-TEST_CASE("the world size is part of the hash even without parameters") {
+TEST_CASE("The world size is part of the hash even without parameters") {
     CHECK(hash_of({}, 1) != hash_of({}, 2));
 }
 
-TEST_CASE("the hash of one parameter depends on that parameter alone") {
+TEST_CASE("The hash of one parameter depends on that parameter alone") {
     auto const before = make_layout<ContiguousPartitioner, SingleBucketer>(model(), {2, 4, false});
     auto specs = model();
     specs[2].elements = 1;
@@ -88,7 +88,7 @@ TEST_CASE("the hash of one parameter depends on that parameter alone") {
     CHECK(before.parameter_hash(2) != after.parameter_hash(2));
 }
 
-TEST_CASE("where a piece lies in its parameter and in its bucket is part of the hash") {
+TEST_CASE("The offsets of a piece in its parameter and in its bucket are part of the hash") {
     auto const hash = [](Piece piece) {
         return FlatLayout(test::model_of_sizes({300}), 1, {{{piece}, {0, 256}}}).hash();
     };
@@ -98,7 +98,7 @@ TEST_CASE("where a piece lies in its parameter and in its bucket is part of the 
     CHECK(hash(piece) != hash({0, 64, 0, 128}));
 }
 
-TEST_CASE("other offsets in an adopted block give another hash") {
+TEST_CASE("The offsets in an adopted block are part of the hash") {
     auto const specs = test::model_of_sizes({300, 300});
     auto const hash = [&](std::vector<std::size_t> const& offsets) {
         return make_adopted_layout<SingleBucketer>(specs, offsets, {2, 4, false}).hash();

@@ -1,10 +1,11 @@
 #pragma once
 
-// What must hold for every layout, as one function that names the first thing that does not.
+// Checks what must hold for every layout and names the first violation.
 
 #include <zero/layout/bucket_plan.hpp>
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/piece.hpp>
+#include <zero/layout/range.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,11 +17,11 @@ namespace zero::test {
 struct LayoutRules {
     bool has_whole_parameters =
         true;            ///< every parameter lies in one bucket, starting at a multiple of 64
-    bool is_even = true; ///< all extents of a bucket are equally long
+    bool is_even = true; ///< all extents of a bucket are equal
     bool may_cut = true; ///< a parameter may lie on several ranks
     bool is_inside_units = false; ///< all parameters of a bucket have the same units
-    bool is_cut_as_group = false; ///< the ranks' shares of all trainable, and of all frozen,
-                                  ///< buckets are equal, one after the other
+    bool is_cut_as_group =
+        false; ///< the trainable and the frozen buckets are each cut once, as one group
 };
 
 namespace detail {
@@ -42,8 +43,8 @@ inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket,
     return "";
 }
 
-/// Pieces are in order, without overlap, inside the bucket; the padding is as small as the rules
-/// allow.
+/// Checks that pieces are in order, do not overlap and lie inside the bucket, and that padding is
+/// minimal.
 inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket,
                                   LayoutRules const& rules) {
     std::size_t end = 0;
@@ -97,8 +98,8 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket,
     return layout.pieces(bucket).empty() ? "is empty" : "";
 }
 
-/// The buckets [begin, end) laid one after the other are cut once, into equal parts in rank order,
-/// and padded no more than that takes.
+/// Checks that the buckets [begin, end), one after the other, are cut once into equal shards in
+/// rank order, with minimal padding.
 inline std::string group_problem(FlatLayout const& layout, std::size_t begin, std::size_t end) {
     std::size_t aligned_sum = 0;
     for (std::size_t bucket = begin; bucket < end; ++bucket) {
@@ -129,7 +130,7 @@ inline std::string group_problem(FlatLayout const& layout, std::size_t begin, st
     return "";
 }
 
-/// Every element of every parameter lies in exactly one extent of exactly one bucket.
+/// Checks that every element of every parameter lies in exactly one extent of exactly one bucket.
 inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules,
                                      bool has_frozen_buckets) {
     std::vector<std::vector<Piece>> slices(layout.parameters().size());
@@ -175,7 +176,7 @@ inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const
     return "";
 }
 
-/// The tables by parameter and by unit say the same as the pieces.
+/// Checks that the tables by parameter and by unit agree with the pieces.
 inline std::string index_problem(FlatLayout const& layout) {
     std::vector<std::vector<std::size_t>> of_parameter(layout.parameters().size());
     std::vector<std::vector<std::size_t>> of_unit(layout.units());
@@ -216,8 +217,8 @@ inline std::string index_problem(FlatLayout const& layout) {
 
 } // namespace detail
 
-/// @brief The first rule that `layout` breaks, or an empty text. O(pieces * W), for any size of
-/// parameters.
+/// @brief Returns the first rule that `layout` violates, or an empty text. O(pieces * W),
+/// independent of the sizes of parameters.
 inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules,
                               bool has_frozen_buckets = true) {
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -242,7 +243,7 @@ inline std::string problem_in(FlatLayout const& layout, LayoutRules const& rules
     return owners.empty() ? detail::index_problem(layout) : owners;
 }
 
-/// @brief The parameters of each bucket, in registration order.
+/// @brief Returns the parameters of each bucket, in registration order.
 inline std::vector<std::vector<std::size_t>> bucket_members(FlatLayout const& layout) {
     std::vector<std::vector<std::size_t>> members(layout.buckets());
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {

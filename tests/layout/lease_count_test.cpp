@@ -13,8 +13,8 @@ namespace zero::test::lease_count_test {
 
 namespace {
 
-/// The definition, played through: units report in the order of the layout; a bucket is open from
-/// its first unit until it may be reduced.
+/// Simulates the definition: units report in the order of the layout, and a bucket is open from its
+/// first unit until it may be reduced.
 std::size_t simulated_open_buckets(FlatLayout const& layout, bool in_index_order) {
     std::set<std::size_t> open;
     std::set<std::size_t> reported;
@@ -67,7 +67,7 @@ TEST_CASE("GPT-2 124M with a tied head has 3, 4 and 10 float buckets open at onc
     CHECK(most_open_buckets(gpt2(25, 4, test::Head::tied), true) == 4);
     CHECK(most_open_buckets(gpt2(1, 4, test::Head::tied), true) == 10);
     CHECK(most_open_buckets(gpt2(25, 2, test::Head::tied), true) == 3);
-    // The tied embedding is open from the first to the last unit; a head of its own is reduced at
+    // The tied embedding is open from the first to the last unit. A separate head is reduced at
     // once.
     CHECK(most_open_buckets(gpt2(100, 4, test::Head::separate), true) == 2);
     CHECK(most_open_buckets(gpt2(25, 4, test::Head::separate), true) == 3);
@@ -81,10 +81,11 @@ TEST_CASE("GPT-2 124M with buckets inside units has 2, 3 and 10 float buckets op
     CHECK(most_open_buckets(gpt2(1, 4, test::Head::tied, true), false) == 10);
     CHECK(most_buckets_of_a_unit(gpt2(100, 4, test::Head::tied, true))
           == 2); // embeddings: wte is tied, wpe is not
-    CHECK(most_buckets_of_a_unit(gpt2(1, 4, test::Head::tied, true)) == 9); // one block
+    CHECK(most_buckets_of_a_unit(gpt2(1, 4, test::Head::tied, true)) == 9); // one transformer block
 }
 
-TEST_CASE("a bucket waits for all before it where reductions keep the index order") {
+TEST_CASE(
+    "A bucket stays open until all before it are complete if reductions keep the index order") {
     // Bucket 0 belongs to the unit that reports last: everything stays open until then.
     auto model = test::model_of_sizes({10, 10, 10});
     model[0].units = {1};
@@ -95,7 +96,7 @@ TEST_CASE("a bucket waits for all before it where reductions keep the index orde
     CHECK(most_open_buckets(layout, false) == 1);
 }
 
-TEST_CASE("the count of open buckets equals a simulation for random models and orders of units") {
+TEST_CASE("The number of open buckets equals a simulation for random models and unit orders") {
     std::mt19937_64 random(99);
     for (int round = 0; round < 500; ++round) {
         std::vector<std::size_t> sizes(1 + random() % 12);
@@ -126,7 +127,7 @@ TEST_CASE("the count of open buckets equals a simulation for random models and o
     }
 }
 
-TEST_CASE("models without trainable parameters need no gradient bucket") {
+TEST_CASE("Models without trainable parameters have no open bucket") {
     auto model = test::model_of_sizes({10, 20});
     model[0].trainable = model[1].trainable = false;
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model, {2, 4, true});

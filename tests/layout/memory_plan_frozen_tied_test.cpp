@@ -15,9 +15,9 @@
 //     W = 1               64       512       1,024       1,600         128    1,728
 //     W = 4              256       512       1,024       1,792         256    2,048
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
-// Open at once: bias and embedding, then weights and embedding: 2, and one more. The first unit has
-// two buckets: stage 3 has 4 leases. bfloat16 parameters, float gradients that are sent as bfloat16
-// (one wire bucket), fp32 accumulation, master weights and moments.
+// Open at once: bias and embedding, then weights and embedding, so 2, and one more lease. The first
+// unit has two buckets, so stage 3 has 4 parameter leases. bfloat16 parameters, float gradients
+// that are sent as bfloat16 (one wire bucket), fp32 accumulation, master weights and moments.
 
 namespace zero::test::memory_plan_frozen_tied_test {
 
@@ -41,7 +41,7 @@ std::string text(std::size_t world, std::size_t rank, int stage, Storage storage
 
 } // namespace
 
-TEST_CASE("frozen parameters have memory but no gradient, master weights or moments") {
+TEST_CASE("Frozen parameters have memory but no gradient, master weights or moments") {
     // W = 1: 1,610 * 2 and 118 * 2; 1,510 * 4 and 90 * 4; * 8. Leases 3 * 1,024 * 4, wire 1,024
     // * 2.
     std::string const expected = "parameters 3220+236, gradients 6040+360, master weights "
@@ -53,7 +53,7 @@ TEST_CASE("frozen parameters have memory but no gradient, master weights or mome
     CHECK(text(1, 0, 3) == expected + ", parameter leases 8192+0, wire 2048+0"); // 4 * 1,024 * 2
 }
 
-TEST_CASE("on four ranks the shards hold frozen elements in stage 3 only") {
+TEST_CASE("On four ranks the shards hold frozen elements in stage 3 only") {
     // All: (2,048 - 1,610) * 2 = 876; (1,792 - 1,510) * 4 = 1,128.
     CHECK(text(4, 0, 0)
           == "parameters 3220+876, gradients 6040+1128, master weights 6040+1128, optimizer state "
@@ -85,7 +85,7 @@ TEST_CASE("on four ranks the shards hold frozen elements in stage 3 only") {
                  + leases);
 }
 
-TEST_CASE("on 64 ranks the first rank holds the start of every bucket and the last holds padding") {
+TEST_CASE("On 64 ranks the first rank holds the start of every bucket and the last holds padding") {
     // (16,384 - 1,610) * 2 = 29,548; (12,288 - 1,510) * 4 = 43,112; leases 3 * 4,096 * 4 = 49,152;
     // wire 4,096 * 2 = 8,192.
     CHECK(text(64, 0, 0)
@@ -112,22 +112,20 @@ TEST_CASE("on 64 ranks the first rank holds the start of every bucket and the la
                  + leases);
 }
 
-TEST_CASE(
-    "scattered parameters are the caller's and need one bucket for publishing in stages 1 and 2") {
+TEST_CASE("Scattered parameters are caller-owned and need one gathered bucket in stages 1 and 2") {
     std::string const stage0 = "parameters (caller's) 3220+0, gradients 6040+1128, master weights "
                                "6040+1128, optimizer state 12080+2256, "
                                "gradient leases 12288+0, wire 2048+0";
     CHECK(text(4, 0, 0, Storage::scattered) == stage0);
-    // 1,024 * 2: frozen buckets are never published.
+    // 1,024 * 2: frozen buckets are not gathered.
     CHECK(text(4, 0, 1, Storage::scattered)
           == "parameters (caller's) 3220+0, gradients 6040+1128, master weights 1576+216, "
              "optimizer state 3152+432, gradient leases 12288+0, "
              "parameter leases 2048+0, wire 2048+0");
 }
 
-TEST_CASE("a scattered frozen parameter larger than all trainable ones does not enlarge the bucket "
-          "for publishing") {
-    // W = 2: 100 -> 128, 5,000 is frozen and never published.
+TEST_CASE("A large scattered frozen parameter does not enlarge the gathered bucket") {
+    // W = 2: 100 -> 128, 5,000 is frozen and not gathered.
     auto const mostly_frozen = make_layout<ContiguousPartitioner, UnitBucketer>(
         {{"a", 100, {0}, 0, true}, {"b", 5000, {1}, 0, false}}, {2, 2, true});
     MemoryPlan const plan = test::default_plan(mostly_frozen, 0, 1, sizes, Storage::scattered);
@@ -135,7 +133,7 @@ TEST_CASE("a scattered frozen parameter larger than all trainable ones does not 
     CHECK(plan[BufferKind::gradient_leases] == MemoryRow{2 * 128 * 4, 0, false});
 }
 
-TEST_CASE("extra leases are planned for gradients, and for gathered parameters in stage 3") {
+TEST_CASE("Extra leases are planned for gradients and, in stage 3, for gathered parameters") {
     // 5 * 1,024 * 4 and 6 * 1,024 * 2.
     CHECK_THAT(text(4, 0, 3, Storage::owned, 2),
                test::contains_text("gradient leases 20480+0, parameter leases 12288+0"));
@@ -143,7 +141,7 @@ TEST_CASE("extra leases are planned for gradients, and for gathered parameters i
                test::contains_text("gradient leases 20480+0, wire"));
 }
 
-TEST_CASE("a model that is frozen as a whole plans its parameters and their gathers only") {
+TEST_CASE("A frozen model plans only its parameters and their gathers") {
     auto const frozen =
         make_layout<ContiguousPartitioner, UnitBucketer>({{"a", 100, {0}, 0, false}}, {2, 2, true});
     CHECK(test::text_of(test::default_plan(frozen, 0, 2, sizes, Storage::owned, true))

@@ -34,7 +34,7 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 
 } // namespace
 
-TEST_CASE("the plan of GPT-2 124M on one rank is 16P in every stage") {
+TEST_CASE("The plan of GPT-2 124M on one rank is 16P in every stage") {
     // 4 * 38,597,376 * 2 = 308,779,008; 3 of them 231,584,256.
     std::string const states = "parameters 248879616+0, gradients 248879616+0, master weights "
                                "497759232+0, optimizer state 995518464+0";
@@ -44,8 +44,8 @@ TEST_CASE("the plan of GPT-2 124M on one rank is 16P in every stage") {
     CHECK(text(1, 0, 3) == states + ", gradient leases 231584256+0, parameter leases 308779008+0");
 }
 
-TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
-    // A quarter: 62,219,904 at two bytes, 124,439,808 at four, 248,879,616 at eight.
+TEST_CASE("The plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
+    // A quarter of the model: 62,219,904 at two bytes, 124,439,808 at four, 248,879,616 at eight.
     std::string const leases = ", gradient leases 308779008+0";
     for (std::size_t rank = 0; rank < 4; ++rank) {
         CHECK(text(4, rank, 0)
@@ -67,7 +67,7 @@ TEST_CASE("the plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     }
 }
 
-TEST_CASE("the plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
+TEST_CASE("The plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
     // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight. Leases 4 * 38,600,704
     // * 2 = 308,805,632.
     std::string const full = "parameters 248879616+42496, gradients 248879616+42496, ";
@@ -88,7 +88,7 @@ TEST_CASE("the plan of GPT-2 124M on 64 ranks has the padding of nine buckets on
                  + leases);
 }
 
-TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
+TEST_CASE("The plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
           "last ranks") {
     // Rank 0: 1,944,896 elements. Leases 3 * 38,600,704 * 2 = 231,604,224 and 4 * 38,600,704 * 2 =
     // 308,805,632.
@@ -97,16 +97,17 @@ TEST_CASE("the plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fift
           == "parameters 3889792+0, gradients 3889792+0, master weights 7779584+0, optimizer state "
              "15559168+0"
                  + leases);
-    // Rank 63: of lnf (1,536 = 24 * 64) nothing, 64 lost; a block is 7,087,872 = 64 * 110,784 -
-    // 2,304, 2,304 lost twelve times; wpe 0; the embedding 38,597,376 = 64 * 603,136 - 3,328. 64 +
-    // 27,648 + 3,328 = 31,040 lost, 1,913,856 left.
+    // Rank 63 owns less content than rank 0 in most buckets: 64 less of lnf (1,536 = 24 * 64),
+    // 2,304 less of each of twelve blocks (7,087,872 = 64 * 110,784 - 2,304), 0 less of wpe, and
+    // 3,328 less of the embedding (38,597,376 = 64 * 603,136 - 3,328). Together 64 + 27,648 + 3,328
+    // = 31,040 less, so 1,913,856.
     CHECK(text(64, 63, 3)
           == "parameters 3827712+62080, gradients 3827712+62080, master weights 7655424+124160, "
              "optimizer state 15310848+248320"
                  + leases);
 }
 
-TEST_CASE("the model states of all ranks together are 16P in stage 3") {
+TEST_CASE("The model states of all ranks together are 16P in stage 3") {
     auto const layout =
         make_layout<ContiguousPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, true});
     std::size_t sum = 0;
@@ -116,8 +117,8 @@ TEST_CASE("the model states of all ranks together are 16P in stage 3") {
     CHECK(sum == 1'991'036'928);
 }
 
-TEST_CASE("the plan of GPT-2 124M dealt round-robin to eight ranks is largest on the rank of the "
-          "embedding") {
+TEST_CASE(
+    "The round-robin plan of GPT-2 124M on eight ranks is largest on the rank of the embedding") {
     auto const layout =
         make_layout<RoundRobinPartitioner, SizeCappedBucketer>(test::gpt2_124m(), {8, 2, false});
     // Rank 3 owns 63,374,592 elements.

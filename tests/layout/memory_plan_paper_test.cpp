@@ -13,10 +13,10 @@ namespace zero::test::memory_plan_paper_test {
 namespace {
 
 /// bfloat16 parameters, gradients and accumulation; fp32 master weights and two moments: 2 + 2 + 4
-/// + 8 = 16 bytes a parameter.
+/// + 8 = 16 bytes per parameter.
 constexpr ElementSizes mixed_precision{2, 2, 2, 2, 4, 8};
 
-/// What one rank counts when P elements fall into equal shards without padding.
+/// The totals of one rank if P elements are cut into equal shards without padding.
 constexpr LayoutTotals equal_shards(std::size_t elements, std::size_t world) {
     std::size_t const own = elements / world;
     return {elements, elements, elements, elements, own, own, own, own, 0, 0, 0, 0};
@@ -35,8 +35,7 @@ constexpr std::size_t model_states(int stage, std::size_t elements, std::size_t 
 
 } // namespace
 
-TEST_CASE(
-    "the plan gives figure 1 of the ZeRO paper: 7.5 thousand million parameters on 64 ranks") {
+TEST_CASE("The plan reproduces figure 1 of the ZeRO paper: 7.5 billion parameters on 64 ranks") {
     constexpr std::size_t parameters = 7'500'000'000;                   // / 64 = 117,187,500
     STATIC_REQUIRE(model_states(0, parameters, 64) == 120'000'000'000); // 120 GB
     STATIC_REQUIRE(model_states(1, parameters, 64)
@@ -46,8 +45,8 @@ TEST_CASE(
     STATIC_REQUIRE(model_states(3, parameters, 64) == 1'875'000'000); // 1.9 GB = 16P / 64
 }
 
-TEST_CASE("the plan is known at compile time, row by row") {
-    constexpr MemoryPlan two = plan(2, 6400, 64); // 100 elements a rank
+TEST_CASE("The plan is known at compile time, row by row") {
+    constexpr MemoryPlan two = plan(2, 6400, 64); // 100 elements per rank
     STATIC_REQUIRE(two[BufferKind::parameters] == MemoryRow{12'800, 0, false});
     STATIC_REQUIRE(two[BufferKind::gradients] == MemoryRow{200, 0, false});
     STATIC_REQUIRE(two[BufferKind::master_weights] == MemoryRow{400, 0, false});
@@ -55,9 +54,9 @@ TEST_CASE("the plan is known at compile time, row by row") {
     STATIC_REQUIRE(two.engine_bytes() == 14'200);
 }
 
-TEST_CASE("for equal shards each stage takes the bytes of the paper: 16P, 4P + 12P/W, 2P + 14P/W, "
+TEST_CASE("For equal shards each stage takes the bytes of the paper: 16P, 4P + 12P/W, 2P + 14P/W, "
           "16P/W") {
-    // P = 40,960 in one bucket: 10,240 a rank on 4, 640 on 64. 16P = 655,360.
+    // P = 40,960 in one bucket: 10,240 per rank on 4 ranks, 640 on 64. 16P = 655,360.
     auto const model = test::model_of_sizes({40'960});
     std::size_t const expected[3][4] = {
         {655'360, 655'360, 655'360, 655'360}, // W = 1
@@ -79,7 +78,7 @@ TEST_CASE("for equal shards each stage takes the bytes of the paper: 16P, 4P + 1
     }
 }
 
-TEST_CASE("leases, wire and control have rows of their own and are no model state") {
+TEST_CASE("Leases, wire and control have rows of their own and are not model states") {
     LayoutTotals totals = equal_shards(6400, 64);
     totals.largest_trainable_bucket = 1000;
     totals.largest_gathered_bucket = 3000;
@@ -96,7 +95,7 @@ TEST_CASE("leases, wire and control have rows of their own and are no model stat
     CHECK(found.engine_bytes() == 39'877);
 }
 
-TEST_CASE("what the caller owns is a row of the plan but not of the engine") {
+TEST_CASE("Caller-owned memory is a row of the plan but not engine memory") {
     LayoutTotals totals = equal_shards(6400, 64);
     totals.all_padded = 7000;
     for (Storage const storage : {Storage::adopted, Storage::scattered}) {
@@ -108,7 +107,7 @@ TEST_CASE("what the caller owns is a row of the plan but not of the engine") {
     }
 }
 
-TEST_CASE("a boundary schedule plans a full accumulation buffer in stages 2 and 3") {
+TEST_CASE("A boundary schedule plans a full accumulation buffer in stages 2 and 3") {
     for (int const stage : {2, 3}) {
         StageRow const row = stage_row(stage, ReductionSchedule::boundary);
         MemoryPlan const found =

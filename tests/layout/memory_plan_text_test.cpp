@@ -4,7 +4,7 @@
 
 namespace zero::test::memory_plan_text_test {
 
-TEST_CASE("A memory plan is printed with a line for every buffer that there is") {
+TEST_CASE("A memory plan is printed with one line per non-empty buffer") {
     MemoryPlan plan;
     plan[BufferKind::parameters] = {100, 28, true};
     plan[BufferKind::master_weights] = {400, 0, false};

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -13,7 +14,7 @@
 // One bucket in reverse order: 0 -> 0, 65 -> 128, 63 -> 64, 1 -> 64: 256 elements; starts: 65 at 0,
 // 63 at 128, 1 at 192.
 //     W = 1: 256 elements, 127 of them padding; rank 0 owns all.
-//     W = 4: 64 a rank. Contents: 64 (of the 65), 1, 63, 1.
+// W = 4: 64 per rank. Contents: 64 (of the 65), 1, 63, 1.
 //     W = 64: a shard is 64 (256 / 64 = 4, rounded up), 4,096 elements, 3,967 padding; ranks 0 to 3
 //     as on four, the others have none.
 // Leases: one bucket is open at once, and one more for overlap; stage 3 gathers up to twice the one
@@ -33,7 +34,7 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 
 } // namespace
 
-TEST_CASE("the plan of a tiny model on one rank is the same in stages 0 to 2") {
+TEST_CASE("The plan of a tiny model on one rank is the same in stages 0 to 2") {
     // 129 * 4 = 516, 127 * 4 = 508; moments 129 * 8 = 1,032, 127 * 8 = 1,016; leases 2 * 256 * 4 =
     // 2,048.
     std::string const expected =
@@ -44,7 +45,7 @@ TEST_CASE("the plan of a tiny model on one rank is the same in stages 0 to 2") {
     CHECK(text(1, 0, 3) == expected + ", parameter leases 2048+0");
 }
 
-TEST_CASE("the plan of a tiny model on four ranks gives each rank the elements of its extent") {
+TEST_CASE("The plan of a tiny model on four ranks gives each rank the elements of its extent") {
     CHECK(text(4, 2, 0)
           == "parameters 516+508, gradients 516+508, optimizer state 1032+1016, gradient leases "
              "2048+0");
@@ -73,7 +74,7 @@ TEST_CASE("the plan of a tiny model on four ranks gives each rank the elements o
              "parameter leases 2048+0");
 }
 
-TEST_CASE("the plan of a tiny model on 64 ranks is mostly padding") {
+TEST_CASE("The plan of a tiny model on 64 ranks is mostly padding") {
     // 3,967 * 4 = 15,868; 3,967 * 8 = 31,736; leases 2 * 4,096 * 4 = 32,768.
     CHECK(text(64, 9, 0)
           == "parameters 516+15868, gradients 516+15868, optimizer state 1032+31736, gradient "
@@ -89,7 +90,7 @@ TEST_CASE("the plan of a tiny model on 64 ranks is mostly padding") {
              "parameter leases 32768+0");
 }
 
-TEST_CASE("the plan of a tiny model dealt round-robin follows its owners") {
+TEST_CASE("The round-robin plan of a tiny model follows the owners") {
     // W = 2, turns: 0, 65, 63, 1 -> owners 0, 1, 0, 1. Rank 0: 63 of 64; rank 1: 66 of 192.
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_layout<RoundRobinPartitioner, SingleBucketer>(model, {2, 4, false});
@@ -100,13 +101,13 @@ TEST_CASE("the plan of a tiny model dealt round-robin follows its owners") {
              "2048+0");
 }
 
-TEST_CASE("the plan of a tiny adopted block has the caller's parameters and one staged bucket") {
-    // W = 1, starts 0, 1, 64: [0, 128) directly, the last of 129 staged: 128 + 64 elements in
-    // buckets, 63 padding.
+TEST_CASE("The plan of a tiny adopted block has the caller's parameters and one staged bucket") {
+    // W = 1, starts 0, 1, 64: [0, 128) is direct, the last of 129 elements is staged. The buckets
+    // have 128 + 64 elements, 63 of them padding.
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_adopted_layout<SingleBucketer>(
         model, std::vector<std::size_t>{0, 1, 64, 129}, {1, 4, false});
-    // Both buckets are open at once, and one more: 3 * 128 * 4 = 1,536.
+    // Both buckets are open at once, and one more lease: 3 * 128 * 4 = 1,536.
     std::string const states = "parameters (caller's) 516+0, gradients 516+252, optimizer state "
                                "1032+504, gradient leases 1536+0";
     CHECK(test::text_of(test::default_plan(layout, 0, 0, single_precision, Storage::adopted))
@@ -117,7 +118,7 @@ TEST_CASE("the plan of a tiny adopted block has the caller's parameters and one 
           == states + ", parameter leases 256+0");
 }
 
-TEST_CASE("a model of empty parameters has gradient leases, of no bytes") {
+TEST_CASE("A model of empty parameters has gradient leases of 0 bytes") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
         test::model_of_sizes({0, 0}), {4, 4, true});
     StageRow const row = stage_row(2, ReductionSchedule::every_micro_step);
@@ -126,7 +127,7 @@ TEST_CASE("a model of empty parameters has gradient leases, of no bytes") {
     CHECK(test::default_plan(layout, 1, 2, single_precision).engine_bytes() == 0);
 }
 
-TEST_CASE("the plan of a model without parameters is empty in every stage") {
+TEST_CASE("The plan of a model without parameters is empty in every stage") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>({}, {4, 4, true});
     for (int stage = 0; stage < 4; ++stage) {
         CHECK(test::default_plan(layout, 1, stage, single_precision).engine_bytes() == 0);

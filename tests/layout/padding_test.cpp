@@ -6,7 +6,7 @@
 
 namespace zero::test::padding_test {
 
-TEST_CASE("rounding goes to the next multiple, and multiples stay") {
+TEST_CASE("Rounding goes to the next multiple and keeps multiples") {
     STATIC_REQUIRE(round_up(0, 64) == 0);
     STATIC_REQUIRE(round_up(1, 64) == 64);
     STATIC_REQUIRE(round_up(64, 64) == 64);

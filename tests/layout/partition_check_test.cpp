@@ -1,12 +1,14 @@
 #include "support/catch.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/layout/detail/place_in_bucket.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
+#include <zero/layout/padding.hpp>
 #include <zero/layout/single_bucketer.hpp>
 
-// A partitioner of the user's own that breaks its contract is refused when the layout is made,
-// instead of training to other numbers.
+// A user-defined partitioner that breaks its contract is rejected when the layout is made.
+// Otherwise it would change the results of the training.
 
 namespace zero::test::partition_check_test {
 
@@ -27,7 +29,7 @@ enum class Mistake {
     cut_parameter
 };
 
-/// Gives all to rank 0, but for one mistake.
+/// Gives everything to rank 0, with one mistake.
 template <Mistake M>
 struct Mistaken {
     using policy_category = PartitionerCategory;
@@ -63,7 +65,8 @@ struct Mistaken {
 };
 static_assert(Partitioner<Mistaken<Mistake::none>>);
 
-/// Two parameters of 100 and 50 elements in one bucket: 192 with padding.
+/// Makes a layout of two parameters with 100 and 50 elements in one bucket of 192 elements, padding
+/// included.
 template <Mistake M>
 std::string message() {
     try {
@@ -77,10 +80,9 @@ std::string message() {
 
 } // namespace
 
-TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its contract, each rule "
-          "by itself") {
+TEST_CASE("Each violation of the partitioner contract is rejected with its own message") {
     CHECK(message<Mistake::none>() == "accepted");
-    std::string const cuts = "; cuts begin with 0, do not descend, and are multiples of 64.";
+    std::string const cuts = "; cuts must begin with 0, not descend, and be multiples of 64.";
     CHECK(message<Mistake::late_start>()
           == "zero: the partitioner's cut number 0 of a bucket is 64" + cuts);
     CHECK(message<Mistake::descending>()
@@ -88,7 +90,7 @@ TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its co
     CHECK(message<Mistake::unaligned_cut>()
           == "zero: the partitioner's cut number 1 of a bucket is 65" + cuts);
     std::string const pieces =
-        "; pieces start at multiples of 64, lie inside the bucket, and do not overlap.";
+        "; pieces must start at multiples of 64, lie inside the bucket, and do not overlap.";
     CHECK(message<Mistake::short_end>()
           == "zero: the partitioner placed 'second' (50 elements) at 128 of a bucket of 128"
                  + pieces);
@@ -101,14 +103,14 @@ TEST_CASE("What a partitioner makes of a bucket is refused when it breaks its co
     std::string const kept =
         " elements; it may reorder the pieces of a bucket, but keeps each once, with its elements.";
     CHECK(message<Mistake::lost_piece>()
-          == "zero: the partitioner gave back piece number 7 of 2 with 50" + kept);
+          == "zero: the partitioner returned piece number 7 of 2 with 50" + kept);
     CHECK(message<Mistake::twice>()
-          == "zero: the partitioner gave back piece number 0 of 2 with 50" + kept);
+          == "zero: the partitioner returned piece number 0 of 2 with 50" + kept);
     CHECK(message<Mistake::resized>()
-          == "zero: the partitioner gave back piece number 1 of 2 with 0" + kept);
+          == "zero: the partitioner returned piece number 1 of 2 with 0" + kept);
     CHECK(message<Mistake::uneven>()
           == "zero: the partitioner says is_even, but gives 192 elements of a bucket to rank 0 and "
-             "0 to rank 1; make all extents equally long, or is_even false.");
+             "0 to rank 1; make all extents equal, or set is_even to false.");
     CHECK(message<Mistake::cut_parameter>()
           == "zero: the partitioner says that it cuts no parameter, but cuts 'first' at 64; cut "
              "between pieces, or make cuts_parameters true.");

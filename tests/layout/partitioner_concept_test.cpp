@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -98,7 +99,7 @@ constexpr bool is_complete() {
 
 } // namespace
 
-TEST_CASE("the shipped partitioners model their concept, and nothing is left to diagnose") {
+TEST_CASE("The shipped partitioners model their concept and have no diagnosis") {
     STATIC_REQUIRE(is_complete<ContiguousPartitioner>());
     STATIC_REQUIRE(is_complete<RoundRobinPartitioner>());
     STATIC_REQUIRE(is_complete<BalancedPartitioner>());
@@ -107,12 +108,13 @@ TEST_CASE("the shipped partitioners model their concept, and nothing is left to 
     STATIC_REQUIRE(is_complete<DealtGroupPartitioner>());
 }
 
-TEST_CASE("a partitioner is its category, options, a state, three constants and two functions") {
+TEST_CASE(
+    "A partitioner consists of its category, options, a state, three constants and two functions") {
     STATIC_REQUIRE(
         is_complete<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>());
 }
 
-TEST_CASE("a partitioner that lacks one part is none") {
+TEST_CASE("A type that lacks one part of a partitioner does not model the concept") {
     STATIC_REQUIRE_FALSE(
         Partitioner<Archetype<Types, Carries, Cuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
@@ -132,7 +134,7 @@ TEST_CASE("a partitioner that lacks one part is none") {
     STATIC_REQUIRE_FALSE(Partitioner<int>);
 }
 
-TEST_CASE("a partitioner with one wrong part is none") {
+TEST_CASE("A type with one wrong part of a partitioner does not model the concept") {
     STATIC_REQUIRE_FALSE(
         Partitioner<Archetype<OtherCategory, Types, Carries, Cuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, CarriesUnique, Cuts, Group, Even>>);
@@ -168,7 +170,7 @@ TEST_CASE("a partitioner with one wrong part is none") {
         Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
 }
 
-TEST_CASE("a partitioner that orders the group says so with one more function") {
+TEST_CASE("An ordering partitioner has one more function") {
     STATIC_REQUIRE(OrderingPartitioner<
                    Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, Order>>);
     STATIC_REQUIRE_FALSE(OrderingPartitioner<

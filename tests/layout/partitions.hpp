@@ -1,6 +1,6 @@
 #pragma once
 
-// What a partitioner makes of a bucket, as plain lists.
+// The result of a partitioner as plain lists.
 
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/detail/place_in_bucket.hpp>
@@ -35,7 +35,7 @@ Partition partition(List const& sizes, std::size_t world, typename P::State& sta
     return result;
 }
 
-/// @brief All buckets of a group, one after the other.
+/// @brief Partitions all buckets of a group, one after the other.
 template <class P>
 std::vector<Partition> partition_group(std::vector<List> const& buckets, std::size_t world) {
     List group;

@@ -5,6 +5,7 @@
 
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
+#include <zero/layout/padding.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 
 namespace zero::test::per_tensor_partitioner_test {
@@ -27,7 +28,7 @@ std::vector<List> cuts(List const& sizes, std::size_t world) {
 
 } // namespace
 
-TEST_CASE("per tensor, every parameter is a bucket that is cut into equal multiples of 64") {
+TEST_CASE("The per-tensor partitioner cuts every parameter into equal multiples of 64") {
     CHECK(
         cuts({100, 1, 0, 65, 997}, 2)
         == std::vector<List>{{0, 512, 1024}, {0, 64, 128}, {0, 0, 0}, {0, 64, 128}, {0, 64, 128}});
@@ -37,8 +38,8 @@ TEST_CASE("per tensor, every parameter is a bucket that is cut into equal multip
     CHECK(cuts({}, 4).empty());
 }
 
-TEST_CASE("per tensor, each rank holds the same number of elements of every parameter, padding "
-          "included") {
+TEST_CASE("The per-tensor partitioner gives each rank equally many elements of every parameter, "
+          "padding included") {
     auto const layout =
         make_layout<PerTensorPartitioner, ParameterBucketer>(test::gpt2_124m(), {8, 4, false});
     CHECK(layout.buckets() == test::gpt2_tensors);
@@ -50,7 +51,7 @@ TEST_CASE("per tensor, each rank holds the same number of elements of every para
     }
 }
 
-TEST_CASE("the parameter bucketer takes one parameter, and may be used in every stage") {
+TEST_CASE("The parameter bucketer takes one parameter and serves every stage") {
     std::vector<BucketItem> const items{{0, 2}, {0, 2}, {64, 2}};
     CHECK(ParameterBucketer::take(items, {}, 2) == 1);
     STATIC_REQUIRE_FALSE(ParameterBucketer::may_span_units);

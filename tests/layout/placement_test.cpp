@@ -17,7 +17,7 @@ constexpr bool is_row(StageRow row, Placement parameters, Placement reduced, Pla
 
 } // namespace
 
-TEST_CASE("each stage shards one state more than the stage before it") {
+TEST_CASE("Each stage shards one state more than the stage before it") {
     constexpr auto every = ReductionSchedule::every_micro_step;
     STATIC_REQUIRE(is_row(stage_row(0, every), replicated, replicated, replicated, replicated));
     STATIC_REQUIRE(is_row(stage_row(1, every), replicated, sharded, replicated, sharded));
@@ -25,7 +25,7 @@ TEST_CASE("each stage shards one state more than the stage before it") {
     STATIC_REQUIRE(is_row(stage_row(3, every), sharded, sharded, sharded, sharded));
 }
 
-TEST_CASE("a boundary schedule keeps a full accumulation buffer in every stage and changes nothing "
+TEST_CASE("A boundary schedule keeps a full accumulation buffer in every stage and changes nothing "
           "else") {
     constexpr auto boundary = ReductionSchedule::boundary;
     STATIC_REQUIRE(is_row(stage_row(0, boundary), replicated, replicated, replicated, replicated));

@@ -7,8 +7,8 @@
 
 namespace zero::test {
 
-/// @brief "parameters 516+508, ...": content and padding of each row that is not empty, in the
-/// order of the kinds.
+/// @brief Returns "parameters 516+508, ...": content and padding of each non-empty row, in the
+/// order of `BufferKind`.
 inline std::string text_of(MemoryPlan const& plan) {
     std::string text;
     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
@@ -22,7 +22,7 @@ inline std::string text_of(MemoryPlan const& plan) {
     return text;
 }
 
-/// @brief The plan of one rank under the schedule that the stage has by default, without control
+/// @brief Returns the plan of one rank under the default schedule of the stage, without control
 /// memory.
 inline MemoryPlan default_plan(FlatLayout const& layout, std::size_t rank, int stage,
                                ElementSizes const& sizes, Storage storage = Storage::owned,

@@ -9,7 +9,7 @@ namespace zero::test::random_models_test {
 
 namespace {
 
-/// Any mixture of sizes, units out of order, tied, frozen and grouped parameters.
+/// A random model: any sizes, units out of order, tied, frozen and grouped parameters.
 std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
     auto const below = [&](std::size_t bound) {
         return static_cast<std::size_t>(random() % bound);
@@ -41,7 +41,7 @@ std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
 
 } // namespace
 
-TEST_CASE("every element has one place and one owner in 2000 random models with every partitioner "
+TEST_CASE("Every element has one place and one owner in 2000 random models with every partitioner "
           "and bucketer") {
     std::mt19937_64 random(20241);
     std::size_t tied = 0;
@@ -66,8 +66,8 @@ TEST_CASE("every element has one place and one owner in 2000 random models with 
     CHECK(empty > 500);
 }
 
-TEST_CASE("the check of layouts finds a lost element, an unaligned start, an overlap, and uneven "
-          "extents") {
+TEST_CASE(
+    "The layout check finds a lost element, an unaligned start, an overlap and uneven extents") {
     auto const model = test::model_of_sizes({100});
     test::LayoutRules const rules;
     auto const problem = [&](std::vector<Piece> pieces, std::vector<std::size_t> cuts,
@@ -97,8 +97,7 @@ TEST_CASE("the check of layouts finds a lost element, an unaligned start, an ove
           == "'p0' has 100 owned elements in 2 slices");
 }
 
-TEST_CASE("the check of layouts finds shares of a group that are unequal, elsewhere, or padded too "
-          "much") {
+TEST_CASE("The layout check finds group shards that are unequal, misplaced or padded too much") {
     auto const model = test::model_of_sizes({64, 128});
     auto const problem = [&](std::vector<std::size_t> second, std::vector<std::size_t> first) {
         return test::problem_in(FlatLayout(model, 2,
@@ -117,7 +116,7 @@ TEST_CASE("the check of layouts finds shares of a group that are unequal, elsewh
     CHECK(problem({0, 128, 192}, {0, 0, 64}) == "bucket 0: has 192 elements with padding, not 128");
 }
 
-TEST_CASE("the same model gives the same layout every time") {
+TEST_CASE("Equal models have equal layouts") {
     std::mt19937_64 random(7);
     for (int round = 0; round < 100; ++round) {
         auto const model = random_model(random);

@@ -3,12 +3,12 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/layout/detail/ready_order.hpp>
 #include <zero/layout/lease_count.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 
-// The order in which units finish their backward pass, where it is not the reverse registration
-// order.
+// Layouts for a unit order other than the reverse registration order.
 
 namespace zero::test::ready_order_test {
 
@@ -16,7 +16,8 @@ namespace {
 
 using Order = std::vector<std::size_t>;
 
-/// Units 0 to 3 with two parameters each, a tied one of units 0 and 2 and a frozen one.
+/// Units 0 to 3 with two parameters each, one tied parameter of units 0 and 2, and one frozen
+/// parameter.
 std::vector<ParameterSpec> model() {
     std::vector<ParameterSpec> specs{{"tied", 64, {0, 2}, 0, true}};
     for (std::size_t unit = 0; unit < 4; ++unit) {
@@ -26,7 +27,7 @@ std::vector<ParameterSpec> model() {
     return specs;
 }
 
-/// The names in the order in which buckets hold them.
+/// Returns the parameter names in bucket order.
 template <class Bucketer>
 std::vector<std::string> names(Order const& units,
                                typename Bucketer::Options options = typename Bucketer::Options(),
@@ -54,8 +55,8 @@ std::string message(Order const& units) {
 
 } // namespace
 
-TEST_CASE("parameters are complete with the last of their units, those of one unit in reverse "
-          "registration order") {
+TEST_CASE("Parameters become complete with the last of their units, in reverse registration order "
+          "per unit") {
     auto const specs = model();
     CHECK(zero::detail::ready_order(specs, {}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
     CHECK(zero::detail::ready_order(specs, Order{3, 2, 1, 0}) == Order{8, 7, 6, 5, 4, 3, 2, 1, 0});
@@ -63,8 +64,7 @@ TEST_CASE("parameters are complete with the last of their units, those of one un
     CHECK(zero::detail::ready_order(specs, Order{2, 0, 3, 1}) == Order{6, 5, 2, 1, 0, 8, 7, 4, 3});
 }
 
-TEST_CASE(
-    "buckets are filled in the order of the units, a tied parameter alone, frozen ones last") {
+TEST_CASE("Buckets follow the unit order, with tied parameters alone and frozen ones last") {
     CHECK(names<UnitBucketer>({0, 1, 2, 3})
           == std::vector<std::string>{"b0", "w0", "|", "w1", "|", "b2", "w2", "|", "tied", "|",
                                       "b3", "w3", "|", "b1", "|"});
@@ -75,7 +75,7 @@ TEST_CASE(
           == names<UnitBucketer>({0, 1, 2, 3}));
 }
 
-TEST_CASE("no order is the reverse order of use, and says so") {
+TEST_CASE("An empty unit order means the reverse order of use") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false});
     auto const same =
         make_layout<ContiguousPartitioner, UnitBucketer>(model(), {2, 4, false, {}, {3, 2, 1, 0}});
@@ -86,9 +86,9 @@ TEST_CASE("no order is the reverse order of use, and says so") {
     CHECK(layout.hash() != other.hash());
 }
 
-TEST_CASE("leases are counted for the order of the layout") {
-    // Forwards, buckets made for backwards all stay open until the last unit; made for forwards,
-    // one at a time, and the tied one.
+TEST_CASE("Open buckets are counted for the unit order of the layout") {
+    // Units finish forwards. Buckets made for the backward order all stay open until the last unit.
+    // Of buckets made for the forward order only one and the tied one are open at a time.
     std::vector<ParameterSpec> specs = model();
     specs.erase(specs.begin());
     for (Order const& units : {Order{3, 2, 1, 0}, Order{0, 1, 2, 3}, Order{2, 0, 3, 1}}) {
@@ -106,7 +106,7 @@ TEST_CASE("leases are counted for the order of the layout") {
     CHECK(most_open_buckets(FlatLayout(specs, 2, buckets, {0, 1, 2, 3}), true) == 4);
 }
 
-TEST_CASE("buckets of several types are merged in the order in which they are complete") {
+TEST_CASE("Buckets of several types are merged in the order in which they become complete") {
     auto specs = model();
     for (std::size_t index = 0; index < specs.size(); ++index) {
         specs[index].type = index % 2;
@@ -120,18 +120,18 @@ TEST_CASE("buckets of several types are merged in the order in which they are co
     CHECK(found == std::vector<std::string>{"w1", "b3", "w3", "b0", "w0", "b2", "w2", "tied"});
 }
 
-TEST_CASE("an order that does not list every unit once is refused") {
-    CHECK(message({0, 1, 2})
-          == "zero: unit_order lists 3 numbers, 3 of them valid and for the first time; it has to "
-             "list each of the 4 units once, or nothing for "
-             "the reverse order of use.");
-    CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
-    CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, 3 of them valid") != std::string::npos);
-    CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, 4 of them valid") != std::string::npos);
+TEST_CASE("A unit order that does not list every unit once is rejected") {
+    CHECK(
+        message({0, 1, 2})
+        == "zero: unit_order lists 3 numbers, of which 3 are units not listed before; list each of "
+           "the 4 units once, or leave it empty for the reverse order of use.");
+    CHECK(message({0, 1, 2, 2}).find("lists 4 numbers, of which 3 are") != std::string::npos);
+    CHECK(message({0, 1, 2, 4}).find("lists 4 numbers, of which 3 are") != std::string::npos);
+    CHECK(message({0, 1, 2, 3, 3}).find("lists 5 numbers, of which 4 are") != std::string::npos);
     CHECK(message({3, 1, 0, 2}) == "nothing was thrown");
 }
 
-TEST_CASE("an order for an adopted block is refused, which is cut by address") {
+TEST_CASE("A unit order for an adopted block is rejected") {
     std::vector<std::size_t> const offsets{0, 64, 128, 192, 256, 320, 384, 448, 512};
     std::string text;
     try {

@@ -3,7 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/range.hpp>
 #include <zero/layout/shard_map.hpp>
 
 #include <random>
@@ -12,8 +14,8 @@ namespace zero::test::shard_map_test {
 
 namespace {
 
-/// Both maps against the pieces, for every element of every parameter and every padding; empty when
-/// they agree.
+/// Compares both directions of the map with the pieces, for every element and all padding. Returns
+/// the first difference, or an empty text.
 std::string problem_in_map(FlatLayout const& layout) {
     ShardMap const map(layout);
     std::size_t elements = 0;
@@ -69,9 +71,9 @@ std::string problem_in_any_map(std::vector<ParameterSpec> const& model, std::siz
 
 } // namespace
 
-TEST_CASE("the shard map of a small model is the one worked out by hand") {
+TEST_CASE("The shard map of a small model is as worked out by hand") {
     // Ready order: p1 (100 -> 128) and p0 (10 -> 64) in one bucket of 192 -> 256, two shards of
-    // 128; p1 is rank 0's, p0 rank 1's.
+    // 128; Rank 0 owns p1, rank 1 owns p0.
     auto const one = make_layout<ContiguousPartitioner, SingleBucketer>(
         test::model_of_sizes({10, 100}), {2, 4, false});
     ShardMap const map(one);
@@ -82,7 +84,7 @@ TEST_CASE("the shard map of a small model is the one worked out by hand") {
     CHECK(map.element({0, 100}) == std::nullopt);
     CHECK(map.element({1, 10}) == std::nullopt);
     CHECK(map.element({1, 127}) == std::nullopt);
-    // A bucket each: rank 1 has the second half of p1, then nothing but padding of p0.
+    // One bucket per parameter: rank 1 has the second half of p1, and only padding of p0.
     auto const two = make_layout<ContiguousPartitioner, ParameterBucketer>(
         test::model_of_sizes({10, 100}), {2, 4, false});
     ShardMap const halves(two);
@@ -96,8 +98,8 @@ TEST_CASE("the shard map of a small model is the one worked out by hand") {
     CHECK(shard_begins(two, 1) == std::vector<std::size_t>{0, 64, 128});
 }
 
-TEST_CASE("the shard map goes there and back for every element of random models with every "
-          "partitioner on 1 to 8 ranks") {
+TEST_CASE("The shard map inverts itself for every element of random models with every partitioner "
+          "on 1 to 8 ranks") {
     std::mt19937_64 random(5);
     for (int round = 0; round < 40; ++round) {
         std::vector<std::size_t> sizes;
@@ -115,7 +117,7 @@ TEST_CASE("the shard map goes there and back for every element of random models 
 }
 
 TEST_CASE(
-    "the shard map serves primes, single elements, empty parameters and more ranks than elements") {
+    "The shard map serves primes, single elements, empty parameters and more ranks than elements") {
     for (std::size_t world = 1; world <= 8; ++world) {
         CHECK(problem_in_any_map(test::model_of_sizes({997, 2, 3, 61, 67, 4099}), world) == "");
         CHECK(problem_in_any_map(test::model_of_sizes({1}), world) == "");
@@ -125,8 +127,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "the shard map of an adopted block has its parameters in pieces, and no owner of frozen ones") {
+TEST_CASE("The shard map of an adopted block finds pieces, and no owner of frozen parameters") {
     std::vector<ParameterSpec> const model{
         {"a", 300, {0}, 0, true}, {"frozen", 50, {0}, 0, false}, {"b", 777, {1}, 0, true}};
     for (std::size_t world = 1; world <= 4; ++world) {
@@ -138,7 +139,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("the shard map refuses elements, ranks and offsets that do not exist") {
+TEST_CASE("The shard map rejects elements, ranks and offsets that do not exist") {
     auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(
         test::model_of_sizes({0, 100}), {2, 4, false});
     ShardMap const map(layout);

@@ -9,7 +9,7 @@ namespace zero::test::sizes_test {
 
 namespace {
 
-/// The sizes 0..3W+1 at once, three parameters a unit.
+/// A model with all sizes from 0 to 3W+1, three parameters per unit.
 std::vector<ParameterSpec> ascending_model(std::size_t world) {
     std::vector<std::size_t> sizes(3 * world + 2);
     std::iota(sizes.begin(), sizes.end(), std::size_t{0});
@@ -18,14 +18,14 @@ std::vector<ParameterSpec> ascending_model(std::size_t world) {
 
 } // namespace
 
-TEST_CASE("every element has one place and one owner for sizes 0 to 3W+1 on 1 to 17 ranks") {
+TEST_CASE("Every element has one place and one owner for sizes 0 to 3W+1 on 1 to 17 ranks") {
     for (std::size_t world = 1; world <= 17; ++world) {
         CHECK(test::problem_in_any_family(ascending_model(world), world) == "");
     }
 }
 
 TEST_CASE(
-    "every element has one place and one owner for a single parameter of any size around 64") {
+    "Every element has one place and one owner for a single parameter of any size around 64") {
     for (std::size_t world = 1; world <= 17; ++world) {
         for (std::size_t const size : std::vector<std::size_t>{0, 1, 2, 3, 5, 31, 61, 63, 64, 65,
                                                                67, 127, 128, 129, 1021, 4093}) {
@@ -34,7 +34,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("every element has one place and one owner for prime sizes, in units of one and of four "
+TEST_CASE("Every element has one place and one owner for prime sizes, in units of one and of four "
           "parameters") {
     std::vector<std::size_t> const primes{2,   61,  67,  127,  131,  191,  193,  251,
                                           257, 509, 521, 1021, 1031, 2039, 4099, 8191};
@@ -44,13 +44,13 @@ TEST_CASE("every element has one place and one owner for prime sizes, in units o
     }
 }
 
-TEST_CASE("one bucket has the extents that the sizes 1, 63, 64, 65 give by hand") {
+TEST_CASE("A bucket of the sizes 1, 63, 64 and 65 has the extents worked out by hand") {
     // Reverse registration order: 65 -> 128 elements, 64 -> 64, 63 -> 64, 1 -> 64: starts 0, 128,
     // 192, 256; 320 together.
     auto const model = test::model_of_sizes({1, 63, 64, 65});
     auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(model, {3, 4, false});
     REQUIRE(layout.buckets() == 1);
-    // 320 / 3 = 106.7, rounded up to 128 a rank: 384 elements.
+    // 320 / 3 = 106.7 is rounded up to 128 per rank: 384 elements.
     CHECK(std::vector<std::size_t>(layout.cuts(0).begin(), layout.cuts(0).end())
           == std::vector<std::size_t>{0, 128, 256, 384});
     std::vector<std::size_t> parameters;
@@ -67,8 +67,9 @@ TEST_CASE("one bucket has the extents that the sizes 1, 63, 64, 65 give by hand"
     CHECK(layout.padded_elements() == 384);
 }
 
-TEST_CASE("ranks without elements have empty content when there are fewer elements than ranks") {
-    // One shard is 64 elements: three elements lie on rank 0, the other seven ranks hold padding.
+TEST_CASE("Ranks without elements have empty content if there are fewer elements than ranks") {
+    // A shard has 64 elements, so all three elements lie on rank 0. The other seven ranks hold
+    // padding.
     auto const even = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({3}),
                                                                          {8, 4, false});
     CHECK(even.padded_elements() == 512);
@@ -84,7 +85,7 @@ TEST_CASE("ranks without elements have empty content when there are fewer elemen
     CHECK(uneven.extent(0, 7).is_empty());
 }
 
-TEST_CASE("parameters without elements own nothing but keep a bucket") {
+TEST_CASE("Parameters without elements own nothing but keep a bucket") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
         test::model_of_sizes({0, 7, 0}), {4, 4, false});
     REQUIRE(layout.buckets() == 3);
@@ -95,7 +96,7 @@ TEST_CASE("parameters without elements own nothing but keep a bucket") {
     CHECK(layout.extent(0, 3).is_empty());
 }
 
-TEST_CASE("every single element is counted once when owners are counted element by element") {
+TEST_CASE("Every element has exactly one owner when counted one by one") {
     std::vector<std::size_t> const sizes{5, 0, 130, 64, 1, 200};
     for (std::size_t world = 1; world <= 9; ++world) {
         auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(

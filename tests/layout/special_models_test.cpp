@@ -7,7 +7,7 @@ namespace zero::test::special_models_test {
 
 using Members = std::vector<std::vector<std::size_t>>;
 
-TEST_CASE("a model without parameters has a layout without buckets, units and elements") {
+TEST_CASE("A model without parameters has a layout without buckets, units and elements") {
     for (std::size_t const world : std::vector<std::size_t>{1, 5, 64}) {
         test::for_each_family(1024, [&](auto const& family) {
             FlatLayout const layout = family.make({}, {world, 4, true});
@@ -20,7 +20,7 @@ TEST_CASE("a model without parameters has a layout without buckets, units and el
     }
 }
 
-TEST_CASE("a model that is frozen as a whole has buckets of which none is trainable") {
+TEST_CASE("A frozen model has buckets, none of them trainable") {
     auto model = test::model_of_sizes({10, 200, 3});
     for (ParameterSpec& spec : model) {
         spec.trainable = false;
@@ -29,10 +29,10 @@ TEST_CASE("a model that is frozen as a whole has buckets of which none is traina
     auto const layout = make_layout<ContiguousPartitioner, SingleBucketer>(model, {4, 4, false});
     CHECK(layout.buckets() == 1);
     CHECK(layout.trainable_buckets() == 0);
-    CHECK(layout.padded_elements() == 512); // 64 + 256 + 64 = 384, up to a multiple of 256
+    CHECK(layout.padded_elements() == 512); // 64 + 256 + 64 = 384, padded to a multiple of 256
 }
 
-TEST_CASE("frozen parameters have buckets of their own behind the trainable ones") {
+TEST_CASE("Frozen parameters have buckets of their own after the trainable ones") {
     auto model = test::model_of_sizes({10, 20, 30, 40, 50});
     model[1].trainable = false;
     model[3].trainable = false;
@@ -41,10 +41,10 @@ TEST_CASE("frozen parameters have buckets of their own behind the trainable ones
     CHECK(layout.trainable_buckets() == 1);
     CHECK(layout.bucket(0).trainable);
     CHECK_FALSE(layout.bucket(1).trainable);
-    CHECK(layout.bucket_begin(1) == 256); // 64 each, 192 up to a multiple of 128
+    CHECK(layout.bucket_begin(1) == 256); // 3 * 64 = 192, padded to a multiple of 128
 }
 
-TEST_CASE("a tied parameter is alone in its bucket and listed by each of its units") {
+TEST_CASE("A tied parameter has its own bucket, which each of its units lists") {
     auto model = test::model_of_sizes({100, 100, 100, 100});
     model[1].units = {1, 3};
     for (bool const is_inside : {false, true}) {
@@ -65,7 +65,7 @@ TEST_CASE("a tied parameter is alone in its bucket and listed by each of its uni
     }
 }
 
-TEST_CASE("a parameter group does not change where a parameter lies") {
+TEST_CASE("The parameter group does not affect the layout") {
     auto model = test::model_of_sizes({100, 200, 300});
     auto const before =
         make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, {3, 4, false});
@@ -79,8 +79,7 @@ TEST_CASE("a parameter group does not change where a parameter lies") {
     }
 }
 
-TEST_CASE(
-    "a unit that is registered in two pieces has a bucket for each when buckets lie inside units") {
+TEST_CASE("A unit registered in two places has a bucket for each if buckets lie inside units") {
     auto model = test::model_of_sizes({10, 10, 10});
     model[0].units = {0};
     model[1].units = {1};
@@ -91,7 +90,7 @@ TEST_CASE(
           == std::vector<std::size_t>{0, 2});
 }
 
-TEST_CASE("units may be left out, and then have no buckets") {
+TEST_CASE("Unit numbers may have gaps, whose units have no buckets") {
     auto model = test::model_of_sizes({10});
     model[0].units = {5};
     auto const layout = make_layout<RoundRobinPartitioner, UnitBucketer>(model, {2, 4, false});

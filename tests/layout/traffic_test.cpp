@@ -1,6 +1,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
@@ -22,7 +23,8 @@ FlatLayout gpt2(test::Head head, std::size_t world) {
                                                             {world, 2, true});
 }
 
-/// Forward in order, backward in reverse: each unit twice a micro-step.
+/// The units acquired per micro-step: in order for the forward pass, in reverse for the backward
+/// pass.
 std::vector<std::size_t> twice_per_micro_step(std::size_t units, std::size_t micro_steps) {
     std::vector<std::size_t> acquired;
     for (std::size_t micro = 0; micro < micro_steps; ++micro) {
@@ -36,7 +38,7 @@ std::vector<std::size_t> twice_per_micro_step(std::size_t units, std::size_t mic
 
 } // namespace
 
-TEST_CASE("stages 0 to 2 move 2P'(W-1) elements in a step with one reduction") {
+TEST_CASE("Stages 0 to 2 move 2P'(W-1) elements in a step with one reduction") {
     // GPT-2 124M, tied, W = 4: P' = 124,439,808 without padding; P'(W-1) = 373,319,424.
     auto const layout = gpt2(test::Head::tied, 4);
     CHECK(step_traffic(layout, 0, boundary, 4, {}) == Traffic{0, 0, 746'638'848});
@@ -45,13 +47,13 @@ TEST_CASE("stages 0 to 2 move 2P'(W-1) elements in a step with one reduction") {
         CHECK(step_traffic(layout, stage, every, 1, {}) == Traffic{373'319'424, 373'319'424, 0});
     }
     CHECK(step_traffic(layout, 0, every, 1, {}).total() == 746'638'848);
-    // A head of its own: P' = 163,037,184.
+    // With a separate head: P' = 163,037,184.
     auto const separate = gpt2(test::Head::separate, 4);
     CHECK(step_traffic(separate, 0, boundary, 1, {}) == Traffic{0, 0, 978'223'104});
     CHECK(step_traffic(separate, 2, every, 1, {}) == Traffic{489'111'552, 489'111'552, 0});
 }
 
-TEST_CASE("each further reduction of an accumulation adds P'(W-1) in stages 0 to 2") {
+TEST_CASE("Each further reduction of an accumulation adds P'(W-1) in stages 0 to 2") {
     auto const layout = gpt2(test::Head::tied, 4);
     for (int const stage : {0, 1, 2}) {
         CHECK(step_traffic(layout, stage, every, 4, {}) == Traffic{1'493'277'696, 373'319'424, 0});
@@ -61,8 +63,8 @@ TEST_CASE("each further reduction of an accumulation adds P'(W-1) in stages 0 to
     }
 }
 
-TEST_CASE("stage 3 moves 3P'(W-1) in a micro-step when no parameter is tied and each unit is "
-          "acquired twice") {
+TEST_CASE("Stage 3 moves 3P'(W-1) in a micro-step without tied parameters if each unit is acquired "
+          "twice") {
     auto const four = gpt2(test::Head::separate, 4);
     // P'(W-1) = 163,037,184 * 3 = 489,111,552.
     CHECK(step_traffic(four, 3, every, 1, twice_per_micro_step(14, 1))
@@ -75,12 +77,12 @@ TEST_CASE("stage 3 moves 3P'(W-1) in a micro-step when no parameter is tied and 
     auto const many = gpt2(test::Head::separate, 64);
     CHECK(step_traffic(many, 3, every, 1, twice_per_micro_step(14, 1))
           == Traffic{10'273'406'976, 20'546'813'952, 0});
-    // A boundary schedule reduces once, but gathers in every micro-step.
+    // A boundary schedule reduces once but gathers in every micro-step.
     CHECK(step_traffic(four, 3, boundary, 2, twice_per_micro_step(14, 2))
           == Traffic{489'111'552, 1'956'446'208, 0});
 }
 
-TEST_CASE("stage 3 gathers a tied parameter for each of its units") {
+TEST_CASE("Stage 3 gathers a tied parameter for each of its units") {
     // W = 4: twice (124,439,808 + 38,597,376) * 3 = 978,223,104.
     CHECK(step_traffic(gpt2(test::Head::tied, 4), 3, every, 1, twice_per_micro_step(14, 1))
           == Traffic{373'319'424, 978'223'104, 0});
@@ -89,7 +91,7 @@ TEST_CASE("stage 3 gathers a tied parameter for each of its units") {
           == Traffic{7'841'820'672, 20'547'330'048, 0});
 }
 
-TEST_CASE("stage 3 counts the units that were acquired and no others") {
+TEST_CASE("Stage 3 counts only units that were acquired") {
     auto const layout = gpt2(test::Head::tied, 4);
     // Unit 0: wte and wpe; one block.
     std::size_t const acquired[] = {0, 5};
@@ -98,7 +100,7 @@ TEST_CASE("stage 3 counts the units that were acquired and no others") {
     CHECK(step_traffic(layout, 3, every, 1, {}).all_gather == 0);
 }
 
-TEST_CASE("one rank moves nothing in any stage") {
+TEST_CASE("A single rank moves nothing in any stage") {
     for (int const stage : {0, 1, 2, 3}) {
         CHECK(step_traffic(gpt2(test::Head::tied, 1), stage, every, 3, twice_per_micro_step(14, 3))
               == Traffic{0, 0, 0});
@@ -108,7 +110,7 @@ TEST_CASE("one rank moves nothing in any stage") {
     }
 }
 
-TEST_CASE("frozen parameters are gathered in stage 3 and never moved in the others") {
+TEST_CASE("Frozen parameters are gathered in stage 3 and not moved in other stages") {
     auto model = test::model_of_sizes({1000, 500});
     model[0].trainable = false;
     // W = 2: 1000 -> 1024, 500 -> 512.
@@ -119,17 +121,17 @@ TEST_CASE("frozen parameters are gathered in stage 3 and never moved in the othe
     CHECK(step_traffic(layout, 3, every, 1, acquired) == Traffic{512, 2 * (1024 + 512), 0});
 }
 
-TEST_CASE("round-robin layouts move the same elements, without the padding to equal shares") {
+TEST_CASE("Round-robin layouts move the same elements without the padding to equal shards") {
     auto const layout =
         make_layout<RoundRobinPartitioner, UnitBucketer>(test::gpt2_124m(), {64, 2, false});
     CHECK(step_traffic(layout, 1, boundary, 1, {})
           == Traffic{7'839'707'904, 7'839'707'904, 0}); // 63 * 124,439,808
 }
 
-TEST_CASE("a rank that the layout is not cut for is refused by the planner") {
+TEST_CASE("Traffic and memory formulas reject a rank that the layout does not have") {
     auto const layout = gpt2(test::Head::tied, 4);
     CHECK_THROWS_WITH(step_traffic_of_rank(layout, 4, 1, boundary, 1, {}),
-                      "zero: there is no rank 4; the layout is cut for 4, numbered from 0.");
+                      "zero: there is no rank 4; the layout has 4 ranks, numbered from 0.");
     CHECK_THROWS_AS(count_layout(layout, 4, stage_table[2], Storage::owned, 0), InvalidArgument);
     CHECK_NOTHROW(count_layout(layout, 3, stage_table[2], Storage::owned, 0));
 }

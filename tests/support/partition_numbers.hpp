@@ -1,11 +1,12 @@
 #pragma once
 
-// What the partitioners cost on known models, as numbers and as the tables of docs/partitioners.md.
-// Shared by a test and bench/layout.
+// The costs of the partitioners on known models, as numbers and as the tables of
+// docs/partitioners.md. Used by a test and by bench/layout.
 
 #include "shapes.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/lease_count.hpp>
@@ -24,25 +25,26 @@
 
 namespace zero::test {
 
+/// @brief The costs of one partitioner on one model and one world size.
 struct PartitionNumbers {
-    std::size_t elements = 0;    ///< of the model
+    std::size_t elements = 0;    ///< elements of the model
     std::size_t padding = 0;     ///< elements added by alignment
-    std::size_t fullest = 0;     ///< elements of parameters that the fullest rank owns
-    std::size_t collectives = 0; ///< reductions a step
+    std::size_t fullest = 0;     ///< elements that the fullest rank owns, without padding
+    std::size_t collectives = 0; ///< reductions per step
     std::size_t open = 0;        ///< buckets open at once during the backward pass, stages 0 to 2
 
     [[nodiscard]] double padding_percent() const {
         return 100.0 * static_cast<double>(padding) / static_cast<double>(elements);
     }
-    /// @brief Times the mean.
+    /// @brief Returns how many times the mean the fullest rank owns.
     [[nodiscard]] double imbalance(std::size_t world) const {
         return static_cast<double>(fullest) * static_cast<double>(world)
                / static_cast<double>(elements);
     }
 };
 
-/// @brief Counts a partitioner and a bucketer, with its default options, on a bfloat16 model.
-/// O(pieces * W).
+/// @brief Counts the costs of a partitioner and a bucketer with default options on a bfloat16
+/// model. O(pieces * W).
 template <class Partitioner, class Bucketer>
 PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std::size_t world) {
     FlatLayout const layout = make_layout<Partitioner, Bucketer>(model, {world, 2, false});
@@ -71,7 +73,7 @@ inline std::string number(double value, int digits) {
     return text.data();
 }
 
-/// @brief "9", or "9-10" when it depends on W.
+/// @brief Returns "9", or "9-10" if the number depends on W.
 inline std::string range_of(std::vector<PartitionNumbers> const& all,
                             std::size_t PartitionNumbers::*member) {
     std::size_t least = all.front().*member;
@@ -101,8 +103,8 @@ std::string table_row(char const* name, std::vector<ParameterSpec> const& model)
 
 } // namespace detail
 
-/// @brief One row per partitioner: kind and number of collectives, buckets open at once, then
-/// padding in percent and imbalance for each W.
+/// @brief Returns one row per partitioner: kind and number of collectives, buckets open at once,
+/// then padding in percent and imbalance for each W.
 inline std::string partition_table(std::vector<ParameterSpec> const& model) {
     std::string text = "| partitioner | collectives | reductions a step | open at once";
     std::string rule = "|---|---|---|---";
@@ -127,7 +129,7 @@ inline std::string partition_table(std::vector<ParameterSpec> const& model) {
                                                                         model);
 }
 
-/// @brief All tables of docs/partitioners.md.
+/// @brief Returns the cost tables of docs/partitioners.md.
 inline std::string partition_tables() {
     return "GPT-2 124M, tied head:\n\n" + partition_table(gpt2_124m()) + "\nLlama 7B:\n\n"
            + partition_table(llama_7b());

@@ -1,7 +1,6 @@
 #pragma once
 
-// The table of docs/partitioners.md that says what each partitioner goes with. Shared by a test and
-// bench/layout.
+// The compatibility table of docs/partitioners.md. Used by a test and by bench/layout.
 
 #include <zero/stage/partitioner_table.hpp>
 
@@ -9,6 +8,7 @@
 
 namespace zero::test {
 
+/// @brief Returns one row per partitioner: stages, collectives, bucketer and adopted block.
 inline std::string compatibility_table() {
     auto const yes_or_no = [](bool value) { return std::string(value ? "yes" : "no"); };
     std::string text = "| partitioner | stages | collectives | whole parameters | bucketer | "

@@ -38,7 +38,7 @@ ZERO_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
             if (taken == 0 || taken > shareable - begin) {
                 throw_error<InvalidArgument>(
                     {"zero: the bucketer took ", taken, " of ", shareable - begin,
-                     " parameters; it has to take at least one and at most all."});
+                     " parameters; it must take at least one and at most all."});
             }
             visit(order.subspan(begin, taken));
             begin += taken;

@@ -63,9 +63,9 @@ ZERO_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> value
     if (result.size() != values.size() || positions.size() != values.size()) {
         throw_error<InvalidArgument>(
             {"zero: the partitioner's order of ", values.size(), " parameters lists ",
-             positions.size(), " numbers, ", result.size(),
-             " of them valid and for the first time; it has to list each number below ",
-             values.size(), " once."});
+             positions.size(), " numbers, of which ", result.size(),
+             " are indices not listed before; it must list each index below ", values.size(),
+             " once."});
     }
     return result;
 }

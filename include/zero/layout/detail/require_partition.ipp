@@ -21,13 +21,13 @@ namespace ZERO_NAMESPACE::detail {
         if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
             throw_error<InvalidArgument>(
                 {"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
-                 "; cuts begin with 0, do not descend, and are multiples of ", granularity, "."});
+                 "; cuts must begin with 0, not descend, and be multiples of ", granularity, "."});
         }
         if (partitioner.is_even && cut != 0 && cuts[cut] - cuts[cut - 1] != cuts[1]) {
             throw_error<InvalidArgument>({"zero: the partitioner says is_even, but gives ", cuts[1],
                                           " elements of a bucket to rank 0 and ",
                                           cuts[cut] - cuts[cut - 1], " to rank ", cut - 1,
-                                          "; make all extents equally long, or is_even false."});
+                                          "; make all extents equal, or set is_even to false."});
         }
     }
     std::vector<std::uint64_t> offsets;
@@ -35,7 +35,7 @@ namespace ZERO_NAMESPACE::detail {
     for (PartitionItem const& item : items) {
         if (item.index >= pieces.size() || is_placed[item.index]
             || item.elements != pieces[item.index].elements) {
-            throw_error<InvalidArgument>({"zero: the partitioner gave back piece number ",
+            throw_error<InvalidArgument>({"zero: the partitioner returned piece number ",
                                           item.index, " of ", pieces.size(), " with ",
                                           item.elements,
                                           " elements; it may reorder the pieces of a bucket, but "
@@ -45,7 +45,7 @@ namespace ZERO_NAMESPACE::detail {
         offsets.push_back(item.offset);
     }
     std::size_t free = 0;
-    std::size_t next_cut = 0; // the first behind where an item starts
+    std::size_t next_cut = 0; // the first cut behind the start of the item
     for (std::size_t const number : order_by(offsets)) {
         PartitionItem const& item = items[number];
         if (item.elements == 0) {
@@ -54,10 +54,11 @@ namespace ZERO_NAMESPACE::detail {
         std::string const& name = parameters[pieces[item.index].parameter].name;
         if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back()
             || item.elements > cuts.back() - item.offset) {
-            throw_error<InvalidArgument>(
-                {"zero: the partitioner placed '", name, "' (", item.elements, " elements) at ",
-                 item.offset, " of a bucket of ", cuts.back(), "; pieces start at multiples of ",
-                 granularity, ", lie inside the bucket, and do not overlap."});
+            throw_error<InvalidArgument>({"zero: the partitioner placed '", name, "' (",
+                                          item.elements, " elements) at ", item.offset,
+                                          " of a bucket of ", cuts.back(),
+                                          "; pieces must start at multiples of ", granularity,
+                                          ", lie inside the bucket, and do not overlap."});
         }
         free = item.offset + item.elements;
         while (cuts[next_cut] <= item.offset) {

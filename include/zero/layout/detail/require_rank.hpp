@@ -12,8 +12,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Throws `InvalidArgument` unless the layout has such a rank.
 inline void require_rank(FlatLayout const& layout, std::size_t rank) {
     if (rank >= layout.world()) {
-        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout is cut for ",
-                                      layout.world(), ", numbered from 0."});
+        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout has ",
+                                      layout.world(), " ranks, numbered from 0."});
     }
 }
 

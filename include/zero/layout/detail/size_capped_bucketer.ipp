@@ -8,8 +8,8 @@ namespace ZERO_NAMESPACE {
 
 ZERO_INLINE void SizeCappedBucketer::validate(Options const& options) {
     if (options.bucket_bytes == 0) {
-        detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the cap of a "
-                                              "bucket in bytes, 25 MiB is a good start."});
+        detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the capacity of "
+                                              "a bucket in bytes; 25 MiB is a good start."});
     }
 }
 

@@ -27,9 +27,9 @@ ZERO_INLINE void require_unit_order(std::span<std::size_t const> unit_order, std
     }
     if (listed != units || unit_order.size() != units) {
         throw_error<InvalidArgument>(
-            {"zero: unit_order lists ", unit_order.size(), " numbers, ", listed,
-             " of them valid and for the first time; it has to list each of the ", units,
-             " units once, or nothing for the reverse order of use."});
+            {"zero: unit_order lists ", unit_order.size(), " numbers, of which ", listed,
+             " are units not listed before; list each of the ", units,
+             " units once, or leave it empty for the reverse order of use."});
     }
 }
 
