@@ -1,6 +1,7 @@
 #include "host/memory_twin.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>

@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 
