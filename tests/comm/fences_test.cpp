@@ -86,7 +86,7 @@ int wrong_results(int missing) {
 
 } // namespace
 
-TEST_CASE("each fence of the loopback is needed") {
+TEST_CASE("Each fence of the loopback is needed") {
     CHECK(wrong_results(fence_of_none) == 0);
     CHECK(wrong_results(static_cast<int>(Fence::peers_ready)) > 0);
     CHECK(wrong_results(static_cast<int>(Fence::peers_reduced)) > 0);

@@ -40,7 +40,7 @@ using FaultyLoopback = Loopback<FaultyBackend>;
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "a rank may free its memory after draining its queue, however slow the peers are", "",
+    "A rank may free its memory after draining its queue, however slow its peers are", "",
     InlineKind, ThreadedKind, DelayingKind) {
     Report report;
     run_ranks(4, options, [&](LoopbackCommunicator& communicator) {
@@ -63,7 +63,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE(
-    "a rank that unwinds right after a collective pulls no memory from under its peers", "",
+    "A rank that unwinds after a collective frees no memory that its peers still read", "",
     ThreadedKind, DelayingKind) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
         Report report;
@@ -92,7 +92,7 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEST_CASE("a collective that fails half-way waits for its peers all the same") {
+TEST_CASE("A collective that fails half-way still waits for its peers") {
     for (int round = 0; round < 20; ++round) {
         int const copies = round % 4;
         Report report;
@@ -135,7 +135,7 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
     }
 }
 
-TEST_CASE("a communicator and its queue may go in either order") {
+TEST_CASE("A communicator and its queue may be destroyed in either order") {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         std::vector<float> const values(64, 1.0F);
         std::vector<float> sums(64);
@@ -154,7 +154,8 @@ TEST_CASE("a communicator and its queue may go in either order") {
     }
 }
 
-TEST_CASE("a checked communicator may go after an exception while the queue is still at work") {
+TEST_CASE("A checked communicator may be destroyed after an exception while the queue still runs "
+          "commands") {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         auto const queue = DelayingKind::make(seed);
         auto group = LoopbackCommunicator::make_group(1, options);
@@ -174,7 +175,7 @@ TEST_CASE("a checked communicator may go after an exception while the queue is s
     }
 }
 
-TEST_CASE("a rank gets so far ahead of its queue as the queue can hold, and no further") {
+TEST_CASE("A rank gets ahead of its queue only as far as the queue has capacity") {
     Report report;
     run_ranks(6, options, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());

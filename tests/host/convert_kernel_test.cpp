@@ -68,9 +68,8 @@ private:
     std::vector<double> _values;
 };
 
-TEMPLATE_TEST_CASE(
-    "All 65536 values of a 16-bit type become the float that they stand for, and come back",
-    "[host][kernel]", float16, bfloat16) {
+TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type convert to the float they represent and back",
+                   "[host][kernel]", float16, bfloat16) {
     std::vector<TestType> all(65536);
     for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].bits = static_cast<std::uint16_t>(i);

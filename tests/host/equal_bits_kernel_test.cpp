@@ -210,7 +210,7 @@ int update(bool is_own_master) {
     });
 }
 
-TEST_CASE("The fused update gives the bits of the functor applied to one element after the other",
+TEST_CASE("The fused update gives the bits of the functor applied element by element",
           "[host][kernel]") {
     CHECK(update<AdamW, float, float, bfloat16>(false) == 0);
     CHECK(update<AdamW, float, float, float>(true) == 0);
@@ -251,8 +251,8 @@ struct Clamped {
     }
 };
 
-TEST_CASE("A functor of the user's gives the same bits in packs and one by one, even where it "
-          "could be contracted",
+TEST_CASE("A user's functor gives the same bits in packs and per element, even where it could be "
+          "contracted",
           "[host][kernel]") {
     CHECK(update<Clamped, float, float, bfloat16>(false) == 0);
     CHECK(update<Clamped, float, float, float>(true) == 0);
@@ -270,7 +270,7 @@ struct Stateless {
     }
 };
 
-TEST_CASE("An optimizer without a state is possible", "[host][kernel]") {
+TEST_CASE("An optimizer may have no state", "[host][kernel]") {
     std::vector<float> const gradient(19, 2.0F);
     std::vector<float> parameter(19, 1.0F);
     host::update<Stateless>(gradient.data(), parameter.data(), static_cast<float*>(nullptr), {},

@@ -59,9 +59,8 @@ int exchange(std::uint32_t upper) {
     return wrong + (same_bits(read, canonical_values) ? 0 : 1);
 }
 
-TEST_CASE(
-    "Every lower half under many upper ones comes back, and the parameter is the rounded value",
-    "[host][kernel]") {
+TEST_CASE("Every lower half of many upper halves survives, and the parameter is the rounded value",
+          "[host][kernel]") {
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
         if (!scope.is_supported()) {
@@ -79,8 +78,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("An update of parts writes each element once, at every length and beside others that it "
-          "leaves alone",
+TEST_CASE("An update of parts writes each element and no other, at every length",
           "[host][kernel]") {
     auto const hyper = AdamW::hyper({}, 0.01, 3);
     for (auto const set : instruction_sets) {
@@ -138,8 +136,7 @@ bfloat16 rounded_half_up(float value) {
         static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
 }
 
-TEST_CASE("After each of a thousand AdamW steps the parts are the float master and its cast, which "
-          "ties rounded up are not",
+TEST_CASE("After each of a thousand AdamW steps the parts equal the float master and its cast",
           "[host][kernel]") {
     constexpr std::size_t n = 278'011;
     std::size_t const steps = host::instruction_set() == host::InstructionSet::avx2 ? 1000 : 20;

@@ -98,7 +98,7 @@ double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter
     return sum / static_cast<double>(parameter.size());
 }
 
-TEST_CASE("Updates of less than half a unit survive on average, and vanish in plain rounding",
+TEST_CASE("Updates of less than half a unit survive on average and vanish with plain rounding",
           "[host][kernel]") {
     constexpr std::size_t n = 4096;
     // The unit of bfloat16 between 1 and 2 is 2^-7. Five standard deviations of the mean: 5 *

@@ -104,9 +104,9 @@ std::size_t wrong_at_every_place(float factor) {
     return wrong;
 }
 
-TEST_CASE("A conversion past the caches writes every element once and none beside them, at every "
-          "length and alignment",
-          "[host][kernel]") {
+TEST_CASE(
+    "A conversion past the caches writes every element and no other, at every length and alignment",
+    "[host][kernel]") {
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
         if (!scope.is_supported()) {

@@ -16,7 +16,7 @@ namespace zero::test::threaded_queue_test {
 using test::DelayingKind;
 using test::ThreadedKind;
 
-TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and goes on afterwards") {
+TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and works afterwards") {
     host::ThreadedQueue queue(8);
     host::ThreadedQueue other;
     Gate gate;
@@ -41,7 +41,7 @@ TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and go
     CHECK(ran == 8);
 }
 
-TEST_CASE("the ring is used again and again") {
+TEST_CASE("The ring is reused") {
     host::ThreadedQueue queue(3);
     int ran = 0;
     for (int i = 0; i < 3'000; ++i) {
@@ -54,12 +54,12 @@ TEST_CASE("the ring is used again and again") {
     CHECK(ran == 3'000);
 }
 
-TEST_CASE("a queue without room for one command is refused") {
+TEST_CASE("A queue of capacity 0 is rejected") {
     CHECK_THROWS_AS(host::ThreadedQueue(0), InvalidArgument);
 }
 
-TEST_CASE("the first exception of a command is kept, later commands are skipped, and events "
-          "complete all the same") {
+TEST_CASE("The first exception of a command is kept, later commands are skipped, and events still "
+          "complete") {
     host::ThreadedQueue queue;
     int ran = 0;
     CHECK_NOTHROW(queue.rethrow_failure());
@@ -74,7 +74,7 @@ TEST_CASE("the first exception of a command is kept, later commands are skipped,
     }
 }
 
-TEST_CASE("a queue that failed still waits for others, so that its events keep what they promise") {
+TEST_CASE("A queue that failed still waits for others, so its events stay valid") {
     host::ThreadedQueue reader;
     std::optional<host::ThreadedQueue> failed(std::in_place);
     Gate gate;
@@ -100,7 +100,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     failed.reset();
 }
 
-TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallows failures", "",
+TEMPLATE_TEST_CASE("The destructor runs pending commands and waits and swallows failures", "",
                    ThreadedKind, DelayingKind) {
     auto writer = TestType::make(1);
     int value = 0;
@@ -120,7 +120,7 @@ TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallo
 }
 
 TEST_CASE(
-    "a destroyed queue leaves nobody waiting, also when the waiter's queue is destroyed first") {
+    "A destroyed queue leaves no thread waiting, also if the waiting queue is destroyed first") {
     for (int time = 0; time < 50; ++time) {
         host::Event event;
         std::optional<host::ThreadedQueue> first(std::in_place);
@@ -141,7 +141,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a threaded queue runs beside its caller, an inline queue is its caller") {
+TEST_CASE("A threaded queue runs on its own thread, an inline queue on the calling thread") {
     std::thread::id ran_on;
     host::ThreadedQueue threaded;
     threaded.enqueue([&] { ran_on = std::this_thread::get_id(); });
@@ -155,7 +155,7 @@ TEST_CASE("a threaded queue runs beside its caller, an inline queue is its calle
     CHECK(here.record().is_complete());
 }
 
-TEST_CASE("negative control: without a wait, a delaying queue shows that an event is missing") {
+TEST_CASE("Negative control: without a wait, a delaying queue shows that an event is missing") {
     int stale = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
         auto const writer = DelayingKind::make(seed);
