@@ -1,4 +1,5 @@
-// An exception on one rank, wherever it happens, ends as Aborted with its cause on the others.
+// An exception on one rank, wherever it is thrown, reaches the other ranks as Aborted with its
+// cause.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
-/// The operation that fails, and on which queue.
+/// Selects the operation that fails and its queue.
 struct FaultyBackend : HostBackend {
     inline static std::atomic<host::Queue*> failing_queue{nullptr};
 
@@ -189,7 +190,7 @@ TEST_CASE("A provisional cause is replaced by a better one and counts if there i
                                     if (communicator.rank() == 0) {
                                         communicator.abort(
                                             "an engine was destroyed",
-                                            true); // as by a destructor while the exception passes
+                                            true); // as by a destructor during unwinding
                                         throw std::runtime_error("the real cause");
                                     }
                                     std::string const text =

@@ -1,5 +1,4 @@
-// Bad arguments are refused on the rank that has them, before anything was sent: the group can go
-// on.
+// Invalid arguments are rejected on their rank before anything is sent, so the group stays usable.
 
 #include "report.hpp"
 #include "values.hpp"

@@ -1,5 +1,5 @@
-// When a rank's queue has been drained after a collective, returned or thrown, no peer reads its
-// memory. The address sanitizer sees more here than the assertions do.
+// After a collective has returned or thrown and the rank's queue is drained, no peer reads its
+// memory. The address sanitizer detects more errors here than the assertions.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
-/// Copies that fail on one queue after a number of them.
+/// Makes copies on one queue fail after a number of them.
 struct FaultyBackend : HostBackend {
     inline static std::atomic<host::Queue*> failing_queue{nullptr};
     inline static std::atomic<int> copies_left{0};
@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE(
             send.assign(send.size(), -1.0F);
             report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)),
                           "a peer's memory changed under a sum");
-        } // the memory goes, the queue before it
+        } // frees the memory, the queue first
     });
     report.check();
 }
@@ -105,8 +105,8 @@ TEST_CASE("A collective that fails half-way still waits for its peers") {
                     std::vector<float> const own =
                         values_of<float>(communicator.rank(), cuts[rank + 1] - cuts[rank], 5);
                     std::vector<float> received(cuts.back());
-                    // The copies that the failing rank did enqueue are late: the peers have to wait
-                    // for them.
+                    // The copies that the failing rank enqueued are late: the peers must wait for
+                    // them.
                     host::DelayingQueue queue(static_cast<std::uint64_t>(round),
                                               rank == 2 ? 3'000 : 20);
                     if (rank == 2) {
@@ -147,7 +147,7 @@ TEST_CASE("A communicator and its queue may be destroyed in either order") {
             group->front().reduce_scatter(values.data(), sums.data(), cuts, queue.get());
         }
         if (seed % 2 == 0) {
-            group.reset(); // the commands on the way use its tables
+            group.reset(); // pending commands use its tables
         }
         queue.reset();
         CHECK(sums == values);
@@ -165,7 +165,7 @@ TEST_CASE("A checked communicator may be destroyed after an exception while the 
             Checked<LoopbackCommunicator> checked(group[0]);
             queue->enqueue([] {
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
-            }); // slow, not a means of order
+            }); // makes the command slow; does not order anything
             CHECK_THROWS_AS(
                 checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()),
                 Aborted);

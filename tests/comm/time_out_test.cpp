@@ -30,7 +30,7 @@ TEST_CASE("A rank that waits longer than the time-out gets TimedOut with the mis
     Report report;
     std::atomic<int> timed_out{0};
     std::vector<std::thread> threads;
-    for (std::size_t const rank : {0U, 2U, 3U}) { // 1 and 4 never come
+    for (std::size_t const rank : {0U, 2U, 3U}) { // 1 and 4 never enter
         threads.emplace_back([&, rank] {
             try {
                 meet(group[rank]);
@@ -58,7 +58,7 @@ TEST_CASE("The time-out is rethrown, not its consequences") {
     CHECK_THROWS_AS(run_ranks(4, {.time_out = std::chrono::milliseconds(50)},
                               [&](LoopbackCommunicator& communicator) {
                                   if (communicator.rank()
-                                      == 1) { // is somewhere else until the others gave up
+                                      == 1) { // stays away until the others gave up
                                       while (!is_over) {
                                           std::this_thread::yield();
                                       }

@@ -1,4 +1,4 @@
-// What a rank reads of the memory of others, and what a recorder sees, as literals.
+// The data that a rank reads from the memory of others and the counts of a recorder, as literals.
 
 #include "report.hpp"
 #include "values.hpp"
@@ -24,7 +24,7 @@ std::string to_text(CollectiveCount const& count) {
            + std::to_string(count.bytes) + " bytes";
 }
 
-/// One of each: uneven cuts 10, 0, 5, 1 in bfloat16 for the three that have cuts.
+/// Calls each collective once, with extents 10, 0, 5, 1 in bfloat16 where there are cuts.
 template <class Communicator>
 void call_all(Communicator& c) {
     auto const cuts = cuts_of({10, 0, 5, 1});

@@ -12,7 +12,7 @@ namespace zero::test::copy_test {
 
 namespace {
 
-constexpr std::size_t margin = 64; ///< around what is copied, and as many alignments
+constexpr std::size_t margin = 64; ///< bytes around the copy; also the number of alignments
 
 std::vector<unsigned char> numbered(std::size_t bytes) {
     std::vector<unsigned char> result(bytes);
@@ -22,8 +22,7 @@ std::vector<unsigned char> numbered(std::size_t bytes) {
     return result;
 }
 
-/// Bytes of `out` that are not what a copy of `in` to [begin, begin + bytes), and nothing else,
-/// leaves there.
+/// Counts the bytes of `out` that differ from a copy of `in` to [begin, begin + bytes).
 std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin,
                         unsigned char const* in, std::size_t bytes) {
     std::size_t wrong = 0;

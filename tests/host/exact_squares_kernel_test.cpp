@@ -15,10 +15,10 @@ namespace zero::test::exact_squares_kernel_test {
 namespace {
 
 constexpr std::size_t long_range =
-    64 * 256 + 512 + 300; // long enough for the sums over many elements, with a rest
+    64 * 256 + 512 + 300; // long enough for the sums over many elements, with a partial one
 
-/// Elements of one exponent field with random significands and signs: zeros and subnormal numbers
-/// at 0, infinities and NaNs at 255.
+/// Returns elements of one exponent field with random significands and signs: zeros and subnormal
+/// numbers for 0, infinities and NaNs for 255.
 std::vector<bfloat16> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
     std::vector<bfloat16> values(n);
     for (auto& value : values) {
@@ -145,7 +145,7 @@ TEST_CASE("A sum of many squares is returned if and only if no addition rounds",
         }
         given += std::isnan(ExactSquares::sum(values.data())) ? 0 : 1;
     }
-    CHECK(given > 180); // so it is of use for what gradients look like
+    CHECK(given > 180); // so it is useful for typical gradients
 }
 
 #endif

@@ -1,4 +1,4 @@
-// What every kind of queue promises.
+// The guarantees of every kind of queue.
 
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
@@ -57,8 +57,7 @@ TEMPLATE_TEST_CASE("Commands after a wait see the writes of another queue before
         writers->enqueue([&written, i] { written[i] = static_cast<int>(i) + 1; });
         readers->wait(writers->record());
         readers->enqueue([&written, &read, i] { read[i] = written[i]; });
-        writers->wait(
-            readers->record()); // and back: the next round overwrites nothing that is still read
+        writers->wait(readers->record()); // the next round overwrites no value that is still read
         writers->enqueue([&written, i] { written[i] = -1; });
     }
     readers->synchronise();
@@ -74,7 +73,7 @@ TEMPLATE_TEST_CASE(
     InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(5);
     queue->wait(host::Event());
-    for (int i = 0; i < 20'000; ++i) { // more than the ring holds: nothing was enqueued
+    for (int i = 0; i < 20'000; ++i) { // more than the capacity of the ring: waits enqueue nothing
         queue->wait(queue->record());
     }
     int value = 0;
@@ -118,7 +117,7 @@ TEMPLATE_TEST_CASE("Queues that wait for each other in a ring of events finish",
     for (std::size_t i = 0; i < queues; ++i) {
         ring.push_back(TestType::make(i));
     }
-    std::vector<int> token; // each command runs after the one before it, on another queue
+    std::vector<int> token; // each command runs after the previous one, on another queue
     for (int turn = 0; turn < 200; ++turn) {
         auto& queue = *ring[static_cast<std::size_t>(turn) % queues];
         if (turn > 0) {

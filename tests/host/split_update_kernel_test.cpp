@@ -14,10 +14,10 @@
 
 namespace zero::test::split_update_kernel_test {
 
-// Weights in parts against a float master and its cast, with every instruction set.
+// Compares weights in parts with a float master and its cast, with every instruction set.
 namespace {
 
-/// Hands on what the weight was, and makes the gradient the weight.
+/// Stores the old weight in the state and the gradient in the weight.
 struct Exchange {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 1;
@@ -40,8 +40,8 @@ struct Parts {
     std::vector<std::uint8_t> rounded_up;
 };
 
-/// Writes all floats with this upper half into parts and reads them again. @return how many came
-/// back otherwise or with another cast
+/// Writes all floats with this upper half into parts and reads them again. @return the number that
+/// changed or have another cast
 int exchange(std::uint32_t upper) {
     constexpr std::size_t n = 65536;
     static Parts parts(n);
@@ -130,7 +130,7 @@ TEST_CASE("An update of parts writes each element and no other, at every length"
     }
 }
 
-/// What an encoding without the 17th bit gives: the half is rounded to nearest, ties up.
+/// Returns the result of an encoding without the 17th bit: the half is rounded to nearest, ties up.
 bfloat16 rounded_half_up(float value) {
     return zero::bfloat16{
         static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
@@ -156,7 +156,7 @@ TEST_CASE("After each of a thousand AdamW steps the parts equal the float master
     std::size_t other_with_ties_up = 0;
     for (std::size_t step = 1; step <= steps; ++step) {
         auto const hyper = AdamW::hyper({}, 1e-3, step);
-        std::size_t const shift = step * 64 % 4096; // other gradients in every step
+        std::size_t const shift = step * 64 % 4096; // different gradients in every step
         host::update<AdamW>(gradient.data() + shift, master.data(), parameter.data(),
                             {first.data(), second.data()}, n - shift, 1.0F, hyper);
         host::update<AdamW>(

@@ -17,14 +17,14 @@
 
 namespace zero::test::state_types_kernel_test {
 
-// States in 16 bits against a scalar loop with the same meaning, with every instruction set and
-// every length, and against float states.
+// Compares 16-bit states with an equivalent scalar loop, with every instruction set and length, and
+// with float states.
 namespace {
 
 constexpr std::size_t block = 64;
 
-/// The states of one slice, read and written one by one. Written out here: it shares nothing with
-/// the library but the conversions.
+/// The states of one slice, read and written per element. Shares only the conversions with the
+/// library.
 struct ScaledArray {
     explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
@@ -86,7 +86,7 @@ bool same(PlainArray<S> const& a, PlainArray<S> const& b) {
     return same_bits(a.values, b.values);
 }
 
-/// Some steps of AdamW at each length by the kernel and by the scalar loop. @return how many differ
+/// Runs AdamW steps at each length with the kernel and the scalar loop. @return the differences
 template <class States, class A>
 int differences(float gradient_size) {
     int wrong = 0;
@@ -129,7 +129,7 @@ int differences(float gradient_size) {
     return wrong;
 }
 
-/// Writes values as states: the functor makes the gradient the state.
+/// Writes values as states: the functor stores the gradient in the state.
 struct Keep {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 1;
@@ -162,7 +162,7 @@ TEST_CASE("States in scaled float16 give the bits of the functor applied element
           "[host][kernel]") {
     CHECK(differences<ScaledArray, float>(0.125F) == 0);
     CHECK(differences<ScaledArray, bfloat16>(1e-18F)
-          == 0); // second moments far below the range of float16, some of them subnormal floats
+          == 0); // second moments far below the range of float16, some subnormal
 }
 
 TEST_CASE(
@@ -236,7 +236,8 @@ TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of th
     CHECK(worst > 0.9);
 }
 
-/// The relative distance of AdamW's parameters after 200 steps from those with float states.
+/// Returns the relative distance of AdamW's parameters after 200 steps from the parameters with
+/// float states.
 template <class States>
 double distance_from_float() {
     constexpr std::size_t n = 1000;

@@ -14,11 +14,11 @@
 
 namespace zero::test::stochastic_update_kernel_test {
 
-// Stochastically rounded parameters: the same bits with every instruction set, length and cut; and
-// what plain rounding loses they keep.
+// Stochastically rounded parameters have the same bits with every instruction set, length and cut,
+// and keep small updates that plain rounding loses.
 namespace {
 
-/// Makes the gradient the parameter.
+/// Stores the gradient in the parameter.
 struct Assign {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 0;
@@ -79,7 +79,7 @@ TEST_CASE("A range may be cut anywhere", "[host][kernel]") {
     CHECK(same_bits(run({0, n}), run({0, 3, 64, 65, 500, n})));
 }
 
-/// The mean of 4096 parameters that started at 1.5 after 100 steps down by `change`.
+/// Returns the mean of 4096 parameters that start at 1.5, after 100 steps of -`change`.
 template <class Weights>
 double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter, float change) {
     std::vector<float> const gradient(parameter.size(), change);

@@ -1,4 +1,4 @@
-// The ring, the worker and what becomes of exceptions.
+// The ring, the worker and the propagation of exceptions.
 
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
@@ -30,7 +30,7 @@ TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and wor
     CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }),
                       test::contains_text("capacity is 8") && test::contains_text("larger"));
     other_gate.hold(other);
-    CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait takes a place, too
+    CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait also takes an entry
     CHECK_NOTHROW(queue.wait(host::Event()));
     gate.open();
     other_gate.open();
@@ -69,7 +69,7 @@ TEST_CASE("The first exception of a command is kept, later commands are skipped,
     queue.enqueue([] { throw std::runtime_error("the second"); });
     queue.synchronise();
     CHECK(ran == 1);
-    for (int time = 0; time < 2; ++time) { // it stays
+    for (int time = 0; time < 2; ++time) { // the failure is kept
         CHECK_THROWS_WITH(queue.rethrow_failure(), "the first");
     }
 }
@@ -90,7 +90,7 @@ TEST_CASE("A queue that failed still waits for others, so its events stay valid"
     reader.wait(after_wait);
     reader.enqueue([&] { seen = value; });
     for (int turn = 0; turn < 500 && !after_wait.is_complete();
-         ++turn) { // a queue that waits for nothing would be through by now
+         ++turn) { // a queue that does not wait would be done by now
         std::this_thread::yield();
     }
     CHECK_FALSE(after_wait.is_complete());
@@ -164,7 +164,7 @@ TEST_CASE("Negative control: without a wait, a delaying queue shows that an even
         for (int i = 0; i < 8; ++i) {
             writer->enqueue([&value] { ++value; });
         }
-        host::InlineQueue reader; // forgets reader.wait(writer->record())
+        host::InlineQueue reader; // omits reader.wait(writer->record())
         reader.enqueue([&] { seen = value.load(); });
         writer->synchronise();
         stale += seen != 8 ? 1 : 0;
