@@ -1,7 +1,8 @@
-// Collectives between threads, beside a twin of as many threads that meet, move the same bytes and
-// meet again (std::barrier); and a reduce-scatter of 1 KB beside three empty rounds of a barrier.
-// Elements are those of the whole buffer: a rank sends them all to a reduce-scatter and gets them
-// all from an all-gather. Bytes are those that all ranks together read and write.
+// Compares collectives between threads with a twin: the same number of threads that meet, move the
+// same bytes and meet again (std::barrier). Compares a reduce-scatter of 1 KB with three empty
+// rounds of a barrier. The element count is that of the whole buffer: a rank sends it to a
+// reduce-scatter and receives it from an all-gather. The byte count is what all ranks together read
+// and write.
 
 #include "host/memory_twin.hpp"
 
@@ -22,8 +23,8 @@ namespace {
 
 using namespace zero;
 
-/// Runs `iterate(rank)` on a thread for each rank as often as the benchmark asks. Several times
-/// between two meetings if it is short; they are not timed.
+/// Runs `iterate(rank)` on one thread per rank as often as the benchmark requires. Short iterations
+/// run several times between two meetings. The meetings are not timed.
 template <class Iterate>
 void measure(benchmark::State& state, std::size_t world, Iterate const& iterate) {
     std::int64_t const batch = std::max<std::int64_t>(1, (std::int64_t{1} << 18U) / state.range(0));
@@ -61,7 +62,7 @@ void measure(benchmark::State& state, std::size_t world, Iterate const& iterate)
     }
 }
 
-/// Of each rank the whole buffer and a shard.
+/// The whole buffer and a shard of each rank.
 class Memory {
 public:
     Memory(std::size_t world, std::size_t n) : _shard(n / world) {
@@ -84,7 +85,7 @@ public:
 private:
     static constexpr std::size_t gap = 1024;
 
-    /// Kept from benchmark to benchmark: its first touch takes longer than what is measured.
+    /// Shared by all benchmarks, because the first touch takes longer than a measurement.
     static float* pool(std::size_t elements) {
         static std::unique_ptr<bench::Array<float>> memory;
         if (memory == nullptr || memory->size() < elements) {
@@ -131,7 +132,7 @@ void reduce_scatter_twin(benchmark::State& state, std::size_t world) {
     count_reduce_scatter(state, world);
 }
 
-/// In place, as the engine gathers: each rank's shard is already where it belongs.
+/// In place, as the engine gathers: each rank's shard is already in its place.
 void all_gather(benchmark::State& state, std::size_t world) {
     Memory const memory(world, static_cast<std::size_t>(state.range(0)));
     auto ranks = LoopbackCommunicator::make_group(static_cast<int>(world));
@@ -160,7 +161,7 @@ void all_gather_twin(benchmark::State& state, std::size_t world) {
     count_all_gather(state, world);
 }
 
-/// Three rounds of meeting and parting, in which nothing is done.
+/// Three empty rounds of meeting and parting.
 void three_rounds(benchmark::State& state, std::size_t world) {
     std::barrier meeting(static_cast<std::ptrdiff_t>(world));
     measure(state, world, [&](std::size_t) {
@@ -184,7 +185,7 @@ void add(std::string const& name, std::size_t world,
     std::vector<std::int64_t> const sizes{1 << 12, 1 << 16, 1 << 20, 1 << 23, bench::gpt2_elements};
     for (std::size_t const world :
          {std::size_t{8}, std::size_t{4},
-          std::size_t{2}}) { // the largest first: it takes the memory for all
+          std::size_t{2}}) { // the largest first: it allocates the memory for all
         std::string const suffix = "/W" + std::to_string(world);
         add("reduce_scatter" + suffix + "/twin", world, reduce_scatter_twin, sizes);
         add("reduce_scatter" + suffix + "/zero", world, reduce_scatter, sizes);

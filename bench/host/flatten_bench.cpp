@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-// The 148 tensors of GPT-2 124M, each where it was allocated, to one bucket and back, with and
-// without a cast, beside one memcpy that moves as many bytes. Smaller sizes are the same 148
-// tensors with fewer elements each.
+// Copies the 148 tensors of GPT-2 124M to one bucket and back, with and without a cast, and
+// compares with one memcpy of the same number of bytes. Smaller sizes have the same 148 tensors
+// with fewer elements each.
 namespace {
 
 using namespace zero;
 
-/// Where each tensor of a model with about this many elements stands in a bucket.
+/// Returns the place of each tensor in a bucket, for a model with about this many elements.
 struct Geometry {
     explicit Geometry(std::size_t size) {
         double const scale = static_cast<double>(size) / static_cast<double>(test::gpt2_elements);
@@ -41,7 +41,7 @@ struct Geometry {
     std::size_t bucket_elements = 0;
 };
 
-/// Tensors of type T in `memory`, and the bucket of type B.
+/// Tensors of type T in `memory` and a bucket of type B.
 template <class T, class B>
 struct Model {
     explicit Model(Geometry const& geometry) : bucket(geometry.bucket_elements) {
@@ -89,7 +89,7 @@ void unflatten(benchmark::State& state) {
     count<T, B>(state, geometry);
 }
 
-/// Reads and writes half of the bytes each, whatever the types are.
+/// Reads half of the bytes and writes the other half, for all types.
 template <class From, class To>
 void twin(benchmark::State& state) {
     Geometry const geometry(bench::share(state));

@@ -4,8 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
-// The inspection of gradients (exact sum of squares, non-finite elements) beside a loop that only
-// reads them.
+// Compares the inspection of gradients (exact sum of squares, non-finite elements) with a loop that
+// only reads them.
 namespace {
 
 using namespace zero;

@@ -17,12 +17,12 @@
 #include <emmintrin.h>
 #endif
 
-/// Plain loops that move the same bytes as a kernel and compute next to nothing: what the memory
-/// allows at best. They use the 16-byte vectors that every x86-64 and AArch64 compiler has without
-/// a flag, so that they do not depend on the optimiser to be fast.
+/// Plain loops that move the same bytes as a kernel with almost no arithmetic: the upper bound that
+/// memory allows. They use 16-byte vectors, which every x86-64 and AArch64 compiler supports
+/// without a flag, so they do not depend on the optimiser.
 ///
-/// A benchmark is called operation/case/who/elements. Who is "twin" in the one that the others of
-/// the same operation, case, size and number of threads are compared with; scripts/bench_table.py
+/// Benchmarks are named operation/case/who/elements. The one whose "who" is "twin" is the reference
+/// for the others of the same operation, case, size and number of threads; scripts/bench_table.py
 /// pairs them.
 namespace bench {
 
@@ -59,8 +59,8 @@ inline void store(void* to, Word4 word) {
     __builtin_memcpy(to, &word, sizeof word);
 }
 
-/// Stores past the caches, where that can be said without a flag: what is written is then not read
-/// before. `to` is a multiple of 16 bytes.
+/// Stores past the caches where that needs no flag: memory is then not read before it is written.
+/// `to` is a multiple of 16 bytes.
 inline void stream(void* to, Word4 word) {
 #ifdef __SSE2__
     __m128i value;
@@ -80,8 +80,8 @@ void put(void* to, Word4 word) {
     }
 }
 
-/// Lets the process keep the memory that it frees: otherwise each repetition touches gigabytes for
-/// the first time, which takes longer than what is measured.
+/// Lets the process keep freed memory. Otherwise each repetition touches gigabytes for the first
+/// time, which takes longer than the measurement.
 inline bool keep_memory() {
 #ifdef __GLIBC__
     return mallopt(M_MMAP_MAX, 0) != 0 && mallopt(M_TRIM_THRESHOLD, -1) != 0
@@ -91,8 +91,8 @@ inline bool keep_memory() {
 #endif
 }
 
-/// Calls `body.operator()<streams>()`: past the caches from where on the results would not stay in
-/// them.
+/// Calls `body.operator()<streams>()`, where `streams` is true if the results would not stay in the
+/// caches.
 template <class Body>
 void with_stores(std::size_t moved_bytes, Body const& body) {
     if (moved_bytes >= std::size_t{32} << 20U) {
@@ -102,8 +102,8 @@ void with_stores(std::size_t moved_bytes, Body const& body) {
     }
 }
 
-/// Reads the elements [begin, begin + n) of all ranks and writes as many to `out`. n is a multiple
-/// of 8.
+/// Reads the elements [begin, begin + n) of all ranks and writes n elements to `out`. n is a
+/// multiple of 8.
 inline void move_sum(float* out, float const* const* from, std::size_t world, std::size_t begin,
                      std::size_t n) {
     with_stores((world + 1) * n * sizeof(float), [&]<bool streams>() {
@@ -120,8 +120,8 @@ inline void move_sum(float* out, float const* const* from, std::size_t world, st
     });
 }
 
-/// Reads gradient, master weight and states, writes the latter and a parameter of 16 bits. n is a
-/// multiple of 8.
+/// Reads gradient, master weight and states; writes master weight, states and a 16-bit parameter. n
+/// is a multiple of 8.
 template <std::size_t states>
 void move_update(float const* gradient, float* master, std::array<float*, states> const& state,
                  void* parameter, std::size_t n) {
@@ -143,7 +143,7 @@ void move_update(float const* gradient, float* master, std::array<float*, states
 /// Parameters of GPT-2 124M.
 inline constexpr std::size_t gpt2_elements = 124'439'808;
 
-/// From what a cache holds to the model. Multiples of 64 for up to 64 threads.
+/// Sizes from the capacity of a cache to the model. Multiples of 64 for up to 64 threads.
 inline void sizes(benchmark::internal::Benchmark* benchmark) {
     for (std::size_t const elements :
          {std::size_t{1} << 16U, std::size_t{1} << 20U, std::size_t{1} << 23U, gpt2_elements}) {
@@ -158,13 +158,13 @@ inline void largest_size(benchmark::internal::Benchmark* benchmark) {
         ->UseRealTime();
 }
 
-/// Each thread does its share, as the ranks of a node do.
+/// Each thread processes its share, like the ranks of a node.
 inline void all_cores(benchmark::internal::Benchmark* benchmark) {
     largest_size(benchmark);
     benchmark->Threads(static_cast<int>(std::max(2U, std::thread::hardware_concurrency())));
 }
 
-/// This thread's share of the elements, a multiple of 64.
+/// Returns this thread's share of the elements, a multiple of 64.
 inline std::size_t share(benchmark::State const& state) {
     return static_cast<std::size_t>(state.range(0)) / static_cast<std::size_t>(state.threads()) / 64
            * 64;

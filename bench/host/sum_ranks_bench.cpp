@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-// The sum over W ranks in rank order: W reads and one write per element, beside a loop that moves
-// the same bytes. One thread; with one per rank it is the reduce-scatter of
-// comm/loopback_bench.cpp.
+// Compares the sum over W ranks in rank order, W reads and one write per element, with a loop that
+// moves the same bytes. One thread; comm/loopback_bench.cpp measures one thread per rank.
 namespace {
 
 using namespace zero;

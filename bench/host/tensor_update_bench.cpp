@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <vector>
 
-// Updates of one whole matrix of 768 x 3072: fp32 gradient, master weight and states, bf16
-// parameter; their twin is AdamW of as many elements.
+// Updates of one matrix of 768 x 3072: fp32 gradient, master weight and states, bf16 parameter. The
+// twin is AdamW with the same number of elements.
 namespace {
 
 using namespace zero;

@@ -1,6 +1,7 @@
 #include "host/memory_twin.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>
@@ -12,9 +13,9 @@
 #include <array>
 #include <string>
 
-// The fused update: fp32 gradient, master weight and states, bf16 parameter. With two states 16
-// bytes are read and 14 written per element. The master weight in parts takes 4.125 bytes with the
-// parameter and both are read: 16.125 and 12.125.
+// The fused update: fp32 gradient, master weight and states, bf16 parameter. With two states it
+// reads 16 bytes per element and writes 14. A master weight in parts takes 4.125 bytes including
+// the parameter, and both are read: 16.125 bytes read and 12.125 written.
 namespace {
 
 using namespace zero;
@@ -128,7 +129,7 @@ void twin(benchmark::State& state) {
 
 using Function = void (*)(benchmark::State&, host::InstructionSet);
 
-/// Out of the caches, and small enough for many repetitions.
+/// Larger than the caches and small enough for many repetitions.
 constexpr std::int64_t middle = 1 << 23;
 
 auto* add(std::string const& name, Function function,

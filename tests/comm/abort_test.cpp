@@ -1,4 +1,5 @@
-// An exception on one rank, wherever it happens, ends as Aborted with its cause on the others.
+// An exception on one rank, wherever it is thrown, reaches the other ranks as Aborted with its
+// cause.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
-/// The operation that fails, and on which queue.
+/// Selects the operation that fails and its queue.
 struct FaultyBackend : HostBackend {
     inline static std::atomic<host::Queue*> failing_queue{nullptr};
 
@@ -57,7 +58,7 @@ void meet(Communicator& communicator, host::Queue& queue) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("an exception before a collective releases the ranks that wait in it", "",
+TEMPLATE_TEST_CASE("An exception before a collective releases the ranks that wait in it", "",
                    test::InlineKind, test::ThreadedKind, test::DelayingKind) {
     for (int world = 2; world <= 8; world += 3) {
         Report report;
@@ -78,9 +79,9 @@ TEMPLATE_TEST_CASE("an exception before a collective releases the ranks that wai
     }
 }
 
-TEMPLATE_TEST_CASE("an exception inside a collective leaves nobody behind, and the peers learn of "
-                   "it in the same call",
-                   "", test::InlineKind, test::ThreadedKind, test::DelayingKind) {
+TEMPLATE_TEST_CASE(
+    "An exception inside a collective releases all ranks, and the peers get it in the same call",
+    "", test::InlineKind, test::ThreadedKind, test::DelayingKind) {
     constexpr int world = 4;
     auto const cuts = even_cuts(world, 100);
     for (int failing = 0; failing < world; ++failing) {
@@ -113,7 +114,7 @@ TEMPLATE_TEST_CASE("an exception inside a collective leaves nobody behind, and t
     }
 }
 
-TEST_CASE("an exception in a worker is thrown by the next collective of that rank, and aborts the "
+TEST_CASE("An exception in a worker is thrown by the next collective of that rank and aborts the "
           "others") {
     Report report;
     CHECK_THROWS_WITH(
@@ -138,7 +139,7 @@ TEST_CASE("an exception in a worker is thrown by the next collective of that ran
     report.check();
 }
 
-TEST_CASE("a rank that leaves takes nobody's time: who needs it gets Aborted") {
+TEST_CASE("A rank that leaves delays no other rank: peers that need it get Aborted") {
     Report report;
     CHECK_THROWS_AS(run_ranks(3, options,
                               [&](LoopbackCommunicator& communicator) {
@@ -160,7 +161,7 @@ TEST_CASE("a rank that leaves takes nobody's time: who needs it gets Aborted") {
     CHECK_THROWS_WITH(meet(group[0], queue), test::contains_text("rank 1 left the group"));
 }
 
-TEST_CASE("ranks that end after their last collective disturb nobody") {
+TEST_CASE("Ranks that end after their last collective do not disturb others") {
     for (int round = 0; round < 200; ++round) {
         CHECK_NOTHROW(run_ranks(4, options, [&](LoopbackCommunicator& communicator) {
             host::InlineQueue queue;
@@ -169,7 +170,7 @@ TEST_CASE("ranks that end after their last collective disturb nobody") {
     }
 }
 
-TEST_CASE("the first cause stays, and a new group works") {
+TEST_CASE("The first cause is kept, and a new group works") {
     host::InlineQueue queue;
     auto group = LoopbackCommunicator::make_group(1, options);
     group[0].abort("the first cause");
@@ -181,7 +182,7 @@ TEST_CASE("the first cause stays, and a new group works") {
     CHECK_NOTHROW(meet(other[0], queue));
 }
 
-TEST_CASE("a provisional cause gives way to a better one, and counts when none comes") {
+TEST_CASE("A provisional cause is replaced by a better one and counts if there is none") {
     Report report;
     CHECK_THROWS_WITH(run_ranks(2, options,
                                 [&](LoopbackCommunicator& communicator) {
@@ -189,7 +190,7 @@ TEST_CASE("a provisional cause gives way to a better one, and counts when none c
                                     if (communicator.rank() == 0) {
                                         communicator.abort(
                                             "an engine was destroyed",
-                                            true); // as by a destructor while the exception passes
+                                            true); // as by a destructor during unwinding
                                         throw std::runtime_error("the real cause");
                                     }
                                     std::string const text =

@@ -1,5 +1,4 @@
-// Bad arguments are refused on the rank that has them, before anything was sent: the group can go
-// on.
+// Invalid arguments are rejected on their rank before anything is sent, so the group stays usable.
 
 #include "report.hpp"
 #include "values.hpp"
@@ -11,8 +10,8 @@
 
 namespace zero::test::arguments_test {
 
-TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused with the rank and "
-          "the reason, and change nothing") {
+TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank and reason and "
+          "change nothing") {
     auto group = LoopbackCommunicator::make_group(1);
     auto& c = group[0];
     auto const queue = HostBackend::default_compute_queue();
@@ -51,7 +50,7 @@ TEST_CASE("cuts that fit no group, null pointers and unknown roots are refused w
     CHECK(c.traffic()[CollectiveKind::all_reduce] == CollectiveCount{2, 0, 0});
 }
 
-TEST_CASE("a group has at least one rank") {
+TEST_CASE("A group has at least one rank") {
     for (int const world : {0, -1, -1000}) {
         CHECK_THROWS_AS(LoopbackCommunicator::make_group(world), InvalidArgument);
         CHECK_THROWS_WITH(run_ranks(world, [](LoopbackCommunicator&) {}),

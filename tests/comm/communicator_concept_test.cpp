@@ -101,7 +101,7 @@ constexpr bool is_communicator = Communicator<Archetype<Changed...>>;
 
 } // namespace
 
-TEST_CASE("the shipped communicators model their concept, and nothing is left to diagnose") {
+TEST_CASE("The shipped communicators model their concept without a diagnosis") {
     STATIC_REQUIRE(Communicator<LoopbackCommunicator>);
     STATIC_REQUIRE(Communicator<Recording<LoopbackCommunicator>>);
     STATIC_REQUIRE(Communicator<Checked<LoopbackCommunicator>>);
@@ -110,8 +110,7 @@ TEST_CASE("the shipped communicators model their concept, and nothing is left to
     STATIC_REQUIRE(diagnose_communicator<Checked<LoopbackCommunicator>>());
 }
 
-TEST_CASE("a communicator is its category, a backend, a place in a group, five collectives and an "
-          "abort") {
+TEST_CASE("A communicator is a category, a backend, rank and size, five collectives and an abort") {
     STATIC_REQUIRE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
                                    AllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE(
@@ -119,7 +118,7 @@ TEST_CASE("a communicator is its category, a backend, a place in a group, five c
                                         AllReduce, Broadcast, Integers, Abort>>());
 }
 
-TEST_CASE("a communicator with one part missing is none") {
+TEST_CASE("A type that lacks one requirement is not a communicator") {
     STATIC_REQUIRE_FALSE(is_communicator<HasBackend, Rank, Size, ReduceScatter, AllGather,
                                          AllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE_FALSE(is_communicator<Category, Rank, Size, ReduceScatter, AllGather, AllReduce,
@@ -142,7 +141,7 @@ TEST_CASE("a communicator with one part missing is none") {
                                          AllReduce, Broadcast, Integers>);
 }
 
-TEST_CASE("a communicator with one part of the wrong form is none") {
+TEST_CASE("A type with one requirement of the wrong form is not a communicator") {
     STATIC_REQUIRE_FALSE(is_communicator<OtherCategory, HasBackend, Rank, Size, ReduceScatter,
                                          AllGather, AllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE_FALSE(is_communicator<Category, QueuelessBackend, Rank, Size, ReduceScatter,
@@ -165,7 +164,7 @@ TEST_CASE("a communicator with one part of the wrong form is none") {
                                          AllReduce, Broadcast, Integers, ThrowingAbort>);
 }
 
-TEST_CASE("a communicator of one type of element is none") {
+TEST_CASE("A type that supports a single element type is not a communicator") {
     STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, FloatReduceScatter,
                                          AllGather, AllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter,

@@ -1,15 +1,15 @@
 #pragma once
 
-// What every communicator on the host promises. A new one needs a file like
+// The requirements of every communicator on the host. A new communicator needs a file like
 // loopback_conformance_test.cpp with a fixture:
 //
 //     struct Fixture {
-//         template <class Body> static void run(int world, Body const& body);   //
-//         body(communicator) as `world` ranks
+//         // calls body(communicator) as `world` ranks
+//         template <class Body> static void run(int world, Body const& body);
 //     };
 //
-// All data is written and read by commands of the queue, and overwritten right after the
-// collective, so a missing event shows.
+// Commands of the queue write and read all data and overwrite it directly after the collective, so
+// a missing event is visible.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -37,7 +37,7 @@ struct Caller {
     Report* report;
     std::string kind;
     std::size_t serial =
-        0; ///< counts the collectives, the same on every rank: makes values and tags differ
+        0; ///< number of collectives, equal on all ranks; makes values and tags differ
 
     [[nodiscard]] int rank() const { return communicator->rank(); }
     [[nodiscard]] int world() const { return communicator->size(); }
@@ -50,7 +50,7 @@ struct Caller {
         queue->enqueue([=] { std::copy_n(in, elements, out); });
     }
 
-    /// What is left in memory that the collective has given back: all bits set are a NaN, or -1.
+    /// The content of memory after a collective is done with it: all bits set, a NaN or -1.
     template <class T>
     void poison(std::vector<T>& memory) {
         queue->enqueue([begin = memory.data(), elements = memory.size()] {
@@ -92,8 +92,8 @@ void on_all_ranks(Test const& test) {
     }
 }
 
-/// @brief A reduce-scatter (or the extent of an all-reduce that this rank sums) and an all-reduce,
-/// of one type over one family of cuts.
+/// @brief Checks a reduce-scatter (or the extent of an all-reduce that this rank sums) and an
+/// all-reduce of one type with one family of cuts.
 template <class T, class C>
 void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_place) {
     std::size_t const total = cuts.back();
@@ -127,7 +127,7 @@ void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_p
     c.queue->synchronise();
 
     std::string const what = std::string(is_in_place ? " in place, " : " ") + to_text(cuts);
-    std::vector<T> expected_left = source; // nobody but this rank writes its memory
+    std::vector<T> expected_left = source; // no other rank writes this memory
     if (is_in_place) {
         std::copy(scattered.begin(), scattered.end(),
                   expected_left.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -215,7 +215,7 @@ void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reducti
     c.expect_equal(received, expected, "all-reduce of " + std::to_string(elements) + " integers");
 }
 
-/// @name The suite, in parts of a few seconds
+/// @name The suite, in functions of a few seconds each
 /// @{
 
 template <class Fixture, class T>
@@ -258,7 +258,7 @@ void check_integer_reductions() {
     });
 }
 
-/// An abort of one rank reaches the others with its cause, whatever they call.
+/// Checks that an abort of one rank reaches the others with its cause in every collective.
 template <class Fixture>
 void check_abort() {
     for (int world = 2; world <= largest_world; ++world) {

@@ -27,24 +27,24 @@ using CheckedFixture = DecoratorFixture<Checked>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("a decorated loopback sums in rank order, rounded once", "", RecordingFixture,
+TEMPLATE_TEST_CASE("A decorated loopback sums in rank order and rounds once", "", RecordingFixture,
                    CheckedFixture) {
     check_sums_of<TestType, float>();
     check_sums_of<TestType, bfloat16>();
 }
 
-TEMPLATE_TEST_CASE("a decorated loopback gathers and broadcasts", "", RecordingFixture,
+TEMPLATE_TEST_CASE("A decorated loopback gathers and broadcasts", "", RecordingFixture,
                    CheckedFixture) {
     check_gathers_of<TestType, float, float16, std::int64_t, unsigned char>();
     check_broadcasts_of<TestType, bfloat16, std::int64_t>();
 }
 
-TEMPLATE_TEST_CASE("a decorated loopback reduces integers exactly", "", RecordingFixture,
+TEMPLATE_TEST_CASE("A decorated loopback reduces integers exactly", "", RecordingFixture,
                    CheckedFixture) {
     check_integer_reductions<TestType>();
 }
 
-TEMPLATE_TEST_CASE("a decorated loopback releases everybody when one rank aborts", "",
+TEMPLATE_TEST_CASE("A decorated loopback releases all ranks when one rank aborts", "",
                    RecordingFixture, CheckedFixture) {
     check_abort<TestType>();
 }

@@ -1,5 +1,5 @@
 // Each fence of the loopback is needed: without it, slow queues give wrong sums. The races are
-// deliberate, so not under the thread sanitizer.
+// deliberate, so the test does not run under the thread sanitizer.
 
 #include "report.hpp"
 #include "values.hpp"
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int fence_of_none = -1;
 
-/// Leaves out one kind of wait.
+/// Omits one kind of wait.
 struct LeakyBackend : HostBackend {
     inline static std::atomic<int> missing{fence_of_none};
 
@@ -40,8 +40,8 @@ struct LeakyBackend : HostBackend {
 };
 using LeakyLoopback = Loopback<LeakyBackend>;
 
-/// All-reduces on delaying queues; memory outlives all ranks, so that a missing fence is only wrong
-/// and not a crash. Gives the number of wrong results.
+/// Runs all-reduces on delaying queues. Memory outlives all ranks, so a missing fence gives wrong
+/// results instead of a crash. Returns the number of wrong results.
 int wrong_results(int missing) {
     constexpr int world = 4;
     constexpr std::size_t rounds = 60;
@@ -86,7 +86,7 @@ int wrong_results(int missing) {
 
 } // namespace
 
-TEST_CASE("each fence of the loopback is needed") {
+TEST_CASE("Each fence of the loopback is needed") {
     CHECK(wrong_results(fence_of_none) == 0);
     CHECK(wrong_results(static_cast<int>(Fence::peers_ready)) > 0);
     CHECK(wrong_results(static_cast<int>(Fence::peers_reduced)) > 0);

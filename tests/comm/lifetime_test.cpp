@@ -1,5 +1,5 @@
-// When a rank's queue has been drained after a collective, returned or thrown, no peer reads its
-// memory. The address sanitizer sees more here than the assertions do.
+// After a collective has returned or thrown and the rank's queue is drained, no peer reads its
+// memory. The address sanitizer detects more errors here than the assertions.
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
-/// Copies that fail on one queue after a number of them.
+/// Makes copies on one queue fail after a number of them.
 struct FaultyBackend : HostBackend {
     inline static std::atomic<host::Queue*> failing_queue{nullptr};
     inline static std::atomic<int> copies_left{0};
@@ -40,7 +40,7 @@ using FaultyLoopback = Loopback<FaultyBackend>;
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "a rank may free its memory after draining its queue, however slow the peers are", "",
+    "A rank may free its memory after draining its queue, however slow its peers are", "",
     InlineKind, ThreadedKind, DelayingKind) {
     Report report;
     run_ranks(4, options, [&](LoopbackCommunicator& communicator) {
@@ -57,13 +57,13 @@ TEMPLATE_TEST_CASE(
             send.assign(send.size(), -1.0F);
             report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)),
                           "a peer's memory changed under a sum");
-        } // the memory goes, the queue before it
+        } // frees the memory, the queue first
     });
     report.check();
 }
 
 TEMPLATE_TEST_CASE(
-    "a rank that unwinds right after a collective pulls no memory from under its peers", "",
+    "A rank that unwinds after a collective frees no memory that its peers still read", "",
     ThreadedKind, DelayingKind) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
         Report report;
@@ -92,7 +92,7 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEST_CASE("a collective that fails half-way waits for its peers all the same") {
+TEST_CASE("A collective that fails half-way still waits for its peers") {
     for (int round = 0; round < 20; ++round) {
         int const copies = round % 4;
         Report report;
@@ -105,8 +105,8 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
                     std::vector<float> const own =
                         values_of<float>(communicator.rank(), cuts[rank + 1] - cuts[rank], 5);
                     std::vector<float> received(cuts.back());
-                    // The copies that the failing rank did enqueue are late: the peers have to wait
-                    // for them.
+                    // The copies that the failing rank enqueued are late: the peers must wait for
+                    // them.
                     host::DelayingQueue queue(static_cast<std::uint64_t>(round),
                                               rank == 2 ? 3'000 : 20);
                     if (rank == 2) {
@@ -135,7 +135,7 @@ TEST_CASE("a collective that fails half-way waits for its peers all the same") {
     }
 }
 
-TEST_CASE("a communicator and its queue may go in either order") {
+TEST_CASE("A communicator and its queue may be destroyed in either order") {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         std::vector<float> const values(64, 1.0F);
         std::vector<float> sums(64);
@@ -147,14 +147,15 @@ TEST_CASE("a communicator and its queue may go in either order") {
             group->front().reduce_scatter(values.data(), sums.data(), cuts, queue.get());
         }
         if (seed % 2 == 0) {
-            group.reset(); // the commands on the way use its tables
+            group.reset(); // pending commands use its tables
         }
         queue.reset();
         CHECK(sums == values);
     }
 }
 
-TEST_CASE("a checked communicator may go after an exception while the queue is still at work") {
+TEST_CASE("A checked communicator may be destroyed after an exception while the queue still runs "
+          "commands") {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         auto const queue = DelayingKind::make(seed);
         auto group = LoopbackCommunicator::make_group(1, options);
@@ -164,7 +165,7 @@ TEST_CASE("a checked communicator may go after an exception while the queue is s
             Checked<LoopbackCommunicator> checked(group[0]);
             queue->enqueue([] {
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
-            }); // slow, not a means of order
+            }); // makes the command slow; does not order anything
             CHECK_THROWS_AS(
                 checked.all_reduce_integers(&value, 1, IntegerReduction::sum, queue.get()),
                 Aborted);
@@ -174,7 +175,7 @@ TEST_CASE("a checked communicator may go after an exception while the queue is s
     }
 }
 
-TEST_CASE("a rank gets so far ahead of its queue as the queue can hold, and no further") {
+TEST_CASE("A rank gets ahead of its queue only as far as the queue has capacity") {
     Report report;
     run_ranks(6, options, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());

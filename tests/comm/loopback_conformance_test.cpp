@@ -23,11 +23,11 @@ TEST_CASE("Loopback sums float in rank order") {
     check_sums_of<LoopbackFixture, float>();
 }
 
-TEST_CASE("Loopback sums bfloat16 in rank order, rounded once") {
+TEST_CASE("Loopback sums bfloat16 in rank order and rounds once") {
     check_sums_of<LoopbackFixture, bfloat16>();
 }
 
-TEST_CASE("Loopback sums float16 in rank order, rounded once") {
+TEST_CASE("Loopback sums float16 in rank order and rounds once") {
     check_sums_of<LoopbackFixture, float16>();
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("Loopback reduces integers exactly") {
     check_integer_reductions<LoopbackFixture>();
 }
 
-TEST_CASE("Loopback releases everybody when one rank aborts") {
+TEST_CASE("Loopback releases all ranks when one rank aborts") {
     check_abort<LoopbackFixture>();
 }
 

@@ -1,4 +1,4 @@
-// Ranks that call different collectives: an error on every rank that names both sides.
+// Ranks that call different collectives get an error on every rank that names both calls.
 
 #include "report.hpp"
 
@@ -27,8 +27,8 @@ constexpr std::array<std::size_t, 4> longer_cuts{0, 4, 8, 16};
 
 struct Case {
     char const* name;
-    char const* usual;   ///< in the message, of rank 0
-    char const* unusual; ///< in the message, of the rank that differs
+    char const* usual;   ///< in the message about rank 0
+    char const* unusual; ///< in the message about the rank that differs
 };
 
 constexpr std::array<Case, 9> cases{
@@ -43,7 +43,7 @@ constexpr std::array<Case, 9> cases{
      {"reduction", "sum", "minimum"},
      {"count of integers", "of 4 int64", "of 0 int64"}}};
 
-/// Collective number `index` of the list, as most call it or as one rank does.
+/// Calls collective number `index` of the list, in the usual or the unusual way.
 template <class Communicator>
 void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue) {
     std::array<float, 16> values{};

@@ -8,11 +8,11 @@
 
 namespace zero::test {
 
-/// @brief What the ranks of a test found. They add to it from their threads; the main thread
-/// asserts.
+/// @brief Collects the results of the ranks of a test. They add to it from their threads; the main
+/// thread asserts.
 class Report {
 public:
-    /// Counts a comparison, and keeps the text of the first few that fail.
+    /// Counts a comparison and keeps the text of the first few failures.
     void expect(bool holds, std::string const& text) {
         std::lock_guard const lock(_mutex);
         ++_comparisons;
@@ -21,7 +21,7 @@ public:
         }
     }
 
-    /// For the main thread, when the ranks have ended.
+    /// For the main thread, after the ranks have ended.
     void check() const {
         INFO(_failures << " of " << _comparisons << " comparisons failed:" << _text);
         CHECK(_failures == 0);
@@ -35,8 +35,8 @@ private:
     std::string _text;
 };
 
-/// @brief Runs `body` and gives the message of an exception of type `E`, a note when there was
-/// none. Others pass.
+/// @brief Runs `body` and returns the message of an exception of type `E`, or a note if there is
+/// none. Other exceptions propagate.
 template <class E, class Body>
 std::string message_of(Body const& body) {
     try {

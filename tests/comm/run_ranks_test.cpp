@@ -25,7 +25,7 @@ void meet(LoopbackCommunicator& communicator) {
 
 } // namespace
 
-TEST_CASE("run_ranks runs every rank once, on threads of their own, rank 0 on the caller's") {
+TEST_CASE("Each rank runs once on its own thread, rank 0 on the calling one") {
     std::mutex mutex;
     std::set<int> ranks;
     std::set<std::thread::id> threads;
@@ -42,7 +42,7 @@ TEST_CASE("run_ranks runs every rank once, on threads of their own, rank 0 on th
     CHECK(of_rank_0 == std::this_thread::get_id());
 }
 
-TEST_CASE("the cause is rethrown with its type, not the Aborted of the others") {
+TEST_CASE("The cause is rethrown with its type, not the Aborted of the others") {
     for (int failing = 0; failing < 4; ++failing) {
         CHECK_THROWS_AS(run_ranks(4,
                                   [&](LoopbackCommunicator& communicator) {
@@ -56,7 +56,7 @@ TEST_CASE("the cause is rethrown with its type, not the Aborted of the others") 
     }
 }
 
-TEST_CASE("a cause counts also when it comes after its consequences") {
+TEST_CASE("A cause also counts when it is stored after its consequences") {
     std::atomic<int> released{0};
     CHECK_THROWS_AS(
         run_ranks(3,
@@ -79,7 +79,7 @@ TEST_CASE("a cause counts also when it comes after its consequences") {
         std::domain_error);
 }
 
-TEST_CASE("an exception that is no std::exception arrives, too") {
+TEST_CASE("An exception that is no std::exception is rethrown as well") {
     std::string text;
     std::mutex mutex;
     CHECK_THROWS_AS(run_ranks(2,
@@ -96,7 +96,7 @@ TEST_CASE("an exception that is no std::exception arrives, too") {
     CHECK_THAT(text, test::contains_text("no std::exception"));
 }
 
-TEST_CASE("an Aborted counts when nobody threw anything else") {
+TEST_CASE("An Aborted is rethrown if no rank threw anything else") {
     CHECK_THROWS_WITH(run_ranks(3,
                                 [](LoopbackCommunicator& communicator) {
                                     if (communicator.rank() == 2) {
@@ -107,7 +107,7 @@ TEST_CASE("an Aborted counts when nobody threw anything else") {
                       test::contains_text("called off"));
 }
 
-TEST_CASE("a const body and a body that moves nowhere can be run") {
+TEST_CASE("A const body and a body that cannot be moved can be run") {
     std::atomic<int> calls{0};
     auto const body = [&calls](LoopbackCommunicator&) { ++calls; };
     run_ranks(3, body);

@@ -24,13 +24,13 @@ void meet(LoopbackCommunicator& communicator) {
 
 } // namespace
 
-TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ranks, the others "
-          "Aborted with the same") {
+TEST_CASE("A rank that waits longer than the time-out gets TimedOut with the missing ranks, the "
+          "others Aborted") {
     auto group = LoopbackCommunicator::make_group(5, {.time_out = std::chrono::milliseconds(50)});
     Report report;
     std::atomic<int> timed_out{0};
     std::vector<std::thread> threads;
-    for (std::size_t const rank : {0U, 2U, 3U}) { // 1 and 4 never come
+    for (std::size_t const rank : {0U, 2U, 3U}) { // 1 and 4 never enter
         threads.emplace_back([&, rank] {
             try {
                 meet(group[rank]);
@@ -53,12 +53,12 @@ TEST_CASE("who waits longer than the time-out gets TimedOut with the missing ran
     CHECK_THROWS_WITH(meet(group[1]), test::contains_text("50 ms for rank 1, 4 ")); // too late
 }
 
-TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
+TEST_CASE("The time-out is rethrown, not its consequences") {
     std::atomic<bool> is_over{false};
     CHECK_THROWS_AS(run_ranks(4, {.time_out = std::chrono::milliseconds(50)},
                               [&](LoopbackCommunicator& communicator) {
                                   if (communicator.rank()
-                                      == 1) { // is somewhere else until the others gave up
+                                      == 1) { // stays away until the others gave up
                                       while (!is_over) {
                                           std::this_thread::yield();
                                       }
@@ -74,7 +74,7 @@ TEST_CASE("run_ranks rethrows the time-out, not what followed from it") {
                     TimedOut);
 }
 
-TEST_CASE("a time-out must be positive, and may be longer than any clock") {
+TEST_CASE("A time-out must be positive and may be longer than any clock") {
     CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}),
                     InvalidArgument);
     CHECK_THROWS_AS(

@@ -1,4 +1,4 @@
-// What a rank reads of the memory of others, and what a recorder sees, as literals.
+// The data that a rank reads from the memory of others and the counts of a recorder, as literals.
 
 #include "report.hpp"
 #include "values.hpp"
@@ -24,7 +24,7 @@ std::string to_text(CollectiveCount const& count) {
            + std::to_string(count.bytes) + " bytes";
 }
 
-/// One of each: uneven cuts 10, 0, 5, 1 in bfloat16 for the three that have cuts.
+/// Calls each collective once, with extents 10, 0, 5, 1 in bfloat16 where there are cuts.
 template <class Communicator>
 void call_all(Communicator& c) {
     auto const cuts = cuts_of({10, 0, 5, 1});
@@ -43,7 +43,7 @@ void call_all(Communicator& c) {
 
 } // namespace
 
-TEST_CASE("Loopback counts what each rank reads of the others") {
+TEST_CASE("Loopback counts the data that each rank reads from the others") {
     Report report;
     run_ranks(4, options, [&](LoopbackCommunicator& c) {
         // own extent 10, 0, 5, 1 of 16: a sum reads it from 3 peers, a gather reads the rest
@@ -76,7 +76,7 @@ TEST_CASE("Loopback counts what each rank reads of the others") {
     report.check();
 }
 
-TEST_CASE("one rank alone reads nothing of others, and its sums are copies") {
+TEST_CASE("A single rank reads no data from others, and its sums are copies") {
     run_ranks(1, options, [&](LoopbackCommunicator& c) {
         std::vector<float> const values = values_of<float>(0, 100, 1);
         std::vector<float> out(100);
@@ -116,7 +116,7 @@ TEST_CASE("Recording counts the payload of each call, the same on every rank") {
     report.check();
 }
 
-TEST_CASE("decorators stack, and a recorder over a checked communicator is checked") {
+TEST_CASE("Decorators stack, and a recorder over a checked communicator is checked") {
     using CheckedLoopback = Checked<LoopbackCommunicator>;
     STATIC_REQUIRE(CheckedLoopback::is_checked);
     STATIC_REQUIRE(Recording<CheckedLoopback>::is_checked);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Values and sums that tests of communicators expect, written without the library's own kernels.
+// Inputs and expected sums for tests of communicators, computed without the library's kernels.
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
@@ -22,7 +22,7 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     return value ^ (value >> 31U);
 }
 
-/// @brief Element `index` of rank `rank`. Floats differ by up to 2^12 in size, so that the order of
+/// @brief Returns element `index` of rank `rank`. Magnitudes differ by up to 2^12, so the order of
 /// a sum shows in its bits.
 template <class T>
 T value_of(int rank, std::size_t index, std::size_t salt) noexcept {
@@ -46,7 +46,7 @@ std::vector<T> values_of(int rank, std::size_t elements, std::size_t salt) {
     return values;
 }
 
-/// @brief The sum over the ranks in the order of the ranks, in float, rounded once.
+/// @brief Returns the sum over the ranks in rank order, in float, rounded once.
 template <class T>
 T sum_of(int world, std::size_t index, std::size_t salt) noexcept {
     float sum = to_float(value_of<T>(0, index, salt));
@@ -71,14 +71,14 @@ bool equal_bits(std::vector<T> const& a, std::vector<T> const& b) noexcept {
            && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// @brief Offsets from the extents of the ranks.
+/// @brief Returns the offsets of the extents.
 inline std::vector<std::size_t> cuts_of(std::vector<std::size_t> const& extents) {
     std::vector<std::size_t> cuts(extents.size() + 1, 0);
     std::partial_sum(extents.begin(), extents.end(), cuts.begin() + 1);
     return cuts;
 }
 
-/// @brief Even, uneven, with empty extents, all with one rank, and nothing at all.
+/// @brief Returns even and uneven cuts, empty extents, all elements on one rank, and no elements.
 inline std::vector<std::vector<std::size_t>> families_of_cuts(std::size_t world) {
     std::vector<std::size_t> even(world, 64);
     std::vector<std::size_t> odd(world);

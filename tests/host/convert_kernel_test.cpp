@@ -15,7 +15,7 @@ namespace zero::test::convert_kernel_test {
 
 namespace {
 
-/// Every value of a 16-bit type, by the definition of its format.
+/// Holds every value of a 16-bit type, by the definition of its format.
 template <class T>
 double value_by_definition(std::uint16_t bits) {
     constexpr int fraction_bits = std::is_same_v<T, float16> ? 10 : 7;
@@ -33,7 +33,7 @@ constexpr std::uint16_t infinity_bits() {
     return std::is_same_v<T, float16> ? 0x7c00 : 0x7f80;
 }
 
-/// Rounds by search among all values of the type: slow, and independent of any trick with bits.
+/// Rounds by searching all values of the type: slow, and independent of bit manipulation.
 template <class T>
 class RoundingByDefinition {
 public:
@@ -43,7 +43,7 @@ public:
         }
         _values.push_back(
             2.0 * _values.back()
-            - _values[_values.size() - 2]); // where infinity takes over, as if the format went on
+            - _values[_values.size() - 2]); // the limit of infinity, as if the format continued
     }
 
     [[nodiscard]] std::uint16_t operator()(float x) const {
@@ -68,9 +68,8 @@ private:
     std::vector<double> _values;
 };
 
-TEMPLATE_TEST_CASE(
-    "All 65536 values of a 16-bit type become the float that they stand for, and come back",
-    "[host][kernel]", float16, bfloat16) {
+TEMPLATE_TEST_CASE("All 65536 values of a 16-bit type convert to the float they represent and back",
+                   "[host][kernel]", float16, bfloat16) {
     std::vector<TestType> all(65536);
     for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].bits = static_cast<std::uint16_t>(i);
@@ -133,7 +132,7 @@ TEMPLATE_TEST_CASE("A float is rounded to the nearest 16-bit value, ties to even
         }
     }
     std::mt19937 engine(5);
-    while (values.size() % 8 != 3 || values.size() < 700'000) { // a tail, too
+    while (values.size() % 8 != 3 || values.size() < 700'000) { // ends with a partial pack
         auto const x = std::bit_cast<float>(static_cast<std::uint32_t>(engine()));
         if (!std::isnan(x)) {
             values.push_back(x);

@@ -12,7 +12,7 @@ namespace zero::test::copy_test {
 
 namespace {
 
-constexpr std::size_t margin = 64; ///< around what is copied, and as many alignments
+constexpr std::size_t margin = 64; ///< bytes around the copy; also the number of alignments
 
 std::vector<unsigned char> numbered(std::size_t bytes) {
     std::vector<unsigned char> result(bytes);
@@ -22,8 +22,7 @@ std::vector<unsigned char> numbered(std::size_t bytes) {
     return result;
 }
 
-/// Bytes of `out` that are not what a copy of `in` to [begin, begin + bytes), and nothing else,
-/// leaves there.
+/// Counts the bytes of `out` that differ from a copy of `in` to [begin, begin + bytes).
 std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin,
                         unsigned char const* in, std::size_t bytes) {
     std::size_t wrong = 0;
@@ -36,8 +35,7 @@ std::size_t wrong_bytes(std::vector<unsigned char> const& out, std::size_t begin
 
 } // namespace
 
-TEST_CASE("A copy past the caches writes every byte once and none beside them, at every length and "
-          "alignment") {
+TEST_CASE("A copy past the caches writes every byte and no other, at every length and alignment") {
     std::size_t wrong = 0;
     for (std::size_t bytes = 0; bytes <= 4 * margin + 1; ++bytes) {
         auto const in = numbered(bytes + margin);
@@ -52,7 +50,7 @@ TEST_CASE("A copy past the caches writes every byte once and none beside them, a
 }
 
 TEST_CASE(
-    "A host backend copies bytes on both sides of the size from which on it goes past the caches") {
+    "A host backend copies bytes below and above the limit from which it bypasses the caches") {
     auto const queue = HostBackend::default_compute_queue();
     std::size_t const limit = host::detail::streaming_copy_bytes / 2;
     for (std::size_t const bytes : {std::size_t{0}, std::size_t{1}, limit - 1, limit, limit + 1}) {
@@ -64,9 +62,9 @@ TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE(
-    "Tensors go to a bucket and back whether all of them together are worth streaming or not", "",
-    (std::pair<float, float>), (std::pair<float, bfloat16>), (std::pair<bfloat16, float>)) {
+TEMPLATE_TEST_CASE("Tensors are copied to a bucket and back below and above the streaming limit",
+                   "", (std::pair<float, float>), (std::pair<float, bfloat16>),
+                   (std::pair<bfloat16, float>)) {
     using T = typename TestType::first_type;
     using InBucket = typename TestType::second_type;
     constexpr std::size_t streamed =

@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 
@@ -15,14 +16,14 @@
 
 namespace zero::test::equal_bits_kernel_test {
 
-// Every kernel against a scalar loop with the same meaning, with every instruction set, every
-// length up to 200 and ranges that start at odd places: so main loops, tails and instruction sets
-// all give the same bits. The elements beside a range must stay untouched.
+// Compares every kernel with an equivalent scalar loop, with every instruction set, every length up
+// to 200 and unaligned ranges: main loops, tails and instruction sets give the same bits. Elements
+// beside a range must not change.
 namespace {
 
 constexpr std::size_t margin = 16;
 
-/// A range of `n` elements that begins `offset` elements after an aligned address, between guards.
+/// A range of `n` elements that begins `offset` elements after an aligned address, with guards.
 template <class T>
 class Guarded {
 public:
@@ -209,7 +210,7 @@ int update(bool is_own_master) {
     });
 }
 
-TEST_CASE("The fused update gives the bits of the functor applied to one element after the other",
+TEST_CASE("The fused update gives the bits of the functor applied element by element",
           "[host][kernel]") {
     CHECK(update<AdamW, float, float, bfloat16>(false) == 0);
     CHECK(update<AdamW, float, float, float>(true) == 0);
@@ -222,7 +223,7 @@ TEST_CASE("The fused update gives the bits of the functor applied to one element
     CHECK(update<Sgd, float16, float16, float16>(true) == 0);
 }
 
-// A user's functor, with everything that one may use and without a state.
+// A user's functor that uses every operation.
 struct Clamped {
     using policy_category = OptimizerCategory;
     struct Options {
@@ -244,14 +245,13 @@ struct Clamped {
             ops::select(ops::less(hyper.limit, size), ops::div(gradient, size), gradient);
         state[0] = ops::select(ops::less_equal(state[0], 0.0F), kept, ops::add(state[0], kept));
         parameter =
-            ops::sub(parameter,
-                     ops::mul(hyper.rate,
-                              state[0])); // a product that feeds a sum: two roundings all the same
+            ops::sub(parameter, ops::mul(hyper.rate,
+                                         state[0])); // a product in a sum: still two roundings
     }
 };
 
-TEST_CASE("A functor of the user's gives the same bits in packs and one by one, even where it "
-          "could be contracted",
+TEST_CASE("A user's functor gives the same bits in packs and per element, even where it could be "
+          "contracted",
           "[host][kernel]") {
     CHECK(update<Clamped, float, float, bfloat16>(false) == 0);
     CHECK(update<Clamped, float, float, float>(true) == 0);
@@ -269,7 +269,7 @@ struct Stateless {
     }
 };
 
-TEST_CASE("An optimizer without a state is possible", "[host][kernel]") {
+TEST_CASE("An optimizer may have no state", "[host][kernel]") {
     std::vector<float> const gradient(19, 2.0F);
     std::vector<float> parameter(19, 1.0F);
     host::update<Stateless>(gradient.data(), parameter.data(), static_cast<float*>(nullptr), {},

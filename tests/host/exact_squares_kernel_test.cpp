@@ -15,10 +15,10 @@ namespace zero::test::exact_squares_kernel_test {
 namespace {
 
 constexpr std::size_t long_range =
-    64 * 256 + 512 + 300; // long enough for the sums over many elements, with a rest
+    64 * 256 + 512 + 300; // long enough for the sums over many elements, with a partial one
 
-/// Elements of one exponent field with random significands and signs: zeros and subnormal numbers
-/// at 0, infinities and NaNs at 255.
+/// Returns elements of one exponent field with random significands and signs: zeros and subnormal
+/// numbers for 0, infinities and NaNs for 255.
 std::vector<bfloat16> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
     std::vector<bfloat16> values(n);
     for (auto& value : values) {
@@ -60,7 +60,7 @@ TEST_CASE("A small bfloat16 among large ones is not lost, however much smaller i
     CHECK(wrong == 0);
 }
 
-TEST_CASE("Zeros count for nothing beside bfloat16 of any size", "[host][kernel][norm]") {
+TEST_CASE("Zeros do not change the sum beside bfloat16 of any magnitude", "[host][kernel][norm]") {
     std::mt19937 engine(3);
     int wrong = 0;
     for (unsigned exponent = 0; exponent < 256; ++exponent) {
@@ -78,7 +78,7 @@ TEST_CASE("Zeros count for nothing beside bfloat16 of any size", "[host][kernel]
     CHECK(result.sum_of_squares() == 0.0);
 }
 
-TEST_CASE("One bfloat16 that is not finite is found among many", "[host][kernel][norm]") {
+TEST_CASE("One non-finite bfloat16 is found among many", "[host][kernel][norm]") {
     std::uint16_t const bad = GENERATE(std::uint16_t{0x7f80}, std::uint16_t{0xff80},
                                        std::uint16_t{0x7fc0}, std::uint16_t{0xff81});
     std::vector<bfloat16> values(long_range, from_float<bfloat16>(0.5F));
@@ -113,7 +113,7 @@ TEST_CASE("Random bfloat16 of narrow and wide ranges give the sum of the definit
 
 #if ZERO_HOST_HAS_AVX2
 
-TEST_CASE("A sum of many squares is given when no addition rounds, and only then",
+TEST_CASE("A sum of many squares is returned if and only if no addition rounds",
           "[host][kernel][norm]") {
     if (!host::is_supported(host::InstructionSet::avx2)) {
         return;
@@ -145,7 +145,7 @@ TEST_CASE("A sum of many squares is given when no addition rounds, and only then
         }
         given += std::isnan(ExactSquares::sum(values.data())) ? 0 : 1;
     }
-    CHECK(given > 180); // so it is of use for what gradients look like
+    CHECK(given > 180); // so it is useful for typical gradients
 }
 
 #endif

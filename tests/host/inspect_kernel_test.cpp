@@ -51,7 +51,7 @@ std::vector<T> wide_range(std::size_t n, int spread) {
     return values;
 }
 
-TEST_CASE("Long ranges give the exact sum of the definition, too", "[host][kernel][norm]") {
+TEST_CASE("Long ranges also give the exact sum of the definition", "[host][kernel][norm]") {
     auto const values = wide_range(300'001, 60);
     auto const expected = by_definition(values.data(), values.size(), 0);
     for (auto const set : instruction_sets) {

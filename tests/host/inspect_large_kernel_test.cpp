@@ -13,9 +13,10 @@
 
 namespace zero::test::inspect_large_kernel_test {
 
-TEST_CASE("An inspection passes 2^31 elements and gives the index of one behind them",
+TEST_CASE("An inspection of more than 2^31 elements gives the index of one after them",
           "[host][kernel][norm]") {
-    // Pages that nobody writes are all one page of zeros: 4 GiB are read, and almost none are used.
+    // Pages that are never written share one page of zeros: 4 GiB are read and almost none are
+    // used.
     std::size_t const elements = (std::size_t{1} << 31U) + 65;
     std::size_t const bytes = elements * sizeof(bfloat16);
     void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

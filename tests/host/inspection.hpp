@@ -14,8 +14,8 @@ namespace zero::test {
 using ops::Inspection;
 using ops::leaf_elements;
 
-/// Equal as integers, whatever carries are still to be made between the digits: the difference is
-/// exactly zero.
+/// Returns whether two sums are equal as integers, also with pending carries between digits: the
+/// difference is exactly zero.
 inline bool same(Inspection const& a, Inspection const& b) {
     Inspection difference = a;
     for (std::size_t i = 0; i < Inspection::count; ++i) {
@@ -25,7 +25,7 @@ inline bool same(Inspection const& a, Inspection const& b) {
            && a.first_non_finite == b.first_non_finite && a.sum_of_squares() == b.sum_of_squares();
 }
 
-/// The definition: leaves of 64, eight lanes, one fixed tree.
+/// Computes the sum by its definition: leaves of 64, eight lanes, one fixed tree.
 template <class T>
 Inspection by_definition(T const* values, std::size_t n, std::int64_t first_index) {
     Inspection result;

@@ -12,7 +12,8 @@ namespace {
 
 using namespace zero::host;
 
-TEST_CASE("The baseline is always there, and the best set is chosen by itself", "[host][kernel]") {
+TEST_CASE("The baseline is always supported, and the best set is chosen automatically",
+          "[host][kernel]") {
     CHECK(is_supported(InstructionSet::baseline));
     CHECK(
         instruction_set()
@@ -21,7 +22,8 @@ TEST_CASE("The baseline is always there, and the best set is chosen by itself", 
     CHECK(std::string(name_of(InstructionSet::avx2)) == "avx2");
 }
 
-TEST_CASE("A set can be chosen for a while, and only if the machine has it", "[host][kernel]") {
+TEST_CASE("A set can be chosen temporarily, and only if the machine supports it",
+          "[host][kernel]") {
     auto const before = instruction_set();
     {
         zero::test::WithInstructionSet const scope(InstructionSet::baseline);

@@ -17,7 +17,7 @@
 
 namespace zero::test {
 
-/// Runs the rest of the scope with one instruction set.
+/// Selects an instruction set until the end of the scope.
 class WithInstructionSet {
 public:
     explicit WithInstructionSet(host::InstructionSet set)
@@ -36,8 +36,8 @@ private:
 inline constexpr host::InstructionSet instruction_sets[] = {host::InstructionSet::baseline,
                                                             host::InstructionSet::avx2};
 
-/// Ordinary values, and every so often a special one: zeros, subnormals, the edges of the 16-bit
-/// types, infinities, NaNs of several bits.
+/// Returns ordinary values and some special ones: zeros, subnormals, the limits of the 16-bit
+/// types, infinities, several NaNs.
 template <class T>
 std::vector<T> kernel_inputs(std::size_t n, std::uint32_t seed) {
     static float const special[] = {0.0F,
@@ -79,7 +79,7 @@ bool same_bits(T const* a, std::vector<T> const& b) {
     return b.empty() || std::memcmp(a, b.data(), b.size() * sizeof(T)) == 0;
 }
 
-/// A result of arithmetic as the kernels store it.
+/// Returns a result of arithmetic as the kernels store it.
 inline float canonical(float value) {
     return std::isnan(value) ? std::bit_cast<float>(0x7fc00000U) : value;
 }

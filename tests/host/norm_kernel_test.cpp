@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE("Norms are within 1e-14 of long-double sums at every length",
         wrong += static_cast<long double>(norm_of(NormKind::infinity, values)) == largest ? 0 : 1;
         wrong += n > 1 && is_near(norm_of(NormKind::l1, values), sum - largest)
                      ? 1
-                     : 0; // one element less is not near
+                     : 0; // without one element it differs
     }
     CHECK(wrong == 0);
 }
@@ -78,8 +78,7 @@ TEST_CASE("Any cut at leaves gives the same norms", "[host][kernel][norm]") {
     }
 }
 
-TEST_CASE("Elements that are not finite are counted once, wherever they stand",
-          "[host][kernel][norm]") {
+TEST_CASE("Non-finite elements are counted once at every position", "[host][kernel][norm]") {
     for (float const bad :
          {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
           std::numeric_limits<float>::quiet_NaN()}) {
@@ -98,7 +97,7 @@ TEST_CASE("Elements that are not finite are counted once, wherever they stand",
     }
 }
 
-TEST_CASE("The largest floats do not overflow an l1 norm, and subnormal ones are not lost",
+TEST_CASE("The largest floats do not overflow an l1 norm, and subnormal floats are not lost",
           "[host][kernel][norm]") {
     CHECK(norm_of(NormKind::l1, std::vector<float>(1000, -0x1p127F)) == 1000 * 0x1p127);
     CHECK(norm_of(NormKind::l1, std::vector<float>(1000, 0x1p-149F)) == 1000 * 0x1p-149);

@@ -1,4 +1,4 @@
-// What every kind of queue promises.
+// The guarantees of every kind of queue.
 
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
@@ -14,7 +14,7 @@ using test::DelayingKind;
 using test::InlineKind;
 using test::ThreadedKind;
 
-TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", InlineKind,
+TEMPLATE_TEST_CASE("Commands run in the order in which they were enqueued", "", InlineKind,
                    ThreadedKind, DelayingKind) {
     std::vector<int> seen;
     auto const queue = TestType::make(1);
@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE("commands run in the order in which they were enqueued", "", 
     }
 }
 
-TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whatever follows", "",
+TEMPLATE_TEST_CASE("An event is complete once every command before it ran, whatever follows", "",
                    InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(2);
     int value = 0;
@@ -47,7 +47,7 @@ TEMPLATE_TEST_CASE("an event is complete once every command before it ran, whate
     queue->synchronise();
 }
 
-TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before the event", "",
+TEMPLATE_TEST_CASE("Commands after a wait see the writes of another queue before the event", "",
                    InlineKind, ThreadedKind, DelayingKind) {
     auto const readers = TestType::make(3);
     auto const writers = DelayingKind::make(4);
@@ -57,8 +57,7 @@ TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before th
         writers->enqueue([&written, i] { written[i] = static_cast<int>(i) + 1; });
         readers->wait(writers->record());
         readers->enqueue([&written, &read, i] { read[i] = written[i]; });
-        writers->wait(
-            readers->record()); // and back: the next round overwrites nothing that is still read
+        writers->wait(readers->record()); // the next round overwrites no value that is still read
         writers->enqueue([&written, i] { written[i] = -1; });
     }
     readers->synchronise();
@@ -70,11 +69,11 @@ TEMPLATE_TEST_CASE("commands after a wait see what another queue wrote before th
 }
 
 TEMPLATE_TEST_CASE(
-    "waiting for a complete event, or for a point of the same queue, returns at once", "",
+    "Waiting for a complete event or for a point of the same queue returns immediately", "",
     InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(5);
     queue->wait(host::Event());
-    for (int i = 0; i < 20'000; ++i) { // more than the ring holds: nothing was enqueued
+    for (int i = 0; i < 20'000; ++i) { // more than the capacity of the ring: waits enqueue nothing
         queue->wait(queue->record());
     }
     int value = 0;
@@ -83,7 +82,7 @@ TEMPLATE_TEST_CASE(
     CHECK(value == 1);
 }
 
-TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its commands ran", "",
+TEMPLATE_TEST_CASE("An event can be queried after its queue is destroyed, and its commands ran", "",
                    InlineKind, ThreadedKind, DelayingKind) {
     int value = 0;
     host::Event event;
@@ -100,7 +99,7 @@ TEMPLATE_TEST_CASE("an event can be asked after its queue is gone, and its comma
     CHECK(value == 100);
 }
 
-TEMPLATE_TEST_CASE("a command holds the largest functor that the message names", "", InlineKind,
+TEMPLATE_TEST_CASE("A command holds the largest functor that the message names", "", InlineKind,
                    ThreadedKind, DelayingKind) {
     std::array<unsigned char, host::Command::capacity - sizeof(void*)> large{};
     large.back() = 9;
@@ -111,14 +110,14 @@ TEMPLATE_TEST_CASE("a command holds the largest functor that the message names",
     CHECK(seen == 9);
 }
 
-TEMPLATE_TEST_CASE("queues that wait for each other in a ring of events end", "", ThreadedKind,
+TEMPLATE_TEST_CASE("Queues that wait for each other in a ring of events finish", "", ThreadedKind,
                    DelayingKind) {
     constexpr std::size_t queues = 4;
     std::vector<std::unique_ptr<host::Queue>> ring;
     for (std::size_t i = 0; i < queues; ++i) {
         ring.push_back(TestType::make(i));
     }
-    std::vector<int> token; // each command runs after the one before it, on another queue
+    std::vector<int> token; // each command runs after the previous one, on another queue
     for (int turn = 0; turn < 200; ++turn) {
         auto& queue = *ring[static_cast<std::size_t>(turn) % queues];
         if (turn > 0) {

@@ -9,7 +9,7 @@
 
 namespace zero::test {
 
-/// @brief Tests run on every kind of queue; a seed matters only to the one that pauses.
+/// @brief Tests run on every kind of queue; the seed is only used by the delaying one.
 struct InlineKind {
     static constexpr char const* name = "inline";
     static constexpr bool is_threaded = false;

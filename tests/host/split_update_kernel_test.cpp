@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 
 #include "support/catch.hpp"
@@ -13,10 +14,10 @@
 
 namespace zero::test::split_update_kernel_test {
 
-// Weights in parts against a float master and its cast, with every instruction set.
+// Compares weights in parts with a float master and its cast, with every instruction set.
 namespace {
 
-/// Hands on what the weight was, and makes the gradient the weight.
+/// Stores the old weight in the state and the gradient in the weight.
 struct Exchange {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 1;
@@ -39,8 +40,8 @@ struct Parts {
     std::vector<std::uint8_t> rounded_up;
 };
 
-/// Writes all floats with this upper half into parts and reads them again. @return how many came
-/// back otherwise or with another cast
+/// Writes all floats with this upper half into parts and reads them again. @return the number that
+/// changed or have another cast
 int exchange(std::uint32_t upper) {
     constexpr std::size_t n = 65536;
     static Parts parts(n);
@@ -58,9 +59,8 @@ int exchange(std::uint32_t upper) {
     return wrong + (same_bits(read, canonical_values) ? 0 : 1);
 }
 
-TEST_CASE(
-    "Every lower half under many upper ones comes back, and the parameter is the rounded value",
-    "[host][kernel]") {
+TEST_CASE("Every lower half of many upper halves survives, and the parameter is the rounded value",
+          "[host][kernel]") {
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
         if (!scope.is_supported()) {
@@ -78,8 +78,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("An update of parts writes each element once, at every length and beside others that it "
-          "leaves alone",
+TEST_CASE("An update of parts writes each element and no other, at every length",
           "[host][kernel]") {
     auto const hyper = AdamW::hyper({}, 0.01, 3);
     for (auto const set : instruction_sets) {
@@ -131,14 +130,13 @@ TEST_CASE("An update of parts writes each element once, at every length and besi
     }
 }
 
-/// What an encoding without the 17th bit gives: the half is rounded to nearest, ties up.
+/// Returns the result of an encoding without the 17th bit: the half is rounded to nearest, ties up.
 bfloat16 rounded_half_up(float value) {
     return zero::bfloat16{
         static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
 }
 
-TEST_CASE("After each of a thousand AdamW steps the parts are the float master and its cast, which "
-          "ties rounded up are not",
+TEST_CASE("After each of a thousand AdamW steps the parts equal the float master and its cast",
           "[host][kernel]") {
     constexpr std::size_t n = 278'011;
     std::size_t const steps = host::instruction_set() == host::InstructionSet::avx2 ? 1000 : 20;
@@ -158,7 +156,7 @@ TEST_CASE("After each of a thousand AdamW steps the parts are the float master a
     std::size_t other_with_ties_up = 0;
     for (std::size_t step = 1; step <= steps; ++step) {
         auto const hyper = AdamW::hyper({}, 1e-3, step);
-        std::size_t const shift = step * 64 % 4096; // other gradients in every step
+        std::size_t const shift = step * 64 % 4096; // different gradients in every step
         host::update<AdamW>(gradient.data() + shift, master.data(), parameter.data(),
                             {first.data(), second.data()}, n - shift, 1.0F, hyper);
         host::update<AdamW>(

@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/block_scale.hpp>
 #include <zero/ops/sgd.hpp>
@@ -16,14 +17,14 @@
 
 namespace zero::test::state_types_kernel_test {
 
-// States in 16 bits against a scalar loop with the same meaning, with every instruction set and
-// every length, and against float states.
+// Compares 16-bit states with an equivalent scalar loop, with every instruction set and length, and
+// with float states.
 namespace {
 
 constexpr std::size_t block = 64;
 
-/// The states of one slice, read and written one by one. Written out here: it shares nothing with
-/// the library but the conversions.
+/// The states of one slice, read and written per element. Shares only the conversions with the
+/// library.
 struct ScaledArray {
     explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
@@ -85,7 +86,7 @@ bool same(PlainArray<S> const& a, PlainArray<S> const& b) {
     return same_bits(a.values, b.values);
 }
 
-/// Some steps of AdamW at each length by the kernel and by the scalar loop. @return how many differ
+/// Runs AdamW steps at each length with the kernel and the scalar loop. @return the differences
 template <class States, class A>
 int differences(float gradient_size) {
     int wrong = 0;
@@ -128,7 +129,7 @@ int differences(float gradient_size) {
     return wrong;
 }
 
-/// Writes values as states: the functor makes the gradient the state.
+/// Writes values as states: the functor stores the gradient in the state.
 struct Keep {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 1;
@@ -150,24 +151,23 @@ ScaledArray kept(std::vector<float> const& values) {
     return state;
 }
 
-TEST_CASE("States in bfloat16 give the bits of the functor applied to one element after the other",
+TEST_CASE("States in bfloat16 give the bits of the functor applied element by element",
           "[host][kernel]") {
     CHECK(differences<PlainArray<bfloat16>, float>(0.125F) == 0);
     CHECK(differences<PlainArray<bfloat16>, bfloat16>(1e-6F) == 0);
     CHECK(differences<PlainArray<float>, float>(0.125F) == 0);
 }
 
-TEST_CASE(
-    "States in scaled float16 give the bits of the functor applied to one element after the other",
-    "[host][kernel]") {
+TEST_CASE("States in scaled float16 give the bits of the functor applied element by element",
+          "[host][kernel]") {
     CHECK(differences<ScaledArray, float>(0.125F) == 0);
     CHECK(differences<ScaledArray, bfloat16>(1e-18F)
-          == 0); // second moments far below the range of float16, some of them subnormal floats
+          == 0); // second moments far below the range of float16, some subnormal
 }
 
-TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15, and is 1 for a "
-          "block of zeros",
-          "[host][kernel]") {
+TEST_CASE(
+    "The scale moves the largest magnitude of a block between 2^14 and 2^15 and is 1 for zeros",
+    "[host][kernel]") {
     std::vector<float> values(3 * block, 0.0F);
     values[5] = -0x1.8p100F; // a block that float16 could not hold
     values[6] = 0x1p80F;
@@ -179,9 +179,9 @@ TEST_CASE("The scale puts the largest magnitude of a block between 2^14 and 2^15
     CHECK(state.at(2 * block + 1) == 0x1p-149F);
 }
 
-TEST_CASE("No finite value of a block becomes infinite but the one that rounds to 2^128, and what "
-          "is not finite takes no part in the scale",
-          "[host][kernel]") {
+TEST_CASE(
+    "Only a value that rounds to 2^128 becomes infinite, and the scale ignores non-finite values",
+    "[host][kernel]") {
     std::vector<float> values(2 * block, 1.0F);
     values[0] = 0x1.ffdp127F; // rounds down to 11 bits
     values[block] = std::numeric_limits<float>::infinity();
@@ -196,7 +196,7 @@ TEST_CASE("No finite value of a block becomes infinite but the one that rounds t
     CHECK(state.scales[1] == 0x1p-14F);
 }
 
-TEST_CASE("A state that is not zero is never stored as zero", "[host][kernel]") {
+TEST_CASE("A non-zero state is never stored as zero", "[host][kernel]") {
     std::vector<float> values(block, 0.0F);
     values[0] = 0x1p120F;
     values[1] = 0x1p-149F;
@@ -210,8 +210,8 @@ TEST_CASE("A state that is not zero is never stored as zero", "[host][kernel]") 
     CHECK(state.values[4].bits == 0x0000U);
 }
 
-TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the largest in its block, "
-          "and not by less",
+TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of the largest in its "
+          "block, a tight bound",
           "[host][kernel]") {
     std::mt19937 engine(5);
     std::uniform_real_distribution<float> exponent(-60.0F, 20.0F);
@@ -236,7 +236,8 @@ TEST_CASE("A stored state is off by at most 2^-11 of itself or 2^-38 of the larg
     CHECK(worst > 0.9);
 }
 
-/// The relative distance of AdamW's parameters after 200 steps from those with float states.
+/// Returns the relative distance of AdamW's parameters after 200 steps from the parameters with
+/// float states.
 template <class States>
 double distance_from_float() {
     constexpr std::size_t n = 1000;
@@ -266,9 +267,9 @@ double distance_from_float() {
     return std::sqrt(error / size);
 }
 
-TEST_CASE("AdamW with states in 16 bits stays near AdamW with float states, with a scale nearer "
-          "than in bfloat16, without one not at all",
-          "[host][kernel]") {
+TEST_CASE(
+    "AdamW with 16-bit states stays near AdamW with float states, nearest with scaled float16",
+    "[host][kernel]") {
     double const scaled = distance_from_float<ScaledArray>();
     double const bfloat = distance_from_float<PlainArray<bfloat16>>();
     CAPTURE(scaled, bfloat);

@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 
@@ -13,11 +14,11 @@
 
 namespace zero::test::stochastic_update_kernel_test {
 
-// Stochastically rounded parameters: the same bits with every instruction set, length and cut; and
-// what plain rounding loses they keep.
+// Stochastically rounded parameters have the same bits with every instruction set, length and cut,
+// and keep small updates that plain rounding loses.
 namespace {
 
-/// Makes the gradient the parameter.
+/// Stores the gradient in the parameter.
 struct Assign {
     using policy_category = OptimizerCategory;
     static constexpr std::size_t states = 0;
@@ -78,7 +79,7 @@ TEST_CASE("A range may be cut anywhere", "[host][kernel]") {
     CHECK(same_bits(run({0, n}), run({0, 3, 64, 65, 500, n})));
 }
 
-/// The mean of 4096 parameters that started at 1.5 after 100 steps down by `change`.
+/// Returns the mean of 4096 parameters that start at 1.5, after 100 steps of -`change`.
 template <class Weights>
 double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter, float change) {
     std::vector<float> const gradient(parameter.size(), change);
@@ -97,7 +98,7 @@ double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter
     return sum / static_cast<double>(parameter.size());
 }
 
-TEST_CASE("Updates of less than half a unit survive on average, and vanish in plain rounding",
+TEST_CASE("Updates of less than half a unit survive on average and vanish with plain rounding",
           "[host][kernel]") {
     constexpr std::size_t n = 4096;
     // The unit of bfloat16 between 1 and 2 is 2^-7. Five standard deviations of the mean: 5 *

@@ -1,6 +1,7 @@
 #include "host/kernel_inputs.hpp"
 
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 
 #include "support/catch.hpp"
@@ -14,11 +15,10 @@
 
 namespace zero::test::streaming_kernel_test {
 
-// Ranges so long that results are written past the caches, beside the same range in pieces that are
-// not.
+// Compares ranges that are long enough to bypass the caches with the same range in short pieces.
 namespace {
 
-constexpr std::size_t piece = 50'000; // of at most 34 bytes an element: far below the limit
+constexpr std::size_t piece = 50'000; // elements of at most 34 bytes: far below the limit
 constexpr std::size_t alignment = 128;
 
 template <class T>
@@ -26,7 +26,7 @@ struct Free {
     void operator()(T* memory) const { ::operator delete(memory, std::align_val_t{alignment}); }
 };
 
-/// An aligned copy, or zeros.
+/// An aligned copy of values, or zeros.
 template <class T>
 class Aligned {
 public:
@@ -76,8 +76,8 @@ TEST_CASE("A conversion of a long range has the bits of its pieces", "[host][ker
     CHECK(converts_equally<float, float>(0.7F));
 }
 
-/// Elements that differ from what one conversion at a time gives, with as much memory on both sides
-/// as is never to be touched.
+/// Counts the elements that differ from converting them one at a time, including guards on both
+/// sides that must not change.
 template <class To, class From>
 std::size_t wrong_at_every_place(float factor) {
     constexpr std::size_t margin = 32;
@@ -103,9 +103,9 @@ std::size_t wrong_at_every_place(float factor) {
     return wrong;
 }
 
-TEST_CASE("A conversion past the caches writes every element once and none beside them, at every "
-          "length and alignment",
-          "[host][kernel]") {
+TEST_CASE(
+    "A conversion past the caches writes every element and no other, at every length and alignment",
+    "[host][kernel]") {
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
         if (!scope.is_supported()) {

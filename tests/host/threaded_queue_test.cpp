@@ -1,4 +1,4 @@
-// The ring, the worker and what becomes of exceptions.
+// The ring, the worker and the propagation of exceptions.
 
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
@@ -16,7 +16,7 @@ namespace zero::test::threaded_queue_test {
 using test::DelayingKind;
 using test::ThreadedKind;
 
-TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and goes on afterwards") {
+TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and works afterwards") {
     host::ThreadedQueue queue(8);
     host::ThreadedQueue other;
     Gate gate;
@@ -30,7 +30,7 @@ TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and go
     CHECK_THROWS_WITH(queue.enqueue([&ran] { ++ran; }),
                       test::contains_text("capacity is 8") && test::contains_text("larger"));
     other_gate.hold(other);
-    CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait takes a place, too
+    CHECK_THROWS_AS(queue.wait(other.record()), QueueFull); // a wait also takes an entry
     CHECK_NOTHROW(queue.wait(host::Event()));
     gate.open();
     other_gate.open();
@@ -41,7 +41,7 @@ TEST_CASE("a full ring throws QueueFull with its capacity and the remedy, and go
     CHECK(ran == 8);
 }
 
-TEST_CASE("the ring is used again and again") {
+TEST_CASE("The ring is reused") {
     host::ThreadedQueue queue(3);
     int ran = 0;
     for (int i = 0; i < 3'000; ++i) {
@@ -54,12 +54,12 @@ TEST_CASE("the ring is used again and again") {
     CHECK(ran == 3'000);
 }
 
-TEST_CASE("a queue without room for one command is refused") {
+TEST_CASE("A queue of capacity 0 is rejected") {
     CHECK_THROWS_AS(host::ThreadedQueue(0), InvalidArgument);
 }
 
-TEST_CASE("the first exception of a command is kept, later commands are skipped, and events "
-          "complete all the same") {
+TEST_CASE("The first exception of a command is kept, later commands are skipped, and events still "
+          "complete") {
     host::ThreadedQueue queue;
     int ran = 0;
     CHECK_NOTHROW(queue.rethrow_failure());
@@ -69,12 +69,12 @@ TEST_CASE("the first exception of a command is kept, later commands are skipped,
     queue.enqueue([] { throw std::runtime_error("the second"); });
     queue.synchronise();
     CHECK(ran == 1);
-    for (int time = 0; time < 2; ++time) { // it stays
+    for (int time = 0; time < 2; ++time) { // the failure is kept
         CHECK_THROWS_WITH(queue.rethrow_failure(), "the first");
     }
 }
 
-TEST_CASE("a queue that failed still waits for others, so that its events keep what they promise") {
+TEST_CASE("A queue that failed still waits for others, so its events stay valid") {
     host::ThreadedQueue reader;
     std::optional<host::ThreadedQueue> failed(std::in_place);
     Gate gate;
@@ -90,7 +90,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     reader.wait(after_wait);
     reader.enqueue([&] { seen = value; });
     for (int turn = 0; turn < 500 && !after_wait.is_complete();
-         ++turn) { // a queue that waits for nothing would be through by now
+         ++turn) { // a queue that does not wait would be done by now
         std::this_thread::yield();
     }
     CHECK_FALSE(after_wait.is_complete());
@@ -100,7 +100,7 @@ TEST_CASE("a queue that failed still waits for others, so that its events keep w
     failed.reset();
 }
 
-TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallows failures", "",
+TEMPLATE_TEST_CASE("The destructor runs pending commands and waits and swallows failures", "",
                    ThreadedKind, DelayingKind) {
     auto writer = TestType::make(1);
     int value = 0;
@@ -120,7 +120,7 @@ TEMPLATE_TEST_CASE("the destructor runs what is left, waits included, and swallo
 }
 
 TEST_CASE(
-    "a destroyed queue leaves nobody waiting, also when the waiter's queue is destroyed first") {
+    "A destroyed queue leaves no thread waiting, also if the waiting queue is destroyed first") {
     for (int time = 0; time < 50; ++time) {
         host::Event event;
         std::optional<host::ThreadedQueue> first(std::in_place);
@@ -141,7 +141,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a threaded queue runs beside its caller, an inline queue is its caller") {
+TEST_CASE("A threaded queue runs on its own thread, an inline queue on the calling thread") {
     std::thread::id ran_on;
     host::ThreadedQueue threaded;
     threaded.enqueue([&] { ran_on = std::this_thread::get_id(); });
@@ -155,7 +155,7 @@ TEST_CASE("a threaded queue runs beside its caller, an inline queue is its calle
     CHECK(here.record().is_complete());
 }
 
-TEST_CASE("negative control: without a wait, a delaying queue shows that an event is missing") {
+TEST_CASE("Negative control: without a wait, a delaying queue shows that an event is missing") {
     int stale = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
         auto const writer = DelayingKind::make(seed);
@@ -164,7 +164,7 @@ TEST_CASE("negative control: without a wait, a delaying queue shows that an even
         for (int i = 0; i < 8; ++i) {
             writer->enqueue([&value] { ++value; });
         }
-        host::InlineQueue reader; // forgets reader.wait(writer->record())
+        host::InlineQueue reader; // omits reader.wait(writer->record())
         reader.enqueue([&] { seen = value.load(); });
         writer->synchronise();
         stale += seen != 8 ? 1 : 0;

@@ -9,6 +9,7 @@
 
 #include <zero/core/error.hpp>
 #include <zero/host/kernels.hpp>
+#include <zero/host/update.hpp>
 
 #include <algorithm>
 #include <array>

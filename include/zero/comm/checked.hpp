@@ -2,21 +2,18 @@
 
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
-#include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
-#include "../ops/arithmetic.hpp"
-#include "communicator.hpp"
+#include "collective_tag.hpp"
+#include "detail/call_signature.hpp"
 #include "detail/collective_call.hpp"
 #include "detail/wait_for_collectives.hpp"
+#include "integer_reduction.hpp"
 #include "traffic_count.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,14 +21,14 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A communicator that compares operation, type, counts and tag over the ranks before each
-/// collective of another one.
+/// @brief A communicator that compares operation, type, counts and tag between ranks before each
+/// collective of another communicator.
 ///
-/// For transports that would hang or mix data up when ranks call different collectives. It costs a
-/// small all-gather and a wait on the host per call: it *synchronises the queue*. All ranks of the
-/// group use it, or none. Of a tag's text the first 32 characters are compared. Engines on it also
-/// compare which parameters got gradients, under UnusedParameters::error.
-/// @throws CollectiveMismatch on every rank, naming both sides
+/// For transports that would hang or corrupt data when ranks call different collectives. It costs a
+/// small all-gather and a wait on the host per call: it *synchronises the queue*. Either all ranks
+/// of the group use it or none. Of a tag's text the first 32 characters are compared. With
+/// UnusedParameters::error, engines on it also compare which parameters got gradients.
+/// @throws CollectiveMismatch on every rank, naming both calls
 template <class C>
 class Checked {
 public:
@@ -40,13 +37,14 @@ public:
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = true;
 
-    /// @param inner outlives this object
+    /// @param inner the communicator that moves the data; must outlive this object
     explicit Checked(C& inner)
         : _inner(&inner),
-          _signatures(Backend::default_memory(), static_cast<std::size_t>(inner.size()) * words,
+          _signatures(Backend::default_memory(),
+                      static_cast<std::size_t>(inner.size()) * detail::CallSignature::words,
                       BufferKind::control) {
         for (std::size_t rank = 0; rank <= static_cast<std::size_t>(inner.size()); ++rank) {
-            _cuts.push_back(rank * words);
+            _cuts.push_back(rank * detail::CallSignature::words);
         }
         _host.resize(_signatures.size());
     }
@@ -61,6 +59,7 @@ public:
         return _inner->options_hash();
     }
 
+    /// @brief See `Communicator`. @throws CollectiveMismatch
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
@@ -68,6 +67,7 @@ public:
         _inner->reduce_scatter(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
@@ -75,6 +75,7 @@ public:
         _inner->all_gather(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
@@ -82,6 +83,7 @@ public:
         _inner->all_reduce(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
         compare({CollectiveKind::broadcast, dtype_of<T>(), elements,
@@ -90,6 +92,7 @@ public:
         _inner->broadcast(buffer, elements, root, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {}) {
         compare({CollectiveKind::integers, DType::int64, elements,
@@ -108,7 +111,7 @@ public:
         _inner->rethrow_failure();
     }
 
-    /// @brief All that this rank enqueued is ordered before all that it will.
+    /// @brief See `Communicator`.
     void forget_events() noexcept
         requires requires(C& inner) { inner.forget_events(); }
     {
@@ -116,12 +119,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t text_begin = 4;
-    static constexpr std::size_t text_bytes = 32;
-    static constexpr std::size_t words = text_begin + text_bytes / 8;
-    using Signature =
-        std::array<std::uint64_t, words>; ///< kind and type, count, detail, index, text of the tag
-
+    /// Does not check the arguments: the inner communicator does.
     static detail::CollectiveCall cut_call(CollectiveKind kind, DType type,
                                            std::span<std::size_t const> cuts,
                                            CollectiveTag tag) noexcept {
@@ -129,30 +127,24 @@ private:
     }
 
     void compare(detail::CollectiveCall const& call, Queue queue) {
-        Backend::rethrow_failure(
-            queue); // its commands are skipped, so what follows would compare nothing
-        _own = sign(call);
+        // a queue that failed skips its commands, so the comparison would use undefined values
+        Backend::rethrow_failure(queue);
+        _own = detail::CallSignature::of(call);
         try {
-            gather(queue);
-        } catch (...) { // the commands that were enqueued use this object's memory
+            exchange(queue);
+        } catch (...) { // enqueued commands use the memory of this object
             Backend::synchronise(Backend::record(queue));
             throw;
         }
-        for (std::size_t other = 1; other + 1 < _cuts.size(); ++other) {
-            if (std::memcmp(_host.data(), _host.data() + _cuts[other], words * sizeof(_host[0]))
-                != 0) {
-                std::array<Text, 2> texts{};
-                std::string const difference =
-                    describe(read(0, texts[0]), other, read(other, texts[1]));
-                abort(difference);
-                detail::throw_error<CollectiveMismatch>(
-                    {"zero: ", difference,
-                     "; every rank has to call the same collectives in the same order."});
-            }
+        std::string const difference =
+            detail::CallSignature::first_difference({_host.data(), _host.size()});
+        if (!difference.empty()) {
+            abort(difference);
+            detail::throw_mismatch(difference);
         }
     }
 
-    void gather(Queue queue) {
+    void exchange(Queue queue) {
         std::uint64_t* const mine = _signatures.data() + _cuts[static_cast<std::size_t>(rank())];
         Backend::copy_bytes(queue, mine, _own.data(), sizeof(_own));
         _inner->all_gather(static_cast<std::uint64_t const*>(mine), _signatures.data(), _cuts,
@@ -161,40 +153,11 @@ private:
         detail::wait_for_collectives(*_inner, queue);
     }
 
-    static Signature sign(detail::CollectiveCall const& call) noexcept {
-        Signature signature{static_cast<std::uint64_t>(call.kind) * 256
-                                + static_cast<std::uint64_t>(call.type),
-                            call.count, call.detail, call.tag.index};
-        for (std::size_t letter = 0; letter < text_bytes && call.tag.what[letter] != '\0';
-             ++letter) {
-            signature[text_begin + letter / 8] |=
-                std::uint64_t{static_cast<unsigned char>(call.tag.what[letter])}
-                << (letter % 8 * 8);
-        }
-        return signature;
-    }
-
-    using Text = std::array<char, text_bytes + 1>;
-
-    /// What a rank signed; its tag points into `text`.
-    [[nodiscard]] detail::CollectiveCall read(std::size_t rank, Text& text) const noexcept {
-        std::uint64_t const* const signature = _host.data() + _cuts[rank];
-        for (std::size_t letter = 0; letter < text_bytes; ++letter) {
-            text[letter] =
-                static_cast<char>(signature[text_begin + letter / 8] >> (letter % 8 * 8) & 255U);
-        }
-        return {static_cast<CollectiveKind>(signature[0] / 256),
-                static_cast<DType>(signature[0] % 256),
-                static_cast<std::size_t>(signature[1]),
-                signature[2],
-                {text.data(), static_cast<std::size_t>(signature[3])}};
-    }
-
     C* _inner;
     Buffer<std::uint64_t> _signatures;
     std::vector<std::size_t> _cuts;
     std::vector<std::uint64_t> _host;
-    Signature _own{};
+    detail::CallSignature::Words _own{};
 };
 
 } // namespace ZERO_NAMESPACE

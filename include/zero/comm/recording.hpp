@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "communicator.hpp"
+#include "../core/policy_category.hpp"
+#include "collective_tag.hpp"
+#include "integer_reduction.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>
@@ -11,11 +13,11 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A communicator that counts what passes through another one: calls and the payload of
-/// each, as the caller handed it over.
+/// @brief A communicator that counts the calls of another communicator and the payload of each
+/// call, as the caller passed it.
 ///
-/// The payload of a reduce-scatter and an all-reduce is what is sent, that of an all-gather what is
-/// received.
+/// The payload of a reduce-scatter and an all-reduce is the data sent; the payload of an all-gather
+/// is the data received.
 template <class C>
 class Recording {
 public:
@@ -24,7 +26,7 @@ public:
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
 
-    /// @param inner outlives this object
+    /// @param inner the communicator that moves the data; must outlive this object
     explicit Recording(C& inner) noexcept : _inner(&inner) {}
 
     [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
@@ -37,6 +39,7 @@ public:
         return _inner->options_hash();
     }
 
+    /// @brief See `Communicator`. Counts the call.
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
@@ -44,6 +47,7 @@ public:
         _inner->reduce_scatter(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
@@ -51,6 +55,7 @@ public:
         _inner->all_gather(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
@@ -58,12 +63,14 @@ public:
         _inner->all_reduce(send, receive, cuts, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::broadcast, elements, sizeof(T));
         _inner->broadcast(buffer, elements, root, queue, tag);
     }
 
+    /// @copydoc reduce_scatter
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::integers, elements, sizeof(std::int64_t));
@@ -80,17 +87,17 @@ public:
         _inner->rethrow_failure();
     }
 
-    /// @brief All that this rank enqueued is ordered before all that it will.
+    /// @brief See `Communicator`.
     void forget_events() noexcept
         requires requires(C& inner) { inner.forget_events(); }
     {
         _inner->forget_events();
     }
 
-    /// @brief What was counted since construction or `reset_recorded`.
+    /// @brief Returns the counts since construction or `reset_recorded`.
     [[nodiscard]] TrafficCount const& recorded() const noexcept { return _recorded; }
 
-    /// @brief Begins to count anew.
+    /// @brief Resets the counts.
     void reset_recorded() noexcept { _recorded = {}; }
 
 private:

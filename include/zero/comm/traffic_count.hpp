@@ -17,41 +17,40 @@ enum class CollectiveKind : std::uint8_t {
     integers
 };
 
-/// @brief How many kinds there are.
+/// @brief The number of kinds.
 inline constexpr std::size_t collective_kinds = 5;
 
-/// @brief The kind as messages name it.
+/// @brief Returns the name of a kind for messages.
 constexpr char const* name_of(CollectiveKind kind) noexcept {
     constexpr std::array<char const*, collective_kinds> names{
         "reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// @brief What one rank did with one kind of collective.
+/// @brief The traffic of one rank in collectives of one kind.
 struct CollectiveCount {
-    std::uint64_t calls = 0;    ///< collectives
-    std::uint64_t elements = 0; ///< in all of them
+    std::uint64_t calls = 0;    ///< number of collectives
+    std::uint64_t elements = 0; ///< elements in all collectives
     std::uint64_t bytes = 0;    ///< elements times their size
 
     friend bool operator==(CollectiveCount const&, CollectiveCount const&) = default;
 };
 
-/// @brief One count per kind.
+/// @brief One count per kind of collective.
 struct TrafficCount {
-    std::array<CollectiveCount, collective_kinds> kinds{}; ///< by number of the kind
+    std::array<CollectiveCount, collective_kinds> kinds{}; ///< indexed by the kind
 
-    /// @brief The count of one kind.
+    /// @brief Returns the count of one kind.
     [[nodiscard]] CollectiveCount const& operator[](CollectiveKind kind) const noexcept {
         return kinds[static_cast<std::size_t>(kind)];
     }
 
     /// @brief Counts one collective.
-    void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept {
-        CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
-        ++count.calls;
-        count.elements += elements;
-        count.bytes += elements * element_bytes;
-    }
+    void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept;
 };
 
 } // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/traffic_count.ipp"
+#endif

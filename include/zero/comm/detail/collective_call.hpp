@@ -1,10 +1,8 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
-#include "../../core/error.hpp"
-#include "../communicator.hpp"
+#include "../collective_tag.hpp"
 #include "../traffic_count.hpp"
 
 #include <cstddef>
@@ -15,13 +13,13 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What one rank asks of the others: all ranks of a group have to ask for the same.
+/// @brief The arguments of a collective that must be equal on all ranks of a group. Used by all
+/// transports for checks and messages.
 struct CollectiveCall {
     CollectiveKind kind{};
     DType type{};
-    std::size_t count = 0; ///< elements of the whole
-    std::uint64_t detail =
-        0; ///< hash of the cuts; of a broadcast the root, of integers the reduction
+    std::size_t count = 0;    ///< elements of all extents
+    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction; else hash of cuts
     CollectiveTag tag{};
 
     friend bool operator==(CollectiveCall const& a, CollectiveCall const& b) noexcept {
@@ -31,76 +29,41 @@ struct CollectiveCall {
     }
 };
 
-inline std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept {
-    std::uint64_t hash = 14695981039346656037U;
-    for (std::size_t const cut : cuts) {
-        hash = (hash ^ cut) * 1099511628211U;
-    }
-    return hash;
-}
+/// @brief Returns a hash of cuts (FNV-1a over the offsets).
+std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept;
 
-/// @brief "reduce-scatter of 640 bfloat16 ('gradients of bucket 3', cuts 1234)"
-inline std::string describe(CollectiveCall const& call) {
-    std::string result = text({name_of(call.kind), " of ", call.count, ' ', name_of(call.type),
-                               " ('", call.tag.what, ' ', call.tag.index, "', "});
-    if (call.kind == CollectiveKind::broadcast) {
-        result += text({"root ", call.detail});
-    } else if (call.kind == CollectiveKind::integers) {
-        result +=
-            static_cast<IntegerReduction>(call.detail) == IntegerReduction::sum ? "sum" : "minimum";
-    } else {
-        result += text(
-            {"cuts ",
-             call.detail % 10000}); // two numbers that differ are enough to see that the cuts do
-    }
-    return result + ')';
-}
+/// @brief Returns a text such as "reduce-scatter of 640 bfloat16 ('gradients of bucket 3', cuts
+/// 1234)".
+std::string describe(CollectiveCall const& call);
 
-/// @brief The text for two ranks that disagree.
-inline std::string describe(CollectiveCall const& first, std::size_t rank,
-                            CollectiveCall const& other) {
-    return text({"rank 0 called ", describe(first), ", rank ", rank, " called ", describe(other)});
-}
+/// @brief Returns the text for two ranks that disagree: rank 0 called `first`, `rank` called
+/// `other`.
+std::string describe(CollectiveCall const& first, std::size_t rank, CollectiveCall const& other);
 
-/// @brief Begin with 0 and do not decrease, one more than ranks.
-inline bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept {
-    bool are = cuts.size() == world + 1 && cuts[0] == 0;
-    for (std::size_t rank = 0; are && rank < world; ++rank) {
-        are = cuts[rank] <= cuts[rank + 1];
-    }
-    return are;
-}
+/// @brief Returns whether there are world + 1 offsets that begin with 0 and do not decrease.
+bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 
-/// @brief Checks the arguments that need no peer. @throws InvalidArgument naming the call, the rank
-/// and what a group of `world` ranks needs
-inline CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts,
-                               CollectiveTag tag, std::size_t rank, std::size_t world) {
-    if (!are_cuts(cuts, world)) {
-        throw_error<InvalidArgument>({"zero: ", name_of(kind), " '", tag.what, ' ', tag.index,
-                                      "' on rank ", rank, " got ", cuts.size(),
-                                      " cuts; a group of ", world, " ranks needs ", world + 1,
-                                      ", which begin with 0 and do not decrease."});
-    }
-    return {kind, type, cuts.back(), hash_of(cuts), tag};
-}
+/// @brief Makes the call of an operation that takes cuts, after checking the arguments of this
+/// rank.
+/// @throws InvalidArgument naming the call, the rank and the cuts that a group of `world` ranks
+/// needs
+CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts,
+                        CollectiveTag tag, std::size_t rank, std::size_t world);
 
-/// @copydoc cut_call
-inline CollectiveCall broadcast_call(DType type, std::size_t elements, int root, CollectiveTag tag,
-                                     std::size_t world) {
-    if (root < 0 || static_cast<std::size_t>(root) >= world) {
-        throw_error<InvalidArgument>(
-            {"zero: broadcast from rank ", root, ", which is not in the group of ", world, '.'});
-    }
-    return {CollectiveKind::broadcast, type, elements, static_cast<std::uint64_t>(root), tag};
-}
+/// @brief Makes the call of a broadcast. @throws InvalidArgument if `root` is not a rank
+CollectiveCall broadcast_call(DType type, std::size_t elements, int root, CollectiveTag tag,
+                              std::size_t world);
 
-/// @copydoc cut_call
-inline void require_memory(CollectiveCall const& call, void const* memory, std::size_t elements,
-                           std::size_t rank) {
-    if (memory == nullptr && elements != 0) {
-        throw_error<InvalidArgument>({"zero: ", describe(call), " on rank ", rank,
-                                      " got a null pointer for ", elements, " elements."});
-    }
-}
+/// @brief Checks a buffer of `elements` elements. @throws InvalidArgument if it is null but not
+/// empty
+void require_memory(CollectiveCall const& call, void const* memory, std::size_t elements,
+                    std::size_t rank);
+
+/// @brief Reports calls that differ between ranks. @throws CollectiveMismatch always
+[[noreturn]] void throw_mismatch(std::string_view difference);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "collective_call.ipp"
+#endif

@@ -4,8 +4,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Throws what the communicator's transport noticed after its calls had returned, where it
-/// has one that works by itself.
+/// @brief Throws an error that the transport of the communicator detected after its calls returned.
+/// No-op for transports without `rethrow_failure`.
 template <class Communicator>
 void rethrow_failure_of(Communicator& communicator) {
     if constexpr (requires { communicator.rethrow_failure(); }) {
@@ -13,12 +13,12 @@ void rethrow_failure_of(Communicator& communicator) {
     }
 }
 
-/// @brief Waits on the host for the queue, whose commands use what collectives of this communicator
-/// give.
+/// @brief Waits on the host for a queue whose commands use results of this communicator's
+/// collectives, and checks that the results are valid.
 ///
-/// A wait that ended is no proof: it also ends when a collective is aborted, and what it would have
-/// given is then whatever lay there.
-/// @throws what a command threw; CommunicatorError
+/// The wait alone proves nothing: it also ends when a collective is aborted, and then its result is
+/// undefined.
+/// @throws the exception of a command; CommunicatorError
 template <class Communicator>
 void wait_for_collectives(Communicator& communicator, typename Communicator::Backend::Queue queue) {
     using Backend = typename Communicator::Backend;

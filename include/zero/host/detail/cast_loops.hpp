@@ -11,8 +11,11 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Copies up to `count` elements to or from a full pack; the rest of the pack is zero and is never
-/// written back. So the last elements of a range go through the same instructions as all others.
+/// @file
+/// @brief The loops that convert and accumulate. Used by `kernels.ipp`.
+
+/// Copies `count` elements to or from a full pack, whose other elements are zero and are never
+/// written back. So the last elements of a range pass through the same instructions as all others.
 template <class T>
 void copy_elements(T* to, T const* from, std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
@@ -20,7 +23,8 @@ void copy_elements(T* to, T const* from, std::size_t count) noexcept {
     }
 }
 
-/// `streams`: past the caches from the first 32 bytes on that are aligned.
+/// Converts a range and multiplies it by a factor if `scaled`. With `streams` the results bypass
+/// the caches from the first aligned 32 bytes on.
 template <StorageType To, StorageType From, bool scaled, bool streams>
 struct ConvertLoop {
     To* out;
@@ -72,7 +76,7 @@ private:
         }
     }
 
-    /// Any number, two packs at a time of which the last may not be full.
+    /// Converts any number of elements, two packs at a time; the last packs may be partial.
     template <class F>
     [[gnu::always_inline]] static void some(To* to, From const* from, std::size_t count,
                                             F const& scale) noexcept {
@@ -88,6 +92,7 @@ private:
     }
 };
 
+/// Adds a range to another one.
 template <StorageType To, StorageType From>
 struct AccumulateLoop {
     To* sum;

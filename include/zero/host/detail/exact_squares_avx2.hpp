@@ -14,29 +14,29 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// The sum of squares of many bfloat16 at once, in any order: where no addition rounds, the order
-/// of `ops::Inspection` gives the same sum.
+/// Sums the squares of many bfloat16 at once, in any order: if no addition rounds, the order of
+/// `ops::Inspection` gives the same sum. Used by `Lanes<avx2>::exact_squares`.
 ///
-/// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. If
-/// e is the least exponent of all elements that are not zero, all squares and their sums are
-/// multiples of that unit, and a double holds those below 2^53 units: sums that stay below never
-/// round.
+/// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. Let
+/// e be the smallest exponent of all non-zero elements. Then all squares and their sums are
+/// multiples of that unit, and a double holds multiples below 2^53 units exactly: smaller sums
+/// never round.
 ///
-/// Elements become doubles by moving bits: exponent and significand go where a double has them, the
-/// two bits above the exponent are set (the sign was one of them), and that is |x| * 2^-128. Only
-/// zeros and subnormal numbers come out wrong. A zero looks like 2^-127, and the square of that is
-/// lost beside each square of an element from 2^-87 on, since a double has 53 bits; smaller ones
-/// are left to the caller.
+/// Elements become doubles by moving bits: exponent and significand move to their places in a
+/// double, and the two bits above the exponent (one of which was the sign) are set. The result is
+/// |x| * 2^-128. Only zeros and subnormal numbers are wrong. A zero becomes 2^-127; its square is
+/// lost beside the square of any element of at least 2^-87, because a double has 53 bits. Smaller
+/// elements are left to the caller.
 class ExactSquares {
 public:
     static constexpr std::size_t elements = 512;
 
-    /// @return the sum of squares of `elements` elements, if it is certain that no sum rounded,
-    /// else a NaN
+    /// @return the sum of squares of `elements` elements; a NaN unless it is certain that no sum
+    /// rounded
     ZERO_HOST_AVX2 static double sum(bfloat16 const* from) noexcept {
         ExactSquares squares;
         for (std::size_t i = 0; i < elements;
-             i += 64) { // written out, since GCC does not unroll loops at -O2
+             i += 64) { // unrolled by hand, because GCC does not unroll loops at -O2
             prefetch_after(from + i);
             prefetch_after(from + i + 32);
             squares.add(from + i);
@@ -49,12 +49,12 @@ public:
 
 private:
     static constexpr int first_exponent =
-        40; // of the smallest element beside which zeros are lost, as a bfloat16 stores it
+        40; // of the smallest element beside which zeros are lost, biased as in a bfloat16
 
     ZERO_HOST_AVX2 ExactSquares() noexcept
         : _sums{}, _minus_two(Half16{} - static_cast<std::uint16_t>(2)), _least{} {
         __asm__(""
-                : "+x"(_minus_two)); // a constant that GCC knows becomes a subtraction and a shift
+                : "+x"(_minus_two)); // GCC would turn a known constant into a subtraction and shift
     }
 
     ZERO_HOST_AVX2 void add(bfloat16 const* from) noexcept {
@@ -89,7 +89,7 @@ private:
 #endif
     }
 
-    /// Twice the bits of the smallest magnitude that is not zero; 2^16 if there is none.
+    /// Returns twice the bits of the smallest non-zero magnitude; 2^16 if there is none.
     ZERO_HOST_AVX2 unsigned smallest_twice() const noexcept {
         Half16 const others = ~_least;
         auto const low = (Half8)__builtin_ia32_phminposuw128(
@@ -117,8 +117,8 @@ private:
 
     Double4 _sums[4];
     Half16 _minus_two;
-    Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated; zeros stay
-                   // zero, so they do not count
+    Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated. Zeros stay
+                   // zero and do not count.
 };
 
 } // namespace ZERO_NAMESPACE::host::detail

@@ -17,13 +17,14 @@ bool is_finite(T value) noexcept {
     return (std::bit_cast<std::uint32_t>(to_float(value)) & 0x7f800000U) != 0x7f800000U;
 }
 
+/// Adds a range to an `ops::Inspection`: sums of squares per leaf, and the non-finite elements.
 template <StorageType T>
 struct InspectLoop {
     static constexpr std::size_t group =
-        4 * ops::leaf_elements; ///< elements that are summed at a time
+        4 * ops::leaf_elements; ///< elements that are summed at once
     static constexpr std::size_t chunk =
         LeafBins::capacity / 4 * group;            ///< elements between two flushes of the bins
-    static constexpr std::size_t few = 64 * group; ///< below this the bins cost more than they save
+    static constexpr std::size_t few = 64 * group; ///< below, bins cost more than they save
 
     T const* values;
     std::size_t n;
@@ -56,8 +57,7 @@ private:
         if constexpr (requires { F::exact_squares(values); }) {
             for (; end - begin >= F::exact_elements; begin += F::exact_elements) {
                 double const sum = F::exact_squares(values + begin);
-                if (sum == sum) { // then all leaves of the definition are exact, too, and so this
-                                  // is their sum
+                if (sum == sum) { // then all leaves are exact as well, and this is their sum
                     bins.add_leaf(sum);
                 } else {
                     add_groups<F>(begin, begin + F::exact_elements, bins);
@@ -80,8 +80,8 @@ private:
                                           Sums& exact) const noexcept {
         double sums[4];
         F::leaf_sums(from, sums);
-        // Sums of squares are not negative, and the sum of all is finite exactly if each is: 256
-        // squares below 2^256 do not overflow.
+        // Sums of squares are not negative. Their sum is finite exactly if each of them is finite,
+        // because 256 squares below 2^256 do not overflow.
         if ((sums[0] + sums[1]) + (sums[2] + sums[3]) < std::numeric_limits<double>::infinity()) {
             exact.add_leaf(sums[0]);
             exact.add_leaf(sums[1]);
@@ -92,7 +92,7 @@ private:
         }
     }
 
-    /// Counts the elements that are not finite and adds the others, with zeros in the gaps.
+    /// Counts the non-finite elements and adds the others, with zeros in the gaps.
     template <class F>
     [[gnu::cold, gnu::noinline]] void add_not_finite(T const* from,
                                                      std::int64_t index) const noexcept {

@@ -18,13 +18,13 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// The NaN that every result of arithmetic is stored as: which of two NaNs an instruction hands on
-/// depends on the order of its operands, which is the compiler's choice, and the sign of a new one
+/// The only NaN that results of arithmetic are stored as. Which of two NaNs an instruction returns
+/// depends on the order of its operands, which the compiler chooses; the sign of a new NaN depends
 /// on the machine.
 inline constexpr std::uint32_t canonical_nan = 0x7fc00000U;
 
-/// A pack of floats for one instruction set: the number type of the host loops. This one is
-/// portable.
+/// A pack of floats for one instruction set: the number type of the host loops. The primary
+/// template is the portable baseline.
 template <InstructionSet Set>
 struct Lanes {
     static_assert(Set == InstructionSet::baseline);
@@ -36,8 +36,8 @@ struct Lanes {
     };
 
     Lanes() noexcept = default;
-    Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): hyper-parameters stand
-                                  // beside packs
+    Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): functors mix
+                                  // hyper-parameters and packs
         for (auto& x : _lane) {
             x = value;
         }
@@ -61,22 +61,22 @@ struct Lanes {
         store(to);
     }
 
-    /// Stores this pack and the one behind it. Other instruction sets write past the caches if they
-    /// are told to, and know why it matters whether there may be NaNs.
+    /// Stores this pack and the next one. Other instruction sets bypass the caches if `past_caches`
+    /// and are faster if `are_numbers`, which means that the only NaN is the canonical one.
     template <bool past_caches, bool are_numbers, StorageType T>
     void store_with(Lanes const& next, T* to) const noexcept {
         store(to);
         next.store(to + size);
     }
 
-    /// A plain store; the packs of other instruction sets write past the caches.
+    /// A plain store. Other instruction sets bypass the caches.
     template <StorageType T>
     void stream_number(T* to) const noexcept {
         store(to);
     }
     static void finish_streams() noexcept {}
 
-    /// Other instruction sets fetch what will be read soon.
+    /// No-op. Other instruction sets prefetch.
     template <StorageType T>
     static void prefetch(T const* /*from*/) noexcept {}
 
@@ -88,7 +88,7 @@ struct Lanes {
         });
     }
 
-    /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
+    /// Stores a pack whose only NaN is the canonical one in parts. @return the bits of `rounded_up`
     unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
         unsigned rounded_up = 0;
         for (std::size_t i = 0; i < size; ++i) {
@@ -100,7 +100,7 @@ struct Lanes {
         return rounded_up;
     }
 
-    /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
+    /// Returns the larger of a finite magnitude and `ops::finite_magnitude(value)`, per element.
     static Lanes larger_magnitude(Lanes const& magnitude, Lanes const& value) noexcept {
         return each([&](std::size_t i) {
             float const other = ops::finite_magnitude(value._lane[i]);
@@ -108,13 +108,13 @@ struct Lanes {
         });
     }
 
-    /// As `ops::keep_from_zero`.
+    /// `ops::keep_from_zero` per element.
     static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         return each(
             [&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
     }
 
-    /// Stores stochastically rounded; lane i takes the random bits of counter + i.
+    /// Rounds stochastically and stores; lane i takes the random bits of counter + i.
     template <StorageType T>
     void store_stochastic(T* to, std::uint64_t key, std::uint64_t counter) const noexcept {
         for (std::size_t i = 0; i < size; ++i) {
@@ -164,8 +164,8 @@ struct Lanes {
         return each([&](std::size_t i) { return mask.lane[i] ? a._lane[i] : b._lane[i]; });
     }
 
-    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite
-    /// where an element is not.
+    /// Computes the sums of squares of four leaves, in the order that `ops::Inspection` documents.
+    /// The sum of a leaf with a non-finite element is not finite.
     template <StorageType T>
     static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
         for (std::size_t leaf = 0; leaf < 4; ++leaf) {

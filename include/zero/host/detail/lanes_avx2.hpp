@@ -14,19 +14,17 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-// Built from the compilers' vector types, because <immintrin.h> costs every user 0.3 s. What to
-// know before changing it:
-// - Every function that touches a vector carries the target attribute, or GCC splits the vector
-// into halves before it inlines. It can
-//   still be called from, though not inlined into, a function without the attribute: the loops are
-//   such functions, and `run` inlines them.
-// - A vector of 32 bytes never crosses a call by value: its calling convention depends on the
-// attribute of the caller. The class is
-//   not trivially copyable for that reason alone: the language then passes it by address
-//   everywhere, also in a functor that is not inlined.
-// - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so it is told the instruction
-// where that is on a fast path.
-// - Nothing here may be used before `is_supported(InstructionSet::avx2)` said yes.
+// The packs of 8 floats for AVX2. They use the compilers' vector types, because <immintrin.h> costs
+// every unit 0.3 s. Rules for changes:
+// - Every function that uses a vector has the target attribute; otherwise GCC splits the vector
+//   into halves before it inlines. A function without the attribute can still call it but not
+//   inline it. The loops are such functions, and `run` inlines them.
+// - A vector of 32 bytes is never passed by value, because its calling convention depends on the
+//   attribute of the caller. For that reason alone the class is not trivially copyable: the
+//   language then passes it by address everywhere, also in a functor that is not inlined.
+// - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so the instruction is named
+//   where it is on a fast path.
+// - Nothing here may be called before `is_supported(InstructionSet::avx2)` returned true.
 template <>
 struct Lanes<InstructionSet::avx2> {
     static constexpr std::size_t size = 8;
@@ -87,8 +85,8 @@ struct Lanes<InstructionSet::avx2> {
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
 
-    /// Stores a pack whose only NaN is the canonical one: that survives the rounding to bfloat16 as
-    /// it is.
+    /// Stores a pack whose only NaN is the canonical one, which rounding to bfloat16 does not
+    /// change.
     template <StorageType T>
     ZERO_HOST_AVX2 void store_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, bfloat16>) {
@@ -99,8 +97,7 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// `store_number` past the caches, to an address that is a multiple of the bytes that are
-    /// stored.
+    /// `store_number` past the caches, to an address that is a multiple of the bytes stored.
     template <StorageType T>
     ZERO_HOST_AVX2 void stream_number(T* to) const noexcept {
         if constexpr (std::is_same_v<T, float>) {
@@ -116,9 +113,9 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// Stores this pack and the one behind it, as bfloat16 in half the instructions. `past_caches`:
-    /// to a multiple of the bytes that are stored; `are_numbers`: their only NaN is the canonical
-    /// one. Other NaNs keep their upper bits and become quiet.
+    /// Stores this pack and the next one; bfloat16 takes half the instructions of two stores.
+    /// `past_caches` needs an address that is a multiple of the bytes stored. `are_numbers` means
+    /// that the only NaN is the canonical one; other NaNs keep their upper bits and become quiet.
     template <bool past_caches, bool are_numbers, StorageType T>
     ZERO_HOST_AVX2 void store_with(Lanes const& next, T* to) const noexcept {
         if constexpr (std::is_same_v<T, bfloat16>) {
@@ -152,15 +149,13 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    /// Fetches what will be read soon. Always inline: GCC drops a call of what has no effect but
-    /// this.
+    /// Prefetches. Always inline, because GCC drops calls of a function without other effects.
     template <StorageType T>
     [[gnu::always_inline]] static void prefetch(T const* from) noexcept {
         prefetch_after(from);
     }
 
-    /// Orders streamed stores before all later stores, as another thread that waits for this one
-    /// expects.
+    /// Orders streamed stores before all later stores, as a thread that waits for this one expects.
     static void finish_streams() noexcept { __builtin_ia32_sfence(); }
 
     /// Loads floats that are stored in parts; bit i of `rounded_up` belongs to lane i.
@@ -178,7 +173,7 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Stores in parts a pack whose only NaN is the canonical one. @return the bits of `rounded_up`
+    /// Stores a pack whose only NaN is the canonical one in parts. @return the bits of `rounded_up`
     ZERO_HOST_AVX2 unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
         Bits8 const bits = (Bits8)_value;
         Bits8 const whole = rounded();
@@ -190,7 +185,7 @@ struct Lanes<InstructionSet::avx2> {
             (Float8)((whole ^ bits) << 15))); // the last bit of the half, to the sign
     }
 
-    /// The larger one of a finite magnitude and what `ops::finite_magnitude` makes of a value.
+    /// Returns the larger of a finite magnitude and `ops::finite_magnitude(value)`, per element.
     ZERO_HOST_AVX2 static Lanes larger_magnitude(Lanes const& magnitude,
                                                  Lanes const& value) noexcept {
         Int8 const other = (Int8)value._value & 0x7fffffff;
@@ -201,18 +196,18 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// As `ops::keep_from_zero`.
+    /// `ops::keep_from_zero` per element.
     ZERO_HOST_AVX2 static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         Int8 const magnitude = (Int8)scaled._value & 0x7fffffff;
         Int8 const least = ((Int8)value._value << 1 != 0)
-                           & 0x33800000; // only zeros have no other bit than the sign
+                           & 0x33800000; // only zeros have no bit other than the sign
         Lanes result;
         result._value = (Float8)(larger(magnitude, least) | ((Int8)scaled._value & ~0x7fffffff));
         return result;
     }
 
-    /// Stores stochastically rounded a pack whose only NaN is the canonical one; lane i takes the
-    /// random bits of counter + i.
+    /// Rounds a pack whose only NaN is the canonical one stochastically and stores it; lane i takes
+    /// the random bits of counter + i.
     ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key,
                                          std::uint64_t counter) const noexcept {
         RandomBitsAvx2 const random(key, counter);
@@ -298,8 +293,8 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Sums of squares of four leaves, in the order that `ops::Inspection` documents. Not finite
-    /// where an element is not.
+    /// Computes the sums of squares of four leaves, in the order that `ops::Inspection` documents.
+    /// The sum of a leaf with a non-finite element is not finite.
     template <StorageType T>
     ZERO_HOST_AVX2 static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
         LeafSquares const leaf0(values); // one after the other: four streams at once would be too
@@ -318,14 +313,14 @@ struct Lanes<InstructionSet::avx2> {
 
     static constexpr std::size_t exact_elements = ExactSquares::elements;
 
-    /// The sum of squares of `exact_elements` elements if no sum in it rounded, in whichever order;
-    /// a NaN if that is not certain.
+    /// Returns the sum of squares of `exact_elements` elements if no sum rounded in any order; a
+    /// NaN if that is not certain.
     ZERO_HOST_AVX2 static double exact_squares(bfloat16 const* from) noexcept {
         return ExactSquares::sum(from);
     }
 
-    /// Calls a functor of the user's. Clang flattens one level only: without this it would leave a
-    /// longer functor out of line.
+    /// Calls a user's functor. Clang flattens one level only: without this attribute it would leave
+    /// a longer functor out of line.
     template <class Functor, class... Arguments>
     ZERO_HOST_AVX2 __attribute__((flatten)) static void call(Functor const& functor,
                                                              Arguments&... arguments) noexcept {
@@ -333,14 +328,14 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
-    /// The bits of the value rounded to bfloat16, in the upper halves.
+    /// Returns the bits of the value rounded to bfloat16, in the upper halves.
     ZERO_HOST_AVX2 Bits8 rounded() const noexcept {
         Bits8 const bits = (Bits8)_value;
         return bits + ((bits >> 16 & 1U) + 0x7fffU);
     }
 
-    /// NaNs as `round_to_bfloat16` makes them, which would otherwise be carried into infinity or -0
-    /// by the rounding.
+    /// Returns the pack with NaNs as `round_to_bfloat16` makes them. Rounding would carry other
+    /// NaNs into infinity or -0.
     ZERO_HOST_AVX2 Lanes with_quiet_nan() const noexcept {
         Lanes result;
         result._value = __builtin_ia32_blendvps256(

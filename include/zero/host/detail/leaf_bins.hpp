@@ -9,13 +9,14 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Collects leaf sums by exponent: the significands of one exponent add up as integers, which is
-/// one addition per leaf, where the digits of `Inspection` take four and the shifts between them.
-/// The exact sum is the same.
+/// Collects leaf sums by exponent. Used by `InspectLoop`.
+///
+/// The significands of one exponent are added as integers, which takes one addition per leaf; the
+/// digits of `Inspection` take four and shifts. The exact sum is the same.
 class LeafBins {
 public:
     static constexpr std::size_t capacity =
-        1020; ///< leaves between two `flush`es: below 2^10 significands below 2^53
+        1020; ///< leaves between two flushes: fewer than 2^10 significands below 2^53
 
     void add_leaf(double leaf) noexcept {
         auto const bits = std::bit_cast<std::uint64_t>(leaf);

@@ -25,7 +25,7 @@ struct LeafSquares {
         }
         Double4 low = {};
         Double4 high = {};
-        add(values, low, high); // written out, since GCC does not unroll loops at -O2
+        add(values, low, high); // unrolled by hand, because GCC does not unroll loops at -O2
         add(values + 8, low, high);
         add(values + 16, low, high);
         add(values + 24, low, high);

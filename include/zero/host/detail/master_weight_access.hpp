@@ -9,14 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 
-/// How an update reads and writes its weights: packs at an index, and a `Rest` for the elements
-/// that do not fill a pack. `begin` is where a pack or the rest starts and is a multiple of the
-/// size of a pack.
+/// The place where a master weight is read, rounded and written on the host: `UpdateLoop` gets one
+/// of the access types below. An access reads and writes packs at an offset; its `Rest` holds the
+/// elements at the end of a range that do not fill a pack. `begin` is the offset of a pack or of
+/// the rest and a multiple of the size of a pack.
 namespace ZERO_NAMESPACE::host::detail {
 
-/// How an update writes the parameter beside its master weight.
+/// How an update writes the parameter in addition to its master weight.
 enum class ParameterWrite { none, cached, streamed };
 
+/// Weights with a separate master: the result is rounded to M and, from the same float, to P.
 template <StorageType M, StorageType P, ParameterWrite parameter_write>
 struct MasterAccess {
     static constexpr bool writes_parameter = parameter_write != ParameterWrite::none;
@@ -66,8 +68,9 @@ struct MasterAccess {
     };
 };
 
+/// Weights that are stored in parts, of which the parameter is one.
 struct SplitAccess {
-    static constexpr bool streams = false; // the parameter is read, too
+    static constexpr bool streams = false; // the parameter is also read
 
     SplitPointers at;
 
@@ -116,7 +119,7 @@ struct SplitAccess {
     };
 
 private:
-    /// The first lane's bit in its byte. Written so that it is the constant 0 for packs of 8.
+    /// Returns the bit of the first lane in its byte. For packs of 8 it is the constant 0.
     template <class F>
     static constexpr unsigned shift(std::size_t begin) noexcept {
         static_assert(8 % F::size == 0);
@@ -124,9 +127,10 @@ private:
     }
 };
 
+/// Parameters that are their own masters and are rounded stochastically.
 template <StorageType P>
 struct StochasticAccess {
-    static constexpr bool streams = false; // the parameter is read, too
+    static constexpr bool streams = false; // the parameter is also read
 
     StochasticPointers<P> at;
 
@@ -164,7 +168,7 @@ struct StochasticAccess {
     };
 };
 
-/// Weights that are read, while what the functor makes of them is written elsewhere.
+/// Weights that are only read: the results of the functor are written to `to`.
 template <class Weights>
 struct RedirectedAccess {
     static constexpr bool streams = false;

@@ -10,7 +10,7 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Adds the sums of |x| of the leaves, in the order that `ops::Inspection` documents. Plain loops:
+/// Adds the sums of |x| per leaf, in the order that `ops::Inspection` documents. A plain loop:
 /// norms other than the l2 norm are for logging, not for each step.
 template <StorageType T>
 void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index,
@@ -30,6 +30,7 @@ void add_magnitudes(T const* values, std::size_t n, std::int64_t first_index,
     }
 }
 
+/// Adds the magnitudes to a maximum norm.
 template <StorageType T>
 void find_largest(T const* values, std::size_t n, ops::NormSum& result) noexcept {
     for (std::size_t i = 0; i < n; ++i) {

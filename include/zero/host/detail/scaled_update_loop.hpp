@@ -13,9 +13,10 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// One step of an optimizer whose states are float16 with a scale per block: block by block the
-/// states become floats that stay in the nearest cache, are updated by the loop for floats, and are
-/// stored with a new scale.
+/// One step of an optimizer whose states are float16 with a scale per block. Used by `run_update`.
+///
+/// Block by block the states are converted to floats that stay in the L1 cache, updated by
+/// `UpdateLoop`, and stored with a new scale.
 template <class Optimizer, StorageType A, class Weights>
 struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
@@ -60,7 +61,7 @@ private:
         }
     }
 
-    /// @return the scale
+    /// @return the scale of the block
     template <class F>
     [[gnu::always_inline]] static float write(float16* to, float const* from,
                                               std::size_t count) noexcept {

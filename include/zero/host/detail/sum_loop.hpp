@@ -7,6 +7,8 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
+/// Sums the ranks' ranges per element, in rank order. With `streams` the results bypass the caches.
+/// Used by `host::sum_ranks`.
 template <StorageType T, bool streams>
 struct SumRanksLoop {
     T* out;

@@ -10,7 +10,8 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// One step of an optimizer over a range.
+/// One step of an optimizer over a range. Used by `run_update`.
+/// @tparam Weights how the weights are read and written, see master_weight_access.hpp
 template <class Optimizer, StorageType A, class Weights, StorageType S>
 struct UpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
@@ -28,7 +29,7 @@ struct UpdateLoop {
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
         auto const constants =
-            hyper; // local copies: the stores below cannot change them, so they stay in registers
+            hyper; // a local copy: the stores below cannot change it, so it stays in registers
         auto const to_state = state;
         auto const to_weights = weights;
         A const* const from = gradient;
@@ -39,7 +40,7 @@ struct UpdateLoop {
             for (std::size_t s = 0; s < states; ++s) {
                 at[s] = to_state[s] + i;
             }
-            if constexpr (streams) { // what lies in a cache would only be held up
+            if constexpr (streams) { // data in a cache would only be delayed
                 F::prefetch(from + i);
                 to_weights.template prefetch<F>(i);
                 for (std::size_t s = 0; s < states; ++s) {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "collective_call.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A collective call as words that ranks exchange. Used by `Checked`: kind and type, count,
+/// detail, index and the first 32 characters of the tag's text.
+class CallSignature {
+public:
+    static constexpr std::size_t text_begin = 4;                      ///< in words
+    static constexpr std::size_t text_bytes = 32;                     ///< of the tag
+    static constexpr std::size_t words = text_begin + text_bytes / 8; ///< of a signature
+    using Words = std::array<std::uint64_t, words>;                   ///< as they are sent
+
+    /// @brief Returns the words of a call.
+    static Words of(CollectiveCall const& call) noexcept;
+
+    /// @brief Compares the signatures of all ranks, which lie in rank order. Returns a text about
+    /// the first one that differs from rank 0's; empty if all are equal.
+    static std::string first_difference(std::span<std::uint64_t const> signatures);
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "call_signature.ipp"
+#endif

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "loopback_group.hpp"
+
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+#include <string>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// Returns the number of ranks. @throws InvalidArgument if it is not positive
+ZERO_INLINE std::size_t checked_world(int world) {
+    if (world <= 0) {
+        throw_error<InvalidArgument>(
+            {"zero: a group of ", world, " ranks; world must be at least 1."});
+    }
+    return static_cast<std::size_t>(world);
+}
+
+/// Returns the time-out. @throws InvalidArgument if it is not positive
+ZERO_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options) {
+    if (options.time_out.count() <= 0) {
+        throw_error<InvalidArgument>(
+            {"zero: a time-out of ", options.time_out.count(), " ms; it must be positive."});
+    }
+    return options.time_out;
+}
+
+ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options)
+    : _rendezvous(checked_world(world), checked_time_out(options)),
+      _slots(static_cast<std::size_t>(world)) {}
+
+ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
+    CollectiveTag const& tag = _slots[rank].call.tag;
+    _rendezvous.enter(rank, tag.what, tag.index);
+    if (std::size_t const other = first_difference(); other != 0) {
+        part_in_disagreement(other);
+    }
+}
+
+/// Returns the first rank whose call differs from the call of rank 0; 0 if all calls are equal.
+ZERO_INLINE std::size_t LoopbackGroup::first_difference() const noexcept {
+    for (std::size_t rank = 1; rank < _slots.size(); ++rank) {
+        if (!(_slots[rank].call == _slots[0].call)) {
+            return rank;
+        }
+    }
+    return 0;
+}
+
+ZERO_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
+    std::string difference;
+    try {
+        difference = describe(_slots[0].call, other, _slots[other].call);
+    } catch (...) { // no memory for the text: the ranks must still part
+        difference.clear();
+    }
+    pass(); // until here the peers read the slot of this rank
+    abort(difference, false);
+    throw_mismatch(difference);
+}
+
+ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
+                                                 std::exception_ptr const& failure) noexcept {
+    try {
+        try {
+            std::rethrow_exception(failure);
+        } catch (std::exception const& error) {
+            abort(text({"rank ", rank, ": ", error.what()}), false);
+        } catch (...) {
+            abort(text({"rank ", rank, ": an exception that is no std::exception"}), false);
+        }
+    } catch (...) { // no memory for the text
+        abort("a rank failed inside a collective", false);
+    }
+}
+
+ZERO_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
+    try {
+        abort(text({"rank ", rank, " left the group (its communicator was destroyed)"}), false);
+    } catch (...) { // no memory for the text
+        abort("a rank left the group", false);
+    }
+}
+
+ZERO_INLINE void LoopbackGroup::throw_if_rank_failed() const {
+    for (LoopbackSlot const& slot : _slots) {
+        if (slot.has_failed) {
+            throw_error<Aborted>({"zero: the group was aborted: ", _rendezvous.cause()});
+        }
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "../../core/storage_types.hpp"
+
+/// @file
+/// @brief The instantiations of the loopback transport that the compiled library contains.
+/// `loopback.hpp` declares them (with `extern`), `instantiations.ipp` defines them.
+
+/// The sum of extents of `T`.
+#define ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, T)                                               \
+    prefix template void detail::LoopbackFrame<HostBackend>::sum_extent<T>(                        \
+        LoopbackFrame&, void*, std::span<std::size_t const>, Queue);
+
+#define ZERO_COMM_INSTANTIATE_LOOPBACK(prefix)                                                     \
+    prefix template class detail::LoopbackFrame<HostBackend>;                                      \
+    prefix template class Loopback<HostBackend>;                                                   \
+    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float)                                               \
+    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, bfloat16)                                            \
+    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float16)

@@ -1,0 +1,136 @@
+#pragma once
+
+#include "rendezvous.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+#include <exception>
+#include <thread>
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE Rendezvous::Rendezvous(std::size_t world, Duration time_out)
+    : _world(world), _time_out(smaller(time_out, longest)), _is_here(world, false) {}
+
+/// Returns whether the counter moved within a few turns.
+ZERO_INLINE bool Rendezvous::spin(std::atomic<std::uint64_t> const& counter,
+                                  std::uint64_t from) noexcept {
+    for (int turn = 0; turn < 8; ++turn) {
+        if (has_moved(counter, from)) {
+            return true;
+        }
+        std::this_thread::yield();
+    }
+    return false;
+}
+
+ZERO_INLINE void Rendezvous::enter(std::size_t rank, char const* what, std::size_t index) {
+    std::uint64_t meeting = 0;
+    {
+        std::lock_guard const lock(_mutex);
+        throw_if_aborted();
+        meeting = _meeting.load(std::memory_order_relaxed);
+        _is_here[rank] = true;
+        if (++_arrived == _world) {
+            _arrived = 0;
+            _is_here.assign(_world, false);
+            _meeting.store(meeting + 1, std::memory_order_release);
+        }
+    }
+    if (has_moved(_meeting, meeting)) {
+        _changed.notify_all();
+        return;
+    }
+    wait_for_others(rank, meeting, what, index);
+}
+
+ZERO_INLINE void Rendezvous::pass() {
+    std::uint64_t const meeting = _passing.load(std::memory_order_relaxed);
+    if (_passed.fetch_add(1, std::memory_order_acq_rel) + 1 == _world) {
+        _passed.store(0, std::memory_order_relaxed);
+        {
+            std::lock_guard const lock(_mutex);
+            _passing.store(meeting + 1, std::memory_order_release);
+        }
+        _changed.notify_all();
+        return;
+    }
+    if (!spin(_passing, meeting)) {
+        std::unique_lock lock(_mutex);
+        _changed.wait(lock, [&] { return has_moved(_passing, meeting); });
+    }
+}
+
+ZERO_INLINE void Rendezvous::abort(std::string_view cause, bool is_provisional) noexcept {
+    {
+        std::lock_guard const lock(_mutex);
+        if (_is_aborted || (is_provisional && _is_provisional)) {
+            return;
+        }
+        _is_provisional = is_provisional;
+        _is_aborted = !is_provisional;
+        _grace_end = std::chrono::steady_clock::now() + grace;
+        try {
+            _cause = cause;
+        } catch (std::exception const&) { // no memory for the text: the state is enough
+            _cause.clear();
+        }
+    }
+    _changed.notify_all();
+}
+
+ZERO_INLINE std::string Rendezvous::cause() const {
+    std::lock_guard const lock(_mutex);
+    return _cause;
+}
+
+ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t meeting,
+                                             char const* what, std::size_t index) {
+    if (spin(_meeting, meeting)) {
+        return;
+    }
+    auto const deadline = std::chrono::steady_clock::now() + _time_out;
+    std::unique_lock lock(_mutex);
+    while (!has_moved(_meeting, meeting)) {
+        throw_if_aborted();
+        auto const until = _is_provisional && _grace_end < deadline ? _grace_end : deadline;
+        if (_changed.wait_until(lock, until) != std::cv_status::timeout
+            || has_moved(_meeting, meeting) || _is_aborted) {
+            continue;
+        }
+        if (_is_provisional) {
+            _is_aborted = std::chrono::steady_clock::now() >= _grace_end;
+        } else if (std::chrono::steady_clock::now() >= deadline) {
+            give_up(rank, what, index);
+        }
+        _changed.notify_all();
+    }
+}
+
+ZERO_INLINE void Rendezvous::give_up(std::size_t rank, char const* what, std::size_t index) {
+    std::string missing;
+    for (std::size_t peer = 0; peer < _world; ++peer) {
+        if (!_is_here[peer]) {
+            missing += text({(missing.empty() ? "" : ", "), peer});
+        }
+    }
+    _cause = text({"rank ", rank, " waited ", _time_out.count(), " ms for rank ", missing,
+                   " in the collective '", what, ' ', index, "'"});
+    _is_aborted = true;
+    _changed.notify_all();
+    throw_error<TimedOut>(
+        {"zero: ", _cause,
+         "; every rank must call the same collectives. If a rank needs longer, raise the "
+         "time-out."});
+}
+
+ZERO_INLINE void Rendezvous::throw_if_aborted() const {
+    if (_is_aborted) {
+        throw_error<Aborted>({"zero: the group was aborted: ", _cause});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <condition_variable> // also declares durations, cheaper than <chrono>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The options of a group of `Loopback` communicators.
+struct LoopbackOptions {
+    /// @brief How long a rank waits for its peers in one collective; must be positive.
+    std::chrono::milliseconds time_out = std::chrono::minutes(30);
+};
+
+} // namespace ZERO_NAMESPACE
