@@ -12,8 +12,6 @@
 #include "../ops/norm.hpp"
 #include "../policy/no_loss_scaler.hpp"
 #include "../policy/predivide_factor.hpp"
-#include "detail/agreement.hpp"
-#include "detail/compared_options.hpp"
 #include "detail/drain.hpp"
 #include "detail/engine_context.hpp"
 #include "detail/gradient_scheduler.hpp"
