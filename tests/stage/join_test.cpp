@@ -137,7 +137,7 @@ TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[
         });
     CHECK_THAT(
         texts[0][0],
-        contains_text("join() while weights of a unit are held, among them those of parameter '"));
+        contains_text("join() while weights of a unit are held, including parameter '"));
     CHECK_THAT(texts[0][1], contains_text("join() inside a step"));
     CHECK(texts[0][2] == "returned");
 }

@@ -24,7 +24,7 @@ ZERO_INLINE void Protocol::break_down(char const* cause) noexcept {
 ZERO_INLINE void Protocol::require_alive() const {
     if (_phase == Phase::broken) {
         throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
-                                   ") and cannot go on; its state can be read. Make a new "
+                                   ") and cannot continue; its state can be read. Make a new "
                                    "engine and communicator."});
     }
 }
@@ -84,7 +84,7 @@ ZERO_INLINE void Protocol::require_nothing_held(std::optional<std::size_t> held_
     require_alive();
     if (held_bucket) {
         throw_error<OutOfOrder>(
-            {"zero: ", call, " while weights of a unit are held, among them those of parameter '",
+            {"zero: ", call, " while weights of a unit are held, including parameter '",
              _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name,
              "'; release all handles first (", rank_text(), ")."});
     }
@@ -128,8 +128,7 @@ ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t paramete
          (parameter < _layout->parameters().size()
               ? text({" ('", _layout->parameter(parameter).name, "')"})
               : std::string()),
-         " is not one of unit ", unit,
-         "; handles are indexed by the number of registration, and it ",
+         " is not one of unit ", unit, "; handles take registration indices, and the parameter ",
          (parameter < _layout->parameters().size()
               ? text({"lists units ", units_of(_layout->parameter(parameter))})
               : std::string("is not registered")),
@@ -159,7 +158,7 @@ ZERO_INLINE void Protocol::require_current_gradient(Readiness const& readiness, 
         || readiness.is_unit_ready(unit)) {
         throw_error<LateGradient>(
             {"zero: the gradient of parameter '", _layout->parameter(parameter).name,
-             "' is asked for after gradients_ready(", unit, ") or after its micro-step (",
+             "' is requested after gradients_ready(", unit, ") or after its micro-step (",
              rank_text(), "); call gradients(", unit, ") again in the next micro-step."});
     }
 }
@@ -176,16 +175,16 @@ ZERO_INLINE void Protocol::require_transient_gradient(std::size_t parameter, std
     }
     if (is_in_callers_memory) {
         throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
-                                      "' is registered in memory of its own, which hand_over() "
-                                      "would compete with; use one of the two."});
+                                      "' is registered in the caller's memory, which conflicts "
+                                      "with hand_over(); use one of the two."});
     }
 }
 
 ZERO_INLINE void Protocol::refuse_type(std::size_t parameter, char const* what, char const* has,
                                        char const* asked) const {
     throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name,
-                                  "' has the ", what, ' ', has, ", not ", asked,
-                                  "; ask for it as that (", rank_text(), ")."});
+                                  "' has the ", what, ' ', has, ", not ", asked, "; use ", has,
+                                  " (", rank_text(), ")."});
 }
 
 ZERO_INLINE std::size_t Protocol::first_unused(Readiness const& readiness) const {
