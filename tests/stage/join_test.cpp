@@ -131,9 +131,8 @@ TEST_CASE("A join inside a step, or while stage 3 holds weights, is refused", "[
             seen.push_back(outcome_of([&] { engine.join(); }).type);
             return seen;
         });
-    CHECK_THAT(
-        texts[0][0],
-        contains_text("join() while weights of a unit are held, among them those of parameter '"));
+    CHECK_THAT(texts[0][0],
+               contains_text("join() while weights of a unit are held, including parameter '"));
     CHECK_THAT(texts[0][1], contains_text("join() inside a step"));
     CHECK(texts[0][2] == "returned");
 }

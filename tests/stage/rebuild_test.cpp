@@ -253,7 +253,7 @@ TEST_CASE("Options that would be ignored are refused", "[stage][rebuild]") {
                      "Storage::scattered."});
     CHECK(message({.leases_until_rebuild = 1})
           == Outcome{"InvalidArgument", "zero: leases_until_rebuild would be ignored without "
-                                        "rebuild_buckets; set that, too, or use extra_leases."});
+                                        "rebuild_buckets; set both, or use extra_leases."});
     CHECK(message({.storage = Storage::adopted, .adopted_block = block}).type == "returned");
 }
 

@@ -115,8 +115,8 @@ TEST_CASE("Parameters of an unsupported type are refused by name") {
             return messages;
         })[0];
     CHECK(outcomes[0]
-          == "zero: parameter 'first.weight' has the type bfloat16, not float32; ask for it as "
-             "that (rank 0).");
+          == "zero: parameter 'first.weight' has the type bfloat16, not float32; use bfloat16 "
+             "(rank 0).");
     CHECK(outcomes[1]
           == "zero: parameter 'half' is float16 with a float16 gradient, which is none of the "
              "types of this composition; name its type in "

@@ -11,8 +11,8 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the values of rank 0. Collective; waits.
-/// @param values as many on every rank
-/// @param what is compared between ranks, as the tag of the collective
+/// @param values the same number on every rank
+/// @param what tag of the collective, which transports compare between ranks
 template <class Communicator>
 [[gnu::cold]] std::vector<std::uint64_t>
 broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,

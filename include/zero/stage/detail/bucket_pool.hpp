@@ -25,8 +25,8 @@ public:
 
     BucketPool() = default;
 
-    BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets,
-               MemoryResource& memory, BufferKind kind)
+    [[gnu::cold]] BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets,
+                             MemoryResource& memory, BufferKind kind)
         : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements),
           _leases(leases), _lease_of(buckets, none), _free(leases) {}
 

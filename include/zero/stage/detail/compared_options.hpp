@@ -10,6 +10,7 @@
 #include "compared_option.hpp"
 #include "compared_settings.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+/// @file
+/// @brief The one place that computes the clip coefficient, decides whether a step is skipped, and
+/// sets the next loss scale.
+
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/counter_random.hpp"
@@ -12,10 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-
-/// @file
-/// @brief The one place that computes the clip coefficient, decides whether a step is skipped, and
-/// sets the next loss scale.
 
 namespace ZERO_NAMESPACE::detail {
 

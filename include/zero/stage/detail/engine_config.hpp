@@ -35,8 +35,7 @@ struct EngineConfig {
     static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {
         dtype_of<typename TypeSets::Parameter>()...}; ///< by index
 
-    /// Payloads must then be divided before they are summed, or they may overflow the range of
-    /// float16.
+    /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
     static constexpr bool communicates_float16 =
         (std::is_same_v<typename TypeSets::Communication, float16> || ...);
 

@@ -21,8 +21,8 @@ ZERO_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t u
     throw_error<OutOfOrder>(
         {"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
          " finds no free gradient lease on rank ", rank,
-         "; call gradients_ready() of a unit before you ask for the gradients of the next (also "
-         "when it has none), register parameters in order of use, or set extra_leases."});
+         "; call gradients_ready() of a unit before gradients() of the next (even if the unit has "
+         "none), register parameters in order of use, or set extra_leases."});
 }
 
 ZERO_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
@@ -38,8 +38,8 @@ ZERO_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t para
     throw_error<InvalidArgument>(
         {"zero: parameter '", layout.parameter(parameter).name, "' of the adopted block lies in ",
          layout.parameter_buckets(parameter).size(),
-         " buckets, so there is no contiguous engine memory for its gradient; register memory of "
-         "your own in Parameter::gradient, or use hand_over()."});
+         " buckets, so the engine has no contiguous memory for its gradient; register your own "
+         "memory in Parameter::gradient, or use hand_over()."});
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -23,7 +23,7 @@ ZERO_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
         throw_error<InvalidArgument>(
             {"zero: non_finite would be ignored, because the loss scaler skips steps whose "
              "gradients are infinite or NaN; leave it out (at_minimum of DynamicLossScaler reports "
-             "overflows that go on), or use NoLossScaler."});
+             "persistent overflows), or use NoLossScaler."});
     }
 }
 
@@ -62,8 +62,8 @@ ZERO_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
     }
     if (!rebuilds && leases_until_rebuild != 0) {
         throw_error<InvalidArgument>(
-            {"zero: leases_until_rebuild would be ignored without rebuild_buckets; set that, too, "
-             "or use extra_leases."});
+            {"zero: leases_until_rebuild would be ignored without rebuild_buckets; set both, or "
+             "use extra_leases."});
     }
     if ((storage == Storage::adopted) != has_block) {
         throw_error<InvalidArgument>(

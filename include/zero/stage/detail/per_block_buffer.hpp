@@ -21,9 +21,9 @@ public:
     PerBlockBuffer() = default;
 
     /// @param numbers per block
-    PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank,
-                   Placement placement, std::size_t numbers, MemoryResource& memory,
-                   BufferKind kind)
+    [[gnu::cold]] PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank,
+                                 Placement placement, std::size_t numbers, MemoryResource& memory,
+                                 BufferKind kind)
         : _buffer(memory, count_placed_blocks(layout, type, rank, placement) * numbers, kind),
           _numbers(numbers) {}
 

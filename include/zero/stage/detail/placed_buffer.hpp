@@ -21,8 +21,9 @@ class PlacedBuffer {
 public:
     PlacedBuffer() = default;
 
-    PlacedBuffer(FlatLayout const& layout, std::size_t buckets, std::size_t type, std::size_t rank,
-                 Placement placement, MemoryResource& memory, BufferKind kind)
+    [[gnu::cold]] PlacedBuffer(FlatLayout const& layout, std::size_t buckets, std::size_t type,
+                               std::size_t rank, Placement placement, MemoryResource& memory,
+                               BufferKind kind)
         : _offsets(layout, buckets, type, rank, placement),
           _buffer(memory, _offsets.elements(), kind) {}
 

@@ -1,10 +1,6 @@
 #pragma once
 
-#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/text.hpp"
-#include "../../core/detail/throw_error.hpp"
-#include "../../core/error.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/parameter_spec.hpp"
 #include "readiness.hpp"
@@ -17,8 +13,13 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The call protocol of an engine: in which phase it is, and every check that needs no data.
-/// One class for all engines, so that its texts are compiled once.
+/// @brief Tracks the phase of an engine in its call protocol and makes every check that needs no
+/// data.
+///
+/// A member of every engine. It depends on no type of the engine, so its code and messages are
+/// compiled once. Each `require_...` throws: BrokenEngine after a failure, OutOfOrder for a call in
+/// the wrong phase, and otherwise the error that it names. @p call is the name of the function in
+/// the message.
 class Protocol {
 public:
     enum class Phase { idle, in_step, in_micro_step, broken };
@@ -30,11 +31,10 @@ public:
         return _phase == Phase::in_step || _phase == Phase::in_micro_step;
     }
     [[nodiscard]] std::size_t micro_steps() const noexcept { return _micro_steps; }
-    [[nodiscard]] std::uint64_t steps_begun() const noexcept {
-        return _steps_begun;
-    } ///< cancelled ones included
+    /// @brief Steps so far, cancelled ones included.
+    [[nodiscard]] std::uint64_t steps_begun() const noexcept { return _steps_begun; }
     [[nodiscard]] std::uint64_t micro_step_serial() const noexcept { return _micro_step_serial; }
-    [[nodiscard]] std::string rank_text() const { return text({"rank ", _rank}); }
+    [[nodiscard]] std::string rank_text() const; ///< "rank N"
 
     void begin_step() noexcept {
         _micro_steps = 0;
@@ -54,245 +54,82 @@ public:
         _phase = Phase::in_step;
     }
 
-    /// @brief No micro-step may follow in this step.
+    /// @brief Forbids further micro-steps in this step.
     void end_accumulation() noexcept { _is_announced = true; }
 
     void end_step() noexcept { _phase = Phase::idle; }
 
-    void break_down(char const* cause) noexcept {
-        _phase = Phase::broken;
-        try {
-            _failure = cause;
-        } catch (...) { // without memory for the text it is broken all the same
-        }
-    }
+    /// @brief Enters the phase `broken`: `require_alive` throws from now on.
+    void break_down(char const* cause) noexcept;
 
     /// @throws BrokenEngine
-    void require_alive() const {
-        if (_phase == Phase::broken) {
-            throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
-                                       ") and cannot go on; its state can be read. Make a new "
-                                       "engine and communicator."});
-        }
-    }
+    void require_alive() const;
 
-    void require_idle(char const* call) const {
-        require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
-    }
-    void require_step(char const* call) const {
-        require(is_in_step(), call, " outside a step; call begin_step() first");
-    }
-    void require_micro_step(char const* call) const {
-        require(_phase == Phase::in_micro_step, call,
-                " outside a micro-step; call it inside the loop over micro_steps(n), or between "
-                "begin_micro_step() and end_micro_step()");
-    }
+    void require_idle(char const* call) const;
+    void require_step(char const* call) const;
+    void require_micro_step(char const* call) const;
 
-    void require_may_begin_micro_step() const {
-        require(is_in_step(), "begin_micro_step()",
-                " (or micro_steps()) outside a step; call begin_step() first");
-        require(_phase == Phase::in_step, "begin_micro_step()", left_early);
-        require(!_is_announced, "begin_micro_step()",
-                " after the micro-step that was announced as the last, or after gradient_norms(); "
-                "call step()");
-    }
+    void require_may_begin_micro_step() const;
 
-    /// @brief Between the last micro-step of a step and its end.
-    void require_accumulated(char const* call) const {
-        require(is_in_step(), call, " outside a step; call begin_step() first");
-        require(_phase == Phase::in_step, call, left_early);
-        require(_micro_steps != 0, call,
-                " without a micro-step; call begin_micro_step() and end_micro_step(), or use "
-                "micro_steps(n)");
-    }
+    /// @brief Requires that a micro-step of this step has ended and none is open.
+    void require_accumulated(char const* call) const;
 
-    void require_may_step(double learning_rate) const {
-        require_accumulated("step()");
-        require_rate(learning_rate, "learning rate");
-    }
+    void require_may_step(double learning_rate) const;
 
-    /// @brief A weight is given exactly if the reduction is a weighted mean. @throws
+    /// @brief Requires a weight if and only if the reduction is a weighted mean. @throws
     /// InvalidArgument
-    void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const {
-        if (weight.has_value() != is_weighted) {
-            throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's "
-                                                "gradients: reduction.kind is weighted_mean."
-                                              : "zero: step() got a weight, which would be "
-                                                "ignored; set reduction.kind to weighted_mean.");
-        }
-        if (weight.value_or(0) < 0) {
-            throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight,
-                                          "; it must be at least 0 (", rank_text(), ")."});
-        }
-    }
+    void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const;
 
-    void require_nothing_held(std::optional<std::size_t> held_bucket, char const* call) const {
-        require_alive();
-        if (held_bucket) {
-            throw_error<OutOfOrder>(
-                {"zero: ", call,
-                 " while weights of a unit are held, among them those of parameter '",
-                 _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name,
-                 "'; release all handles first (", rank_text(), ")."});
-        }
-    }
+    /// @param held_bucket a bucket whose weights are held, if any
+    void require_nothing_held(std::optional<std::size_t> held_bucket, char const* call) const;
 
-    void require_rate(double rate, char const* what) const {
-        if (!is_non_negative_float(rate)) {
-            throw_error<InvalidArgument>({"zero: the ", what, " is ", rate,
-                                          "; it must be finite as a float and not negative (",
-                                          rank_text(), ")."});
-        }
-    }
+    /// @throws InvalidArgument unless the rate is finite as a float and not negative
+    void require_rate(double rate, char const* what) const;
 
-    void require_group(std::size_t group, std::size_t groups) const {
-        if (group >= groups) {
-            throw_error<InvalidArgument>(
-                {"zero: parameter group ", group, " does not exist; there are ", groups,
-                 ", numbered from 0 (", rank_text(), "); list them in options.groups."});
-        }
-    }
+    /// @throws InvalidArgument if the index is out of range
+    void require_group(std::size_t group, std::size_t groups) const;
 
-    void require_unit(std::size_t unit) const {
-        if (unit >= _layout->units()) {
-            throw_error<InvalidArgument>(
-                {"zero: unit ", unit, " does not exist; the registered parameters name ",
-                 _layout->units() == 0 ? std::string("none")
-                                       : text({"units 0 to ", _layout->units() - 1}),
-                 '.'});
-        }
-    }
+    /// @throws InvalidArgument if the index is out of range
+    void require_unit(std::size_t unit) const;
 
-    /// @brief The unit lists the parameter.
-    void require_member(std::size_t unit, std::size_t parameter) const {
-        require_unit(unit);
-        for (std::size_t const member : _layout->unit_parameters(unit)) {
-            if (member == parameter) {
-                return;
-            }
-        }
-        throw_error<InvalidArgument>(
-            {"zero: parameter number ", parameter,
-             (parameter < _layout->parameters().size()
-                  ? text({" ('", _layout->parameter(parameter).name, "')"})
-                  : std::string()),
-             " is not one of unit ", unit,
-             "; handles are indexed by the number of registration, and it ",
-             (parameter < _layout->parameters().size()
-                  ? text({"lists units ", units_of(_layout->parameter(parameter))})
-                  : std::string("is not registered")),
-             '.'});
-    }
+    /// @throws InvalidArgument unless the unit uses the parameter
+    void require_member(std::size_t unit, std::size_t parameter) const;
 
-    void require_not_ready(Readiness const& readiness, std::size_t unit) const {
-        require_unit(unit);
-        if (readiness.is_unit_ready(unit)) {
-            auto const members = _layout->unit_parameters(unit);
-            throw_error<LateGradient>(
-                {"zero: gradients of unit ", unit,
-                 (members.empty()
-                      ? ""
-                      : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
-                 " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
-                 "); call gradients_ready() only after the last gradient of the unit."});
-        }
-    }
+    /// @throws LateGradient after `gradients_ready` of the unit in this micro-step
+    void require_not_ready(Readiness const& readiness, std::size_t unit) const;
 
-    /// @brief A handle from this micro-step, whose unit was not reported yet.
+    /// @brief Requires a handle of this micro-step whose unit is not ready yet. @throws
+    /// LateGradient
     void require_current_gradient(Readiness const& readiness, std::size_t unit,
-                                  std::size_t parameter, std::uint64_t micro_step) const {
-        require_alive();
-        require_member(unit, parameter);
-        if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial
-            || readiness.is_unit_ready(unit)) {
-            throw_error<LateGradient>(
-                {"zero: the gradient of parameter '", _layout->parameter(parameter).name,
-                 "' is asked for after gradients_ready(", unit, ") or after its micro-step (",
-                 rank_text(), "); call gradients(", unit, ") again in the next micro-step."});
-        }
-    }
+                                  std::size_t parameter, std::uint64_t micro_step) const;
 
+    /// @brief Requires a gradient as long as its trainable parameter, which has no gradient memory
+    /// of the caller. @throws InvalidArgument
     void require_transient_gradient(std::size_t parameter, std::size_t elements,
-                                    bool is_in_callers_memory) const {
-        auto const& spec = _layout->parameter(parameter);
-        if (elements != spec.elements || !spec.trainable) {
-            throw_error<InvalidArgument>(
-                {"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
-                 " elements, but the parameter has ", spec.elements,
-                 (spec.trainable ? "; hand over all of them" : " and is frozen; hand over none"),
-                 " (", rank_text(), ")."});
-        }
-        if (is_in_callers_memory) {
-            throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
-                                          "' is registered in memory of its own, which hand_over() "
-                                          "would compete with; use one of the two."});
-        }
-    }
+                                    bool is_in_callers_memory) const;
 
-    /// @throws InvalidArgument: a parameter is asked for as another type than it has
+    /// @throws InvalidArgument: a parameter is requested as another type than it has
+    /// @param what "type" or "gradient", in the message
     [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has,
-                                  char const* asked) const {
-        throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name,
-                                      "' has the ", what, ' ', has, ", not ", asked,
-                                      "; ask for it as that (", rank_text(), ")."});
-    }
+                                  char const* asked) const;
 
-    /// @brief Number of the first parameter without a gradient in this micro-step; the number of
-    /// parameters when there is none.
-    [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const {
-        std::size_t parameter = 0;
-        while (parameter < _layout->parameters().size()
-               && readiness.is_parameter_ready(parameter)) {
-            ++parameter;
-        }
-        return parameter;
-    }
+    /// @brief Returns the index of the first parameter without a gradient in this micro-step; the
+    /// number of parameters if there is none.
+    [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const;
 
-    /// @brief Every rank used every parameter. @param first_unused of every rank, or of this one
-    /// alone
-    /// @throws UnusedParameter naming the parameter, and what each rank lacks if more than one is
-    /// known
-    void require_all_used(std::span<std::uint64_t const> first_unused) const {
-        std::size_t const count = _layout->parameters().size();
-        std::size_t missing = count;
-        std::string ranks;
-        for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
-            std::size_t const parameter = first_unused[rank];
-            ranks += text(
-                {(rank == 0 ? "rank " : ", rank "), rank,
-                 (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"})
-                                    : std::string(" has all"))});
-            missing = missing == count ? parameter : missing;
-        }
-        if (missing < count) {
-            throw_error<UnusedParameter>(
-                {"zero: parameter '", _layout->parameter(missing).name,
-                 "' got no gradient in this micro-step (", rank_text(),
-                 (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
-                 "); call gradients_ready() for each of its units, freeze it, or set "
-                 "unused_parameters to zero."});
-        }
-    }
+    /// @brief Requires that every rank used every parameter.
+    /// @param first_unused the result of `first_unused` of every rank, or of this rank alone
+    /// @throws UnusedParameter naming the parameter, and what each rank lacks if all are known
+    void require_all_used(std::span<std::uint64_t const> first_unused) const;
 
 private:
     static constexpr char const* left_early =
         " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its "
         "last micro-step only when it runs to its end)";
 
-    static std::string units_of(ParameterSpec const& spec) {
-        std::string units;
-        for (std::size_t const unit : spec.units) {
-            units += text({units.empty() ? "" : ", ", unit});
-        }
-        return units;
-    }
+    static std::string units_of(ParameterSpec const& spec);
 
-    void require(bool holds, char const* call, char const* why) const {
-        require_alive();
-        if (!holds) {
-            throw_error<OutOfOrder>({"zero: ", call, why, " (", rank_text(), ")."});
-        }
-    }
+    void require(bool holds, char const* call, char const* why) const;
 
     FlatLayout const* _layout;
     std::size_t _rank;
@@ -305,3 +142,7 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "protocol.ipp"
+#endif

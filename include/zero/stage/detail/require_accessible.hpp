@@ -22,7 +22,7 @@ template <class Backend>
                 && !Backend::is_accessible(memory)) {
                 throw_error<InvalidArgument>(
                     {"zero: the memory for the ", what, " of parameter '", parameter.spec.name,
-                     "' is the host's, which kernels cannot use; give memory of the device, or ",
+                     "' is host memory, which kernels cannot use; give device memory, or ",
                      remedy});
             }
         };

@@ -29,8 +29,8 @@ namespace ZERO_NAMESPACE::detail {
                  spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
-/// @brief Names the options that differ: "'optimizer', 'groups'". If none do, those that make the
-/// buckets differ.
+/// @brief Names the options that differ: "'optimizer', 'groups'". If none differ, the bucketer or
+/// the partitioner does.
 [[gnu::cold]] inline std::string name_differences(List<ComparedOption> const& options,
                                                   std::span<std::uint64_t const> first,
                                                   std::span<std::uint64_t const> other) {

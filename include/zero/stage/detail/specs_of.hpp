@@ -10,12 +10,10 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns what the layout depends on, for each parameter.
-[[gnu::cold]] inline std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters) {
-    std::vector<ParameterSpec> specs;
-    for (auto const& parameter : parameters) {
-        specs.push_back(parameter.spec);
-    }
-    return specs;
-}
+[[gnu::cold]] std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "specs_of.ipp"
+#endif

@@ -71,8 +71,8 @@ ZERO_INLINE void validate_memory(std::span<AnyParameter const> parameters, Stora
         if (storage != Storage::owned && parameter.initialise) {
             throw_error<InvalidArgument>(
                 {"zero: parameter '", spec.name,
-                 "' has an initialiser, which would be ignored: it lies in the caller's memory. "
-                 "Fill that instead."});
+                 "' has an initialiser, which would be ignored, because the parameter lies in the "
+                 "caller's memory; fill that memory instead."});
         }
         if (parameter.data != nullptr && parameter.initialise) {
             throw_error<InvalidArgument>({"zero: parameter '", spec.name,

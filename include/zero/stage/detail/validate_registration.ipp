@@ -29,7 +29,7 @@ ZERO_INLINE void validate_registration(std::span<AnyParameter const> parameters,
             throw_error<InvalidArgument>(
                 {"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
                  ", but there are ", parameters.size(),
-                 " parameters, which make no more groups than that; number groups from 0."});
+                 " parameters, so at most as many groups; number groups from 0."});
         }
         if (groups != 0 && parameter.spec.group >= groups) {
             throw_error<InvalidArgument>(

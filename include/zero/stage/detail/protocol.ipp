@@ -1,0 +1,235 @@
+#pragma once
+
+#include "protocol.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_INLINE std::string Protocol::rank_text() const {
+    return text({"rank ", _rank});
+}
+
+ZERO_INLINE void Protocol::break_down(char const* cause) noexcept {
+    _phase = Phase::broken;
+    try {
+        _failure = cause;
+    } catch (...) { // without memory for the text it is broken just the same
+    }
+}
+
+ZERO_INLINE void Protocol::require_alive() const {
+    if (_phase == Phase::broken) {
+        throw_error<BrokenEngine>({"zero: this engine failed earlier (", _failure,
+                                   ") and cannot continue; its state can be read. Make a new "
+                                   "engine and communicator."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_idle(char const* call) const {
+    require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
+}
+
+ZERO_INLINE void Protocol::require_step(char const* call) const {
+    require(is_in_step(), call, " outside a step; call begin_step() first");
+}
+
+ZERO_INLINE void Protocol::require_micro_step(char const* call) const {
+    require(_phase == Phase::in_micro_step, call,
+            " outside a micro-step; call it inside the loop over micro_steps(n), or between "
+            "begin_micro_step() and end_micro_step()");
+}
+
+ZERO_INLINE void Protocol::require_may_begin_micro_step() const {
+    require(is_in_step(), "begin_micro_step()",
+            " (or micro_steps()) outside a step; call begin_step() first");
+    require(_phase == Phase::in_step, "begin_micro_step()", left_early);
+    require(!_is_announced, "begin_micro_step()",
+            " after the micro-step that was announced as the last, or after gradient_norms(); "
+            "call step()");
+}
+
+ZERO_INLINE void Protocol::require_accumulated(char const* call) const {
+    require(is_in_step(), call, " outside a step; call begin_step() first");
+    require(_phase == Phase::in_step, call, left_early);
+    require(_micro_steps != 0, call,
+            " without a micro-step; call begin_micro_step() and end_micro_step(), or use "
+            "micro_steps(n)");
+}
+
+ZERO_INLINE void Protocol::require_may_step(double learning_rate) const {
+    require_accumulated("step()");
+    require_rate(learning_rate, "learning rate");
+}
+
+ZERO_INLINE void Protocol::require_weight(std::optional<std::int64_t> weight,
+                                          bool is_weighted) const {
+    if (weight.has_value() != is_weighted) {
+        throw InvalidArgument(is_weighted ? "zero: step() needs the weight of this rank's "
+                                            "gradients: reduction.kind is weighted_mean."
+                                          : "zero: step() got a weight, which would be "
+                                            "ignored; set reduction.kind to weighted_mean.");
+    }
+    if (weight.value_or(0) < 0) {
+        throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight,
+                                      "; it must be at least 0 (", rank_text(), ")."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_nothing_held(std::optional<std::size_t> held_bucket,
+                                                char const* call) const {
+    require_alive();
+    if (held_bucket) {
+        throw_error<OutOfOrder>(
+            {"zero: ", call, " while weights of a unit are held, including parameter '",
+             _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name,
+             "'; release all handles first (", rank_text(), ")."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_rate(double rate, char const* what) const {
+    if (!is_non_negative_float(rate)) {
+        throw_error<InvalidArgument>({"zero: the ", what, " is ", rate,
+                                      "; it must be finite as a float and not negative (",
+                                      rank_text(), ")."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_group(std::size_t group, std::size_t groups) const {
+    if (group >= groups) {
+        throw_error<InvalidArgument>({"zero: parameter group ", group,
+                                      " does not exist; there are ", groups, ", numbered from 0 (",
+                                      rank_text(), "); list them in options.groups."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_unit(std::size_t unit) const {
+    if (unit >= _layout->units()) {
+        throw_error<InvalidArgument>(
+            {"zero: unit ", unit, " does not exist; the registered parameters name ",
+             _layout->units() == 0 ? std::string("none")
+                                   : text({"units 0 to ", _layout->units() - 1}),
+             '.'});
+    }
+}
+
+ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t parameter) const {
+    require_unit(unit);
+    for (std::size_t const member : _layout->unit_parameters(unit)) {
+        if (member == parameter) {
+            return;
+        }
+    }
+    throw_error<InvalidArgument>(
+        {"zero: parameter number ", parameter,
+         (parameter < _layout->parameters().size()
+              ? text({" ('", _layout->parameter(parameter).name, "')"})
+              : std::string()),
+         " is not one of unit ", unit, "; handles take registration indices, and the parameter ",
+         (parameter < _layout->parameters().size()
+              ? text({"lists units ", units_of(_layout->parameter(parameter))})
+              : std::string("is not registered")),
+         '.'});
+}
+
+ZERO_INLINE void Protocol::require_not_ready(Readiness const& readiness, std::size_t unit) const {
+    require_unit(unit);
+    if (readiness.is_unit_ready(unit)) {
+        auto const members = _layout->unit_parameters(unit);
+        throw_error<LateGradient>(
+            {"zero: gradients of unit ", unit,
+             (members.empty()
+                  ? ""
+                  : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
+             " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
+             "); call gradients_ready() only after the last gradient of the unit."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_current_gradient(Readiness const& readiness, std::size_t unit,
+                                                    std::size_t parameter,
+                                                    std::uint64_t micro_step) const {
+    require_alive();
+    require_member(unit, parameter);
+    if (_phase != Phase::in_micro_step || micro_step != _micro_step_serial
+        || readiness.is_unit_ready(unit)) {
+        throw_error<LateGradient>(
+            {"zero: the gradient of parameter '", _layout->parameter(parameter).name,
+             "' is requested after gradients_ready(", unit, ") or after its micro-step (",
+             rank_text(), "); call gradients(", unit, ") again in the next micro-step."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_transient_gradient(std::size_t parameter, std::size_t elements,
+                                                      bool is_in_callers_memory) const {
+    auto const& spec = _layout->parameter(parameter);
+    if (elements != spec.elements || !spec.trainable) {
+        throw_error<InvalidArgument>(
+            {"zero: the gradient handed over for parameter '", spec.name, "' has ", elements,
+             " elements, but the parameter has ", spec.elements,
+             (spec.trainable ? "; hand over all of them" : " and is frozen; hand over none"), " (",
+             rank_text(), ")."});
+    }
+    if (is_in_callers_memory) {
+        throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
+                                      "' is registered in the caller's memory, which conflicts "
+                                      "with hand_over(); use one of the two."});
+    }
+}
+
+ZERO_INLINE void Protocol::refuse_type(std::size_t parameter, char const* what, char const* has,
+                                       char const* asked) const {
+    throw_error<InvalidArgument>({"zero: parameter '", _layout->parameter(parameter).name,
+                                  "' has the ", what, ' ', has, ", not ", asked, "; use ", has,
+                                  " (", rank_text(), ")."});
+}
+
+ZERO_INLINE std::size_t Protocol::first_unused(Readiness const& readiness) const {
+    std::size_t parameter = 0;
+    while (parameter < _layout->parameters().size() && readiness.is_parameter_ready(parameter)) {
+        ++parameter;
+    }
+    return parameter;
+}
+
+ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first_unused) const {
+    std::size_t const count = _layout->parameters().size();
+    std::size_t missing = count;
+    std::string ranks;
+    for (std::size_t rank = 0; rank < first_unused.size(); ++rank) {
+        std::size_t const parameter = first_unused[rank];
+        ranks +=
+            text({(rank == 0 ? "rank " : ", rank "), rank,
+                  (parameter < count ? text({" lacks '", _layout->parameter(parameter).name, "'"})
+                                     : std::string(" has all"))});
+        missing = missing == count ? parameter : missing;
+    }
+    if (missing < count) {
+        throw_error<UnusedParameter>(
+            {"zero: parameter '", _layout->parameter(missing).name,
+             "' got no gradient in this micro-step (", rank_text(),
+             (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
+             "); call gradients_ready() for each of its units, freeze it, or set "
+             "unused_parameters to zero."});
+    }
+}
+
+ZERO_INLINE std::string Protocol::units_of(ParameterSpec const& spec) {
+    std::string units;
+    for (std::size_t const unit : spec.units) {
+        units += text({units.empty() ? "" : ", ", unit});
+    }
+    return units;
+}
+
+ZERO_INLINE void Protocol::require(bool holds, char const* call, char const* why) const {
+    require_alive();
+    if (!holds) {
+        throw_error<OutOfOrder>({"zero: ", call, why, " (", rank_text(), ")."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail
