@@ -70,7 +70,7 @@ TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves noth
     SECTION("never: ranks are missing") {
         script.nccl.later = NcclResult::in_progress;
         CHECK_THAT(failure<TimedOut>(script),
-                   contains_text("waited 100 ms for the start of NCCL (all ranks have to join, "
+                   contains_text("waited 100 ms for the start of NCCL (all ranks must join, "
                                  "with the same id and the same number of ranks)"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
         CHECK(script.system.time == 100);
@@ -234,8 +234,7 @@ TEST_CASE("devices that are missing or named twice are refused before NCCL is ca
         (void)Communicator::make_group(script.interfaces(), devices, script.options);
     };
     CHECK_THROWS_AS(start({}), InvalidArgument);
-    CHECK_THROWS_WITH(start({0, 4}),
-                      contains_text("rank 1 is to use CUDA device 4, but there are 4"));
+    CHECK_THROWS_WITH(start({0, 4}), contains_text("rank 1 names CUDA device 4, but there are 4"));
     CHECK_THROWS_AS(start({-1}), InvalidArgument);
     CHECK_THROWS_WITH(start({1, 2, 1}), contains_text("Loopback<cuda::Backend>"));
     CHECK(script.journal.take().empty());
