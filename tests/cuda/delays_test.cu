@@ -54,7 +54,7 @@ using DelayedStage = ZeroStage<N, Parameters<bfloat16>, Delayed>;
 
 } // namespace
 
-TEST_CASE("Streams that pause at random leave the bits of the host in every stage", "[cuda]") {
+TEST_CASE("Streams that pause at random give the bits of the host in every stage", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -65,7 +65,7 @@ TEST_CASE("Streams that pause at random leave the bits of the host in every stag
 }
 
 TEST_CASE(
-    "Streams that pause at random show when the reduction does not wait for the backward pass",
+    "Streams that pause at random reveal a reduction that does not wait for the backward pass",
     "[cuda]") {
     if (skips_without_device()) {
         return;

@@ -70,7 +70,8 @@ public:
 
 } // namespace
 
-TEST_CASE("The check on a device optimises what it times: benchmarks and the example") {
+TEST_CASE(
+    "The check on a device optimises the programs that it times: benchmarks and the example") {
     Toolkit const toolkit;
     auto const outcome = toolkit.check();
     INFO(outcome.output);
@@ -81,8 +82,8 @@ TEST_CASE("The check on a device optimises what it times: benchmarks and the exa
     }
 }
 
-TEST_CASE("The check on a device fails where a benchmark reports an error, though its exit status "
-          "is 0; without a device it is skipped") {
+TEST_CASE("The check on a device fails if a benchmark reports an error with exit status 0, and is "
+          "skipped without a device") {
     Toolkit const toolkit;
     SECTION("an error in one of its repetitions") {
         toolkit.write("benchmark_says",

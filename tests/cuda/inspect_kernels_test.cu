@@ -87,7 +87,7 @@ TEMPLATE_TEST_CASE("A device inspects many slices to the bits of the host", "[cu
     }
 }
 
-TEST_CASE("Norms of each slice by itself are the host's, of all kinds", "[cuda]") {
+TEST_CASE("Norms of single slices equal the host's, for every kind of norm", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

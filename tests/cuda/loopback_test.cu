@@ -96,7 +96,7 @@ bool is_same(std::vector<std::vector<T>> const& a, std::vector<std::vector<T>> c
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the host", "[cuda]",
+TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the loopback on the host", "[cuda]",
                    float, bfloat16, float16) {
     if (skips_without_device()) {
         return;
@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the ho
     }
 }
 
-TEST_CASE("The loopback on a device reduces more integers than fit into one meeting", "[cuda]") {
+TEST_CASE("The loopback on a device reduces more integers than fit into one rendezvous", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

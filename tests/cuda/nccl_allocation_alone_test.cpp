@@ -102,7 +102,7 @@ private:
 
 } // namespace
 
-TEST_CASE("no collective takes memory, whether native, grouped or polled") {
+TEST_CASE("No collective allocates memory, whether native, grouped or polled") {
     Journal journal;
     QuietNccl nccl(journal);
     QuietSystem system(journal);

@@ -54,8 +54,7 @@ std::vector<CapturedResult> run(bool captures) {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, on all "
-          "devices there are",
+TEST_CASE("A replayed step over NCCL gives the bits of eager steps, on all devices of the machine",
           "[cuda]") {
     if (skips_without_device()) {
         return;

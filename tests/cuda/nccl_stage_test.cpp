@@ -138,11 +138,11 @@ TEMPLATE_TEST_CASE_SIG(
           == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));
 }
 
-TEST_CASE("another number of ranks trains other bits, so the comparison can fail") {
+TEST_CASE("Another number of ranks gives other bits, so the comparison can fail") {
     CHECK(train_on<2, LoopbackCommunicator>(2) != train_on<2, LoopbackCommunicator>(3));
 }
 
-TEST_CASE("a rank that fails inside a step releases the others, with its reason") {
+TEST_CASE("A rank that fails inside a step releases the others with its reason") {
     Outcomes const outcomes = run_and_observe<NonBlocking>(3, [](NonBlocking& communicator) {
         using Stage = ZeroStage<2, NonBlocking>;
         auto const parameters = registration<float>(toy_specs());
@@ -162,8 +162,8 @@ TEST_CASE("a rank that fails inside a step releases the others, with its reason"
     CHECK(outcomes.rethrown.message == "no more data");
 }
 
-TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed after a wait", "",
-                   NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE("Results of aborted collectives are not used after a wait", "", NonBlocking,
+                   Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     auto const reason = contains_text("the reason of rank 1");
     auto const after_step = [](auto const& read) {
@@ -201,9 +201,8 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed af
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE(
-    "What aborted collectives would have given is not believed by calls that wait for it", "",
-    NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collectives", "", NonBlocking,
+                   Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     using Sharded = ZeroStage<3, TestType>;
     auto const reason = contains_text("the reason of rank 1");
@@ -231,7 +230,7 @@ TEMPLATE_TEST_CASE(
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the "
+TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch that names the "
                    "communicator's options",
                    "", cuda::BasicNcclCommunicator<HostBackend>,
                    Recording<cuda::BasicNcclCommunicator<HostBackend>>,

@@ -15,7 +15,7 @@ constexpr std::size_t part = 60; // percent of the host's
 
 } // namespace
 
-TEST_CASE("Master weights in parts and scaled states on a device: random configurations give the "
+TEST_CASE("Random configurations with split master weights and scaled states on a device give the "
           "bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {
@@ -47,8 +47,8 @@ TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]"
 // asks for all, and the emulated device runs all.
 #if !defined(__NVCC__) || defined(ZERO_ALL_ORACLE_ROWS)
 
-TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurations give the bits "
-          "of the oracle in every stage",
+TEST_CASE("Random configurations with float16 dealt in turn and a dynamic scale on a device give "
+          "the bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
@@ -56,7 +56,7 @@ TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurati
     run_row<10, DeviceLoopback>(part);
 }
 
-TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the "
+TEST_CASE("Random configurations with stochastic rounding and bfloat16 states on a device give the "
           "bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {

@@ -252,7 +252,7 @@ TEST_CASE("A device keeps every form of states to the bits of the host", "[cuda]
     compare_updates<AdamW, float, Split, ScaledStates<2>>();
 }
 
-TEST_CASE("A device runs every optimizer of one element to the bits of the host", "[cuda]") {
+TEST_CASE("A device runs every per-element optimizer to the bits of the host", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -262,7 +262,7 @@ TEST_CASE("A device runs every optimizer of one element to the bits of the host"
     compare_updates<Adagrad, float, Masters<float, bfloat16>, States<Adagrad::states, float>>();
 }
 
-TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
+TEST_CASE("A skipped step changes nothing on a device", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

@@ -147,8 +147,9 @@ double largest_difference(Result<T> const& a, Result<T> const& b) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients of the host's",
-                   "[cuda]", float, zero::bfloat16) {
+TEMPLATE_TEST_CASE(
+    "The model of cuda_train_gpt gives the loss and the gradients of the host's model", "[cuda]",
+    float, zero::bfloat16) {
     gpt::Text const text(text_of(400), config.context);
     auto const positions =
         gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 4);

@@ -59,9 +59,9 @@ std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of
 
 } // namespace
 
-TEST_CASE(
-    "A step that is captured without a join waits for what is outside, or leaves a stream behind",
-    "[cuda]") {
+TEST_CASE("A step that is captured without a join waits for work outside the capture or leaves a "
+          "stream unjoined",
+          "[cuda]") {
     CHECK(text_of_capture(true, true).empty());
     std::string const without = text_of_capture(false, true);
     CAPTURE(without);
@@ -70,8 +70,8 @@ TEST_CASE(
     CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
 }
 
-TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil it; a thread that "
-          "opts out may ask about what is outside",
+TEST_CASE("Queries of a capture and forbidden calls invalidate it, and a thread that opts out may "
+          "query work outside",
           "[cuda]") {
     cuda::OwnedStream const stream;
     cuda::Event const outside = cuda::Event::record(stream.get());
@@ -129,7 +129,8 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     })); // the library does not ask
 }
 
-TEST_CASE("A replay runs nodes in the order of their edges, and others in any", "[cuda]") {
+TEST_CASE("A replay runs nodes in the order of their edges and unrelated nodes in any order",
+          "[cuda]") {
     cuda::OwnedStream const first;
     cuda::OwnedStream const second;
     static std::vector<int> order;

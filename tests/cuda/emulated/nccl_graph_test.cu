@@ -61,13 +61,11 @@ void check_mode() {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, and those of "
-          "the loopback",
-          "[cuda]") {
+TEST_CASE("A replayed step over NCCL gives the bits of eager steps and of the loopback", "[cuda]") {
     check_mode<cuda::NcclMode::non_blocking>();
 }
 
-TEST_CASE("So it does over a blocking NCCL", "[cuda]") {
+TEST_CASE("A replayed step over a blocking NCCL gives the bits of eager steps", "[cuda]") {
     check_mode<cuda::NcclMode::blocking>();
 }
 
