@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-// Element-wise operations: the device gives the bits of the host's loops, whatever the length and
-// the alignment.
+// Element-wise operations: the device gives the bits of the host's loops at any length and
+// alignment.
 
 namespace zero::test::element_kernels_test {
 
@@ -16,7 +16,7 @@ namespace {
 
 using Device = cuda::Backend;
 
-/// Counts ranges for which `body(length, offset)` says that the sides differ.
+/// Counts the ranges for which `body(length, offset)` reports a difference.
 template <class Body>
 int wrong_ranges(Body const& body) {
     int wrong = 0;

@@ -4,7 +4,7 @@
 
 #include <zero/ops/sgd.hpp>
 
-// The engine on a device, ranks as threads: in every stage the bits that the host's engine leaves.
+// The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
 
 namespace zero::test::engine_test {
 

@@ -16,7 +16,7 @@ namespace zero::test::graph_test {
 
 namespace {
 
-/// @param captures otherwise every step is eager
+/// @param captures false: every step is eager
 template <class Stage>
 std::vector<CapturedResult> run(int world, bool captures) {
     GroupGraph graph(world);
@@ -41,7 +41,7 @@ void check_worlds(std::vector<int> const& worlds) {
     });
 }
 
-/// Notes whether something was given back before `is_done`.
+/// Records whether memory was freed before `is_done`.
 class WatchedMemory final : public MemoryResource {
 public:
     explicit WatchedMemory(std::atomic<bool> const& is_done) : _is_done(is_done) {}
@@ -140,7 +140,7 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for earlie
             Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
             memory.is_watched = true;
             for (std::uint64_t step = 0; step < 8;
-                 ++step) { // much, so that it is under way for long
+                 ++step) { // enough work to be in progress for long
                 (void)run_device_step(engine, stream.get(), 0, step, 1, 0.1, 4);
             }
             cuda::detail::check(

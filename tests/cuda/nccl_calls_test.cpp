@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-// What NCCL is asked for by rank 1 of 3, to the letter. Addresses are bytes into one block of
-// memory.
+// The exact calls of NCCL by rank 1 of 3. Addresses are bytes in one block of memory.
 
 namespace zero::test::nccl_calls_test {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-// The start from the variables of a launcher.
+// The start from the environment variables of a launcher.
 
 namespace zero::test::nccl_environment_test {
 
@@ -29,7 +29,8 @@ Variables torchrun() {
             {"MASTER_PORT", "29500"}};
 }
 
-/// With one variable changed; removed when `value` is null. What the start throws.
+/// Starts with one variable changed, or removed if `value` is null. Returns the message of the
+/// error.
 std::string failure(char const* name, char const* value) {
     Script script;
     script.system.variables = torchrun();
@@ -43,7 +44,7 @@ std::string failure(char const* name, char const* value) {
     return text;
 }
 
-/// What NCCL_COMM_ID was while NCCL started, and what it is afterwards.
+/// Returns NCCL_COMM_ID while NCCL started, and afterwards.
 std::pair<std::string, std::string> address(Variables const& variables) {
     Script script;
     script.system.variables = variables;

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-// Steps over the real NCCL as graphs: a rank on each device, each with a graph of its own.
+// Steps over the real NCCL as graphs: one rank per device, each with its own graph.
 // emulated/nccl_graph_test.cu has several ranks without a device.
 
 namespace zero::test::linked_nccl_graph_test {

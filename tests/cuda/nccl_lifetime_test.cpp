@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-// How a communicator ends: never with an exception, never without end.
+// The end of a communicator: without exceptions and in bounded time.
 
 namespace zero::test::nccl_lifetime_test {
 
@@ -29,7 +29,7 @@ void reduce(Script::Communicator& communicator, Script& script) {
                                 script.queue());
 }
 
-/// What the destruction of `communicator` called.
+/// Returns the calls of the destructor of `communicator`.
 Lines destruction(Script& script, std::optional<Script::Communicator>& communicator) {
     (void)script.journal.take();
     communicator.reset();

@@ -23,8 +23,8 @@
 #include <type_traits>
 #include <vector>
 
-// The engine over the NCCL communicator, whose fake library sums in the order of the ranks: what it
-// trains has the bits of the loopback.
+// The engine over the NCCL communicator. Its fake library sums in rank order, so training gives the
+// bits of the loopback.
 
 namespace zero::test::nccl_stage_test {
 
@@ -67,9 +67,8 @@ Values train_on(int world) {
 using NonBlocking = FakeNcclCommunicator<cuda::NcclMode::non_blocking>;
 using Half = Parameters<bfloat16>;
 
-/// Rank 0 calls `use(communicator, prepare(communicator))` and meets a collective that rank 1 never
-/// calls: rank 1 only prepares, too, and aborts while rank 0 hangs.
-/// @return what rank 0 caught
+/// Rank 0 calls `use(communicator, prepare(communicator))` and enters a collective that rank 1
+/// never calls: rank 1 only prepares, and aborts while rank 0 hangs.
 template <class Communicator, class Prepare, class Use>
 std::string text_of_hanging(Prepare const& prepare, Use const& use) {
     std::string text = "nothing was thrown";
@@ -99,7 +98,7 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
     return text;
 }
 
-/// The same for an engine that has made a step.
+/// The same for an engine that has run a step.
 template <class Stage, class Use>
 std::string text_of_engine(Use const& use) {
     auto const prepare = [](auto& communicator) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Every way to a communicator, and every way in which it fails.
+// Every way to start a communicator, and every way in which the start fails.
 
 namespace zero::test::nccl_start_test {
 
@@ -21,7 +21,7 @@ namespace {
 using Lines = Script::Lines;
 using Communicator = Script::Communicator;
 
-/// What starting by a unique id as rank 1 of 3 throws.
+/// Returns the message of a start by a unique id as rank 1 of 3.
 template <class E>
 std::string failure(Script& script) {
     return message_of<E>(

@@ -1,8 +1,8 @@
 #include "cuda/device.hpp"
 #include "cuda/oracle_side.cuh"
 
-// Random configurations of the engine on a device, ranks as threads, against the oracle of the
-// host's tests; as there ZERO_ORACLE_... change them.
+// Random configurations of the engine on a device, with ranks as threads, against the oracle of the
+// host's tests. The variables ZERO_ORACLE_... change them, as on the host.
 
 namespace zero::test::oracle_test {
 
@@ -11,7 +11,7 @@ using namespace zero::test::oracle;
 namespace {
 
 using DeviceLoopback = Loopback<cuda::Backend>;
-constexpr std::size_t part = 60; // percent of the host's
+constexpr std::size_t part = 60; // percent of the host's configurations
 
 } // namespace
 
@@ -43,8 +43,8 @@ TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]"
     CHECK(wrong.count() != 0);
 }
 
-// nvcc takes half a minute for a row. Where it only compiles, one is enough; scripts/gpu_check.sh
-// asks for all, and the emulated device runs all.
+// nvcc takes half a minute per row. Without a device one row is enough; scripts/gpu_check.sh runs
+// all, and so does the emulated device.
 #if !defined(__NVCC__) || defined(ZERO_ALL_ORACLE_ROWS)
 
 TEST_CASE("Random configurations with float16 dealt in turn and a dynamic scale on a device give "

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-// The update in every form of weights and states: the device leaves the bits of the host's loops,
-// beside what it updates, too.
+// The update with every form of weights and states: the device gives the bits of the host's loops,
+// and of the memory beside the updated elements.
 
 namespace zero::test::update_kernels_test {
 
@@ -26,7 +26,7 @@ struct Group {
     typename Optimizer::Hyper hyper;
 };
 
-/// Parts of parameters one after the other; from some on they are not aligned.
+/// Consecutive parts of parameters; later ones are not aligned.
 std::vector<std::size_t> const lengths{64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777};
 
 std::size_t blocks_of(std::size_t elements) {
@@ -181,7 +181,7 @@ struct ScaledStates : States<n, float16> {
 
 /// @}
 
-/// Three steps on both sides.
+/// Runs three steps on both sides.
 template <class Optimizer, class A, class W, class S>
 void compare_updates() {
     using Slice = UpdateSlice<A, typename W::Pointers, typename S::Pointers>;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// Only here can be counted what the runtime is asked, and be played what needs several devices.
+// Only the emulated device can count calls of the runtime and stand for several devices.
 
 namespace zero::test::enqueue_only_test {
 

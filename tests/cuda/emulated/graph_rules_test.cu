@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
-// What a capture forbids shows on the emulated device as on a real one: what the tests of graphs
-// find would otherwise mean nothing.
+// The emulated device forbids during a capture what a real one forbids. Otherwise the tests of
+// graphs would mean nothing.
 
 namespace zero::test::graph_rules_test {
 
 namespace {
 
-/// What is said of a capture of one step: by the engine, and CUDA's code when it ends. @param
+/// Returns the message of the engine, and CUDA's code at the end, for a capture of one step. @param
 /// joins_before the capture, and `joins_after` at its end
 std::string text_of_capture(bool joins_before, bool joins_after) {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
@@ -47,7 +47,7 @@ std::string text_of_capture(bool joins_before, bool joins_after) {
     })[0];
 }
 
-/// What is said to a second capture that waits for an event of the first.
+/// Returns the message for a second capture that waits for an event of the first.
 std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of_first) {
     cudaGraph_t graph = nullptr;
     cuda::detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),

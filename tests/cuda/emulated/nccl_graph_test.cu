@@ -7,8 +7,8 @@
 
 #include <vector>
 
-// Steps over NCCL as graphs, one for each rank. The real NCCL wants a device for each; the fake
-// one's kernels are nodes that wait for their peers in every replay.
+// Steps over NCCL as graphs, one per rank. The real NCCL needs a device per rank; kernels of the
+// fake are nodes that wait for their peers in every replay.
 
 namespace zero::test::nccl_graph_test {
 
