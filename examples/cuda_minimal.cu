@@ -1,5 +1,4 @@
-// Four ranks on one CUDA device fit a sine with a small network in bfloat16. Stage 2: each holds a
-// quarter of the optimizer state and of the reduced gradients.
+// Four ranks on one CUDA device fit a sine with a small network in bfloat16, under stage 2.
 
 #include <zero/cuda/backend.cuh>
 #include <zero/zero.hpp>
@@ -9,10 +8,9 @@
 #include <stdexcept>
 #include <vector>
 
-using Number = zero::bfloat16; // bits of a __nv_bfloat16
-using Communicator =
-    zero::Loopback<zero::cuda::Backend>; // several ranks as threads on one device;
-                                         // zero::cuda::NcclCommunicator for one device per rank
+using Number = zero::bfloat16; // has the bits of a __nv_bfloat16
+// Ranks are threads on one device; use zero::cuda::NcclCommunicator for one device per rank.
+using Communicator = zero::Loopback<zero::cuda::Backend>;
 using Zero = zero::ZeroStage<2, zero::Parameters<Number>, Communicator>;
 
 constexpr int ranks = 4, width = 64;
@@ -29,7 +27,7 @@ __device__ void add(Number& gradient, float value) {
     gradient = zero::from_float<Number>(zero::to_float(gradient) + value);
 }
 
-/// `difference` is of the last sample, `error` is smoothed over all.
+/// `difference` belongs to the last sample, `error` is smoothed over all samples.
 __global__ void second_layer(Number const* slopes, Number const* shifts, Number const* output,
                              Number* gradient, float const* scale, float x, float* difference,
                              float* error) {
@@ -64,32 +62,29 @@ int main() {
     }
     std::vector<float> errors(ranks);
     zero::run_ranks<Communicator>(ranks, [&](Communicator& communicator) {
-        zero::cuda::OwnedStream const stream; // or any of yours that outlives the engine
-        float* scalars = nullptr;             // on the device: difference and error
+        zero::cuda::OwnedStream const stream; // or any stream that outlives the engine
+        float* scalars = nullptr;             // difference and error, on the device
         check(cudaMalloc(&scalars, 2 * sizeof(float)));
         check(cudaMemsetAsync(scalars, 0, 2 * sizeof(float), stream.get()));
         std::vector<Number> slopes;
         for (int i = 1; i <= width; ++i)
             slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
         std::vector<Zero::Registration> const parameters{
-            {.name = "slopes",
-             .data = slopes.data(),
-             .elements = width,
-             .units = {0}}, // on the host or on the device
+            // initial values on the host or on the device; zeros without
+            {.name = "slopes", .data = slopes.data(), .elements = width, .units = {0}},
             {.name = "shifts", .elements = width, .units = {0}},
             {.name = "output", .elements = width, .units = {1}}};
         Zero engine(communicator, parameters,
                     {.gradient_clipping = 1.0F, .compute_queue = stream.get()});
-        for (int step = 0; step < 1000; ++step) { // the host waits for nothing in here
+        for (int step = 0; step < 1000; ++step) { // in this loop the host waits for nothing
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps(2)) {
                 float const x =
                     3.0F
                     * std::sin(static_cast<float>(step * 8 + static_cast<int>(micro_step) * 4
                                                   + communicator.rank()));
-                auto const first = engine.acquire(0),
-                           second = engine.acquire(
-                               1); // [number of the parameter] is a span of device memory
+                auto const first = engine.acquire(0); // first[i] is parameter i, in device memory
+                auto const second = engine.acquire(1);
                 second_layer<<<1, width, 0, stream.get()>>>(
                     first[0].data(), first[1].data(), second[2].data(),
                     engine.gradients(1)[2].data(), engine.loss_scale().data(), x, scalars,
@@ -101,7 +96,7 @@ int main() {
                     gradients[1].data(), engine.loss_scale().data(), x, scalars);
                 engine.gradients_ready(0);
             }
-            engine.step(0.02 * (1.0 - step / 1000.0)); // enqueued; .report() would wait for it
+            engine.step(0.02 * (1.0 - step / 1000.0)); // only enqueued; .report() would wait
         }
         float& error = errors[static_cast<std::size_t>(communicator.rank())];
         check(cudaMemcpyAsync(&error, scalars + 1, sizeof(float), cudaMemcpyDeviceToHost,

@@ -1,8 +1,8 @@
-// train_gpt on CUDA: the same model, command line and tables. Ranks are threads on one device
-// (`--world`), or, where a launcher such as torchrun starts one process per device, processes over
-// NCCL. Built for float32; -DGPT_ALL_TYPES adds the other types of --dtype. Kernels are in
-// gpt/cuda/kernels.cuh, their launches and cuBLAS in gpt/cuda/cuda_device.cuh; all the rest is
-// shared with the host's.
+// train_gpt on CUDA, with the same model, command line and tables. Ranks are threads on one device
+// (`--world`). If a launcher such as torchrun starts one process per device, they are processes
+// over NCCL. Built for float32; -DGPT_ALL_TYPES adds the other types of --dtype. Kernels are in
+// gpt/cuda/kernels.cuh, their launches and cuBLAS in gpt/cuda/cuda_device.cuh; the host's example
+// shares everything else.
 
 #include "gpt/cuda/check.cuh"
 #include "gpt/cuda/communicator.cuh"
@@ -10,7 +10,6 @@
 #include "gpt/program.hpp"
 #include "gpt/trainer.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <cstdio>
@@ -24,7 +23,7 @@ namespace {
 
 using namespace gpt;
 
-/// Ranks may be processes, so what each measured goes to all of them over the device.
+/// Gathers what each rank measured, over the device, because ranks may be processes.
 std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t stream,
                                 RankSummary const& own) {
     static_assert(std::is_trivially_copyable_v<RankSummary>

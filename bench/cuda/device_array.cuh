@@ -9,11 +9,11 @@
 
 namespace zero::bench {
 
-/// Device memory.
+/// Owns device memory.
 template <class T>
 class DeviceArray {
 public:
-    /// Zeros.
+    /// Filled with zeros.
     explicit DeviceArray(std::size_t elements) {
         cuda::detail::check(cudaMalloc(reinterpret_cast<void**>(&_data), elements * sizeof(T)),
                             "cudaMalloc");

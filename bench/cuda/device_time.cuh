@@ -13,8 +13,8 @@
 
 namespace zero::bench {
 
-/// Times what `body(stream)` enqueues by events of the device, each time with caches that hold
-/// something else. Reports bytes per second.
+/// Times the work that `body(stream)` enqueues by CUDA events, each time with caches that hold
+/// other data. Reports bytes per second.
 template <class Body>
 void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes,
                     Body const& body) {
@@ -49,7 +49,7 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     time_on_device(state, stream.get(), bytes, body);
 }
 
-/// A benchmark that finds too little memory says so, and the others go on.
+/// Reports too little memory as an error of the benchmark; the others continue.
 inline void add(char const* name, void (*function)(benchmark::State&), std::size_t elements) {
     auto const run = [function](benchmark::State& state) {
         try {
@@ -64,7 +64,7 @@ inline void add(char const* name, void (*function)(benchmark::State&), std::size
         ->Unit(benchmark::kMillisecond);
 }
 
-/// True without a device, and says so.
+/// Returns true without a device, and reports it.
 inline bool skips_without_device(benchmark::State& state) {
     int devices = 0;
     bool const is_there = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;

@@ -11,11 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters, each beside a twin
-// that moves the same bytes and does nothing else, and beside the algorithm of CUB that does most
-// of the same.
-namespace zero { // a using-directive would leave open whether cuda is zero's or that of the
-                 // toolkit's libraries
+// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters. Each stands beside a
+// twin that only moves the same bytes, and beside the algorithm of CUB that does most of the same
+// work.
+namespace zero { // after a using-directive, cuda could be zero's or the toolkit's namespace
 
 namespace {
 
@@ -36,7 +35,7 @@ void copy_twin(benchmark::State& state) {
     });
 }
 
-/// Tensors to a bucket, or back; they lie one after the other.
+/// Copies consecutive tensors to a bucket, or back.
 template <class T, class InBucket, bool to_bucket>
 void flatten(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
@@ -64,8 +63,8 @@ void flatten(benchmark::State& state) {
     });
 }
 
-/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that says how much memory it
-/// wants when it gets none.
+/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that returns the memory it
+/// needs if it gets none.
 template <class Call>
 void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
     std::size_t memory_bytes = 0;
@@ -84,8 +83,8 @@ struct Cast {
     }
 };
 
-/// What `flatten` does, as bytes where nothing is cast and through an iterator that casts where
-/// something is.
+/// Does the work of `flatten`: as bytes if nothing is cast, otherwise through an iterator that
+/// casts.
 template <class T, class InBucket>
 void cub_flatten(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
@@ -134,7 +133,7 @@ __global__ void read_only(uint4 const* from, std::size_t words, unsigned* sum) {
         uint4 const word = from[i];
         bits |= word.x ^ word.y ^ word.z ^ word.w;
     }
-    if (bits == 0x12345678U) { // never, but the compiler does not know
+    if (bits == 0x12345678U) { // never true, but the compiler cannot know
         *sum = bits;
     }
 }
@@ -183,8 +182,8 @@ struct ToSquareSum {
     }
 };
 
-/// The sum of squares and the count of what is not finite, but another sum for another cut, and the
-/// place of the first one is missing.
+/// The sum of squares and the count of non-finite elements. Other cuts give another sum, and the
+/// index of the first non-finite element is missing.
 template <class A>
 void cub_norm(benchmark::State& state) {
     if (bench::skips_without_device(state)) {

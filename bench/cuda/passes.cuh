@@ -36,7 +36,7 @@ inline std::size_t elements_of(std::vector<std::size_t> const& sizes) {
     return sum;
 }
 
-/// Sum of squares and count of what is not finite.
+/// Computes the sum of squares and the count of non-finite elements.
 template <class A>
 class NormPass {
 public:
@@ -73,11 +73,11 @@ private:
     cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
-/// Unscale, clip, AdamW and cast, 30 bytes an element: gradient, and master weight and two moments
-/// twice, and the bfloat16 parameter.
+/// Unscales, clips, runs AdamW and casts: 30 bytes per element, for the gradient, the master weight
+/// and two moments twice, and the bfloat16 parameter.
 class UpdatePass {
 public:
-    struct Group { // nvcc wants types of kernels to be public
+    struct Group { // nvcc requires types of kernels to be public
         AdamW::Hyper hyper;
     };
     using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;

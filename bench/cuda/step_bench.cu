@@ -15,9 +15,9 @@
 #include <vector>
 
 // A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank,
-// bfloat16 parameters and float gradients, beside its parts: a copy of the gradients, which is what
-// a reduction over one rank is, the norm and the update, each in one launch. The counter `host_us`
-// is how long the host is in `step`, which must be short beside the device's time.
+// bfloat16 parameters and float gradients. It stands beside its parts, each in one launch: a copy
+// of the gradients (the reduction over one rank), the norm and the update. The counter `host_us` is
+// the time of the host in `step`, which must be short compared with the device's.
 namespace zero {
 
 namespace {
@@ -27,10 +27,10 @@ using bench::gpt2_xl;
 using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>,
                         Loopback<cuda::Backend>>;
 
-constexpr std::size_t moved_by_copy = 8; ///< bytes an element
+constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
 
-/// Embeddings, a unit for each block, the last norm.
+/// Embeddings, a unit per block, the last norm.
 std::vector<Parameter<bfloat16, float>> gpt2_xl_parameters() {
     constexpr std::size_t in_embeddings = 2;
     constexpr std::size_t in_block = 12;
@@ -44,8 +44,8 @@ std::vector<Parameter<bfloat16, float>> gpt2_xl_parameters() {
     return parameters;
 }
 
-/// Zeros, also in the leases: what one held before may not be finite, whichever bucket gets it, and
-/// the step would be skipped.
+/// Filled with zeros, also the leases: otherwise a bucket may find non-finite values there, and the
+/// step would be skipped.
 class ZeroedMemory final : public MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {

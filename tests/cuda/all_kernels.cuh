@@ -1,6 +1,6 @@
 #pragma once
 
-// Every kernel of the library in every form that a policy can ask for.
+// Every kernel of the library in every form that a policy can require.
 
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adagrad.hpp>

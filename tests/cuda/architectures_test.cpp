@@ -1,4 +1,4 @@
-// As nvcc would define them; 'all' of CUDA 13.0 are 12 architectures.
+// Defined as by nvcc; 'all' of CUDA 13.0 is 12 architectures.
 #define __CUDACC__
 #define __CUDACC_RELAXED_CONSTEXPR__
 #define __CUDA_ARCH_LIST__ 750, 800, 860, 870, 880, 890, 900, 1000, 1030, 1100, 1200, 1210
@@ -19,8 +19,8 @@ namespace {
 namespace ZERO_CUDA_NAMESPACE {} // namespace ZERO_CUDA_NAMESPACE
 } // namespace
 
-TEST_CASE(
-    "The namespace of kernels is named by all architectures that nvcc can compile for at once") {
+TEST_CASE("The name of the kernels' namespace lists all architectures that nvcc can compile for at "
+          "once") {
     CHECK(std::string(ZERO_TEXT(ZERO_CUDA_NAMESPACE))
           == "v0_1_0_sm_750_800_860_870_880_890_900_1000_1030_1100_1200_1210");
 #undef __CUDA_ARCH_LIST__
@@ -36,7 +36,7 @@ TEST_CASE(
 #undef __CUDA_ARCH_LIST__
 }
 
-TEST_CASE("More than 24 architectures are told from fewer") {
+TEST_CASE("More than 24 architectures are distinguished from fewer") {
     CHECK(ZERO_CUDA_COUNT(500) == 1);
     CHECK(ZERO_CUDA_COUNT(500, 520, 530, 600, 610, 620, 700, 720, 750, 800, 860, 870, 880, 890, 900,
                           1000, 1010, 1030, 1100, 1200, 1210, 1300, 1310, 1320)

@@ -12,11 +12,11 @@
 
 namespace zero::test {
 
-/// What was captured on a stream, to be launched there.
+/// A graph that is captured on a stream and launched there.
 class CapturedGraph {
 public:
-    /// Captures what `enqueue` enqueues on `stream` and on streams that branch off it and come
-    /// back.
+    /// Captures the work that `enqueue` enqueues on `stream`, and on streams that branch off it and
+    /// join again.
     template <class Enqueue>
     void capture(cudaStream_t stream, Enqueue const& enqueue) {
         cuda::detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
@@ -53,13 +53,12 @@ private:
 };
 
 /// Ranks that are captured into one graph, each by its own thread: the streams of the others branch
-/// off that of rank 0 and come back to it.
+/// off the stream of rank 0 and join it again.
 class GroupGraph {
 public:
     explicit GroupGraph(int world) : _meeting(world), _streams(static_cast<std::size_t>(world)) {}
 
-    /// Called by all ranks. @param enqueue ends with the stream waiting for everything of this
-    /// rank's
+    /// All ranks call it. @param enqueue ends with the stream waiting for all work of this rank
     template <class Enqueue>
     void capture(std::size_t rank, cudaStream_t stream, Enqueue const& enqueue) {
         if (rank != 0) {
@@ -83,8 +82,8 @@ public:
         _meeting.arrive_and_wait();
     }
 
-    /// Called by all ranks: one launch, after what all have on their streams and before what comes
-    /// there.
+    /// Launches the graph after the earlier work and before the later work of all ranks' streams.
+    /// All ranks call it.
     void launch(std::size_t rank, cudaStream_t stream) {
         _streams[rank] = cuda::Event::record(stream);
         _meeting.arrive_and_wait();
@@ -101,7 +100,7 @@ public:
     }
 
 private:
-    /// Who fails is not waited for.
+    /// Does not wait for a rank that failed.
     template <class Enqueue>
     void enqueue_or_leave(Enqueue const& enqueue) {
         try {
@@ -119,7 +118,7 @@ private:
     }
 
     std::barrier<> _meeting;
-    std::vector<cuda::Event> _streams; ///< where each rank's is
+    std::vector<cuda::Event> _streams; ///< position of each rank's stream
     cuda::Event _begin;
     cuda::Event _end;
     CapturedGraph _graph;
@@ -155,7 +154,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     options.loss_scaler.growth_interval = 2;
     options.loss_scaler.hysteresis = 1;
     options.compute_queue = stream.get();
-    DeviceArray<int> const is_overflow(1); // goes when the engine has waited for what reads it
+    DeviceArray<int> const is_overflow(1); // freed when the engine has waited for its readers
     Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), options);
 
     auto const prepare = [&](int step) {
@@ -167,7 +166,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
             cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()),
             "cudaMemsetAsync");
     };
-    auto const enqueue_step = [&] { // always the same gradients, but for the overflow
+    auto const enqueue_step = [&] { // always the same gradients, except for the overflow
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
             run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {

@@ -1,9 +1,9 @@
 # cmake -DNVCC=<nvcc> -DHOST=<host compiler> -DROOT=<repository> -DWORK=<folder> -DCHECK=registers -DARCHITECTURE=<number> -P check_kernels.cmake
 # cmake ... -DCHECK=accesses -DARCHITECTURE=<number> -P check_kernels.cmake
 #
-# registers: every kernel for one architecture needs no local memory and at most 128 registers, of which two blocks of 256 threads have enough.
-# accesses: in PTX the main loop of every hot kernel accesses global memory only, 16 bytes or more at a time; and PTX does not depend on -fmad,
-# -prec-div or -prec-sqrt. Takes the PTX that the check of registers for the same architecture has left.
+# registers: every kernel for one architecture uses no local memory and at most 128 registers, so two blocks of 256 threads fit.
+# accesses: in PTX, the main loop of every hot kernel accesses global memory only, at least 16 bytes at a time, and PTX does not depend on -fmad,
+# -prec-div or -prec-sqrt. Reads the PTX that the check of registers for the same architecture wrote.
 
 cmake_minimum_required(VERSION 3.25)
 set(kept "${WORK}/${ARCHITECTURE}")

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-// Streams that stop and go at random: a fence that is missing shows in the bits.
+// Streams that pause at random: a missing fence shows in the bits.
 
 namespace zero::test::delays_test {
 
@@ -23,8 +23,8 @@ __global__ void spin(long long nanoseconds) {
 #endif
 }
 
-/// Puts pauses of up to 100 microseconds before and behind the points that other streams wait for.
-/// May leave out a fence.
+/// Adds pauses of up to 100 microseconds before and after the points that other streams wait for.
+/// May omit a fence.
 struct DelayingBackend : cuda::Backend {
     inline static std::atomic<int> left_out{-1};
     inline static thread_local std::uint64_t state = 1;
@@ -54,7 +54,7 @@ using DelayedStage = ZeroStage<N, Parameters<bfloat16>, Delayed>;
 
 } // namespace
 
-TEST_CASE("Streams that pause at random leave the bits of the host in every stage", "[cuda]") {
+TEST_CASE("Streams that pause at random give the bits of the host in every stage", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -65,7 +65,7 @@ TEST_CASE("Streams that pause at random leave the bits of the host in every stag
 }
 
 TEST_CASE(
-    "Streams that pause at random show when the reduction does not wait for the backward pass",
+    "Streams that pause at random reveal a reduction that does not wait for the backward pass",
     "[cuda]") {
     if (skips_without_device()) {
         return;

@@ -18,8 +18,8 @@ inline bool has_device() {
     return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
 }
 
-/// Without a device: says so, in words that CTest counts as skipped. To be asked first in a test
-/// case that needs one.
+/// Reports a missing device in words that CTest counts as skipped. Call it first in a test case
+/// that needs a device.
 inline bool skips_without_device() {
     if (has_device()) {
         return false;
@@ -29,8 +29,8 @@ inline bool skips_without_device() {
     return true;
 }
 
-/// Waits, since the runtime may return while the memory is still being written, and streams of
-/// tests do not wait for the default one.
+/// Copies and waits, because the runtime may return while the memory is still being written, and
+/// streams of tests do not wait for the default one.
 template <class T>
 void copy_to_device(T* device, T const* host, std::size_t elements) {
     cuda::detail::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice),
@@ -38,8 +38,8 @@ void copy_to_device(T* device, T const* host, std::size_t elements) {
     cuda::detail::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
-/// Device memory for a test. Filled with what stands for uninitialised memory: NaN in every type.
-/// Streams that do not wait for the default one find it filled.
+/// Device memory for a test, filled with a marker for uninitialised memory: NaN in every type. The
+/// constructor waits for the fill.
 template <class T>
 class DeviceArray {
 public:
@@ -68,7 +68,7 @@ private:
     std::size_t _elements;
 };
 
-/// What is in device memory, after everything that was enqueued.
+/// Returns the contents of device memory after all enqueued work.
 template <class T>
 std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
     std::vector<std::remove_const_t<T>> values(memory.size());

@@ -19,7 +19,7 @@
 
 namespace zero::test {
 
-/// What `run_micro_step` of the toy model adds to a gradient on the host, bit for bit.
+/// Adds to a gradient what `run_micro_step` of the toy model adds on the host, bit for bit.
 template <class G>
 __global__ void add_toy_gradient(G* gradient, std::size_t elements, std::uint64_t who,
                                  std::uint64_t parameter, std::uint64_t when, float const* scale,
@@ -74,7 +74,7 @@ auto run_device_step(Engine& engine, cudaStream_t stream, std::uint64_t rank, st
     return engine.step(learning_rate);
 }
 
-/// A copy of what a slice's owner sees, on the host.
+/// Copies the slice that its owner sees to the host.
 template <class Owned>
 struct HostCopy {
     explicit HostCopy(Owned const& device) : slice(device) {
@@ -109,7 +109,7 @@ private:
     std::array<std::vector<float>, std::tuple_size_v<decltype(Owned::states)>> scales;
 };
 
-/// What one rank owns and sees after a run; the rest of `Trained` stays zero.
+/// The part of a run that one rank owns and sees; the rest of `Trained` stays zero.
 template <class Engine>
 void collect(Engine& engine, std::vector<ParameterSpec> const& specs, Trained& result) {
     engine.for_each_full_parameter([&](std::size_t, auto parameter) {
@@ -138,7 +138,7 @@ void collect(Engine& engine, std::vector<ParameterSpec> const& specs, Trained& r
     result.plan = engine.memory_plan();
 }
 
-/// As `merge` in `trained`: what a rank does not own is zero.
+/// Merges like `merge` in `trained`: elements that a rank does not own are zero.
 inline Trained merged(std::vector<Trained> const& ranks) {
     Trained all = ranks[0];
     for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -157,7 +157,7 @@ inline Trained merged(std::vector<Trained> const& ranks) {
     return all;
 }
 
-/// Counts what an engine takes of each kind.
+/// Counts the bytes that an engine allocates of each kind.
 class CountingMemory final : public MemoryResource {
 public:
     void* allocate(std::size_t bytes, BufferKind kind) override {
@@ -176,7 +176,7 @@ private:
     std::array<std::size_t, buffer_kinds> _bytes{};
 };
 
-/// The caller's parameters in device memory, one after the other, and memory for their gradients.
+/// Caller-owned parameters in one block of device memory, and memory for their gradients.
 template <class T, class G>
 struct DeviceParameters {
     explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters)

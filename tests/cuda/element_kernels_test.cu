@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-// Element-wise operations: the device gives the bits of the host's loops, whatever the length and
-// the alignment.
+// Element-wise operations: the device gives the bits of the host's loops at any length and
+// alignment.
 
 namespace zero::test::element_kernels_test {
 
@@ -16,7 +16,7 @@ namespace {
 
 using Device = cuda::Backend;
 
-/// Counts ranges for which `body(length, offset)` says that the sides differ.
+/// Counts the ranges for which `body(length, offset)` reports a difference.
 template <class Body>
 int wrong_ranges(Body const& body) {
     int wrong = 0;
@@ -113,7 +113,7 @@ TEST_CASE("A device accumulates to the bits of the host", "[cuda]") {
     CHECK(wrong_accumulations<float16, float16>() == 0);
 }
 
-TEST_CASE("A device fills ranges and touches nothing beside them", "[cuda]") {
+TEST_CASE("A device fills ranges and writes nothing beside them", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -125,8 +125,8 @@ TEST_CASE("A device fills ranges and touches nothing beside them", "[cuda]") {
     CHECK(wrong_fills(std::int64_t{-7}) == 0);
 }
 
-TEST_CASE("A device sums ranks in rank order to the bits of the host, also more than fit into a "
-          "small table",
+TEST_CASE("A device sums ranks in rank order to the bits of the host, also more ranks than fit "
+          "into a small table",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -139,14 +139,14 @@ TEST_CASE("A device sums ranks in rank order to the bits of the host, also more 
     }
 }
 
-TEST_CASE("A sum over more ranks than one device can have is refused, and nothing is enqueued",
+TEST_CASE("A sum over more ranks than one device supports is refused, and nothing is enqueued",
           "[cuda]") {
     std::vector<float const*> const peers(257, nullptr);
     CHECK_THROWS_AS(Device::sum_ranks(nullptr, static_cast<float*>(nullptr), peers.data(), 257, 1),
                     InvalidArgument);
 }
 
-TEST_CASE("Integers are summed and the least is found over ranks", "[cuda]") {
+TEST_CASE("Sums and minima of integers over ranks are exact", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -162,7 +162,7 @@ TEST_CASE("Integers are summed and the least is found over ranks", "[cuda]") {
     CHECK(on_host(least) == std::vector<std::int64_t>{1, -5, 1});
 }
 
-TEST_CASE("A device whose code keeps the rules of rounding is accepted", "[cuda]") {
+TEST_CASE("Code that keeps the rules of rounding is accepted", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

@@ -4,7 +4,7 @@
 
 #include <zero/ops/sgd.hpp>
 
-// The engine on a device, ranks as threads: in every stage the bits that the host's engine leaves.
+// The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
 
 namespace zero::test::engine_test {
 
@@ -34,8 +34,8 @@ void compare_all_stages(Configure const& configure) {
 
 } // namespace
 
-TEST_CASE("bfloat16 parameters with AdamW and clipping: every stage on a device leaves the bits of "
-          "the host",
+TEST_CASE("Every stage on a device gives the bits of the host for bfloat16 parameters with AdamW "
+          "and clipping",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -44,7 +44,7 @@ TEST_CASE("bfloat16 parameters with AdamW and clipping: every stage on a device 
         [](auto& options) { options.gradient_clipping = 0.5F; });
 }
 
-TEST_CASE("A comparison of runs on device and host sees another learning rate", "[cuda]") {
+TEST_CASE("A comparison of runs on device and host detects another learning rate", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -54,7 +54,7 @@ TEST_CASE("A comparison of runs on device and host sees another learning rate", 
     CHECK_FALSE(trained_on_device<Stage>(2, {}, 4, 0.0101) == expected);
 }
 
-TEST_CASE("Parameters in the caller's device memory, scattered or in one block, leave the bits of "
+TEST_CASE("Parameters in caller-owned device memory, scattered or in one block, give the bits of "
           "owned ones",
           "[cuda]") {
     if (skips_without_device()) {
@@ -81,7 +81,7 @@ TEST_CASE("Poisoned padding and reused memory change no bit on a device", "[cuda
     });
 }
 
-TEST_CASE("The memory plan is what an engine takes on a device", "[cuda]") {
+TEST_CASE("The memory plan equals what an engine allocates on a device", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -108,7 +108,7 @@ TEST_CASE("The memory plan is what an engine takes on a device", "[cuda]") {
     });
 }
 
-TEST_CASE("A stage on a device that is given no compute queue says so", "[cuda]") {
+TEST_CASE("A stage on a device without a compute queue is refused", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -121,8 +121,8 @@ TEST_CASE("A stage on a device that is given no compute queue says so", "[cuda]"
     CHECK(outcomes.ranks[0].message.find("compute_queue") != std::string::npos);
 }
 
-TEST_CASE("Memory of the host for a gradient, or for parameters that the engine does not own, is "
-          "refused by the name of the parameter",
+TEST_CASE("Host memory for a gradient, or for parameters that the engine does not own, is refused "
+          "with the parameter's name",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -163,7 +163,7 @@ TEST_CASE("Memory of the host for a gradient, or for parameters that the engine 
     }
 }
 
-TEST_CASE("Norms of gradients and the report of a step are the host's", "[cuda]") {
+TEST_CASE("Norms of gradients and the report of a step equal the host's", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

@@ -23,7 +23,7 @@ struct FakeWorld {
     FakeSystem system;
 };
 
-/// @brief Keeps the library alive; a base, so that it goes after the communicator.
+/// @brief Keeps the library alive; a base, so it is destroyed after the communicator.
 template <class World>
 struct FakeWorldKeeper {
     std::shared_ptr<World> fakes;
@@ -58,11 +58,11 @@ private:
         : FakeWorldKeeper<World>{std::move(world)}, Base(std::move(base)) {}
 };
 
-/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does; no rank ends before all
-/// bodies have. Throws when the ranks used NCCL in a way that it does not survive.
+/// @brief Runs `body(communicator)` on each rank, as `run_ranks` does, but no rank ends before all
+/// bodies have. Throws if the ranks used NCCL in a way that it does not survive.
 ///
-/// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL takes away what its
-/// peers may still be doing with it.
+/// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL breaks the
+/// collectives of its peers.
 template <class Communicator, class Body>
 void run_nccl_ranks(int world, Body const& body) {
     std::mutex mutex;

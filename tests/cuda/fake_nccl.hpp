@@ -1,13 +1,13 @@
 #pragma once
 
-// NCCL for ranks that are threads and streams that are host queues: it moves real data, and behaves
-// in time as the real one does. A collective is a command on each rank's queue ("kernel") that
-// waits there for the other ranks' kernels, for ever unless aborted. Nothing of a group is issued
-// before its end. Non-blocking communicators return "in progress" and issue the kernel only after
-// some questions, so whoever records an event without asking has recorded too early. What the ranks
-// call is compared, and sums are formed in the order of the ranks, in float, rounded once. As up to
-// NCCL 2.25, a non-blocking call leaves its job in storage of the calling thread until a later call
-// on the communicator joins it; who comes across a job that nobody joined is counted.
+// A fake NCCL for ranks that are threads and streams that are host queues. It moves real data and
+// has the timing behaviour of the real one. A collective is a command on each rank's queue
+// ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a
+// group is issued before its end. Non-blocking communicators return "in progress" and issue the
+// kernel only after some polls, so code that records an event without polling records it too early.
+// The calls of the ranks are compared. Sums are formed in rank order, in float, and rounded once.
+// As up to NCCL 2.25, a non-blocking call leaves its job in thread-local storage until a later call
+// on the communicator joins it; meeting an unjoined job is counted.
 
 #include "fake_system.hpp"
 
@@ -41,15 +41,15 @@ public:
     using Handle = cuda::NcclHandle;
     using Stream = cuda::StreamHandle;
 
-    static constexpr int questions = 3; ///< until a non-blocking call is issued
+    static constexpr int questions = 3; ///< polls until a non-blocking call is issued
 
     std::atomic<int> live{0}; ///< communicators that were made and not freed
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
     std::atomic<int> hanging{0};    ///< kernels that wait for another rank's
-    std::atomic<int> collisions{0}; ///< a job that was not joined was met by another communicator
-                                    ///< of the thread, or joined on another thread
+    std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
+                                    ///< or that another thread joined
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -110,9 +110,8 @@ public:
         if (comm.waiting.empty()) {
             return Result::success;
         }
-        // A question never blocks in the real one. Here an inline queue runs the kernel at once: in
-        // the thread that has issued it, where an abort expects one that is inside a call, and not
-        // in a watchdog that asks, which nobody watches.
+        // A poll never blocks in the real NCCL. Here an inline queue runs the kernel at once, in
+        // the issuing thread, where an abort expects it, and not in a watchdog that polls.
         if (std::this_thread::get_id() != comm.caller || --comm.questions_left > 0) {
             error = Result::in_progress;
         } else {
@@ -142,7 +141,7 @@ public:
         comm.group->changed.notify_all();
         ++aborted;
         if (comm.job != nullptr) {
-            comm.job->is_open = false; // from any thread: an abort is the last resort
+            comm.job->is_open = false; // from any thread, because an abort is the last resort
         }
         free(handle);
         return Result::success;
@@ -202,7 +201,7 @@ public:
     Result deregister_memory(Handle, void*) noexcept override { return Result::success; }
 
 protected:
-    /// What a stream is. Enqueues `body(kernel)`.
+    /// The type of a stream. Enqueues `body(kernel)`.
     virtual void enqueue(Stream stream, void (*body)(void*), void* kernel) {
         static_cast<host::Queue*>(stream)->enqueue([body, kernel] { body(kernel); });
     }
@@ -239,11 +238,11 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         std::map<std::size_t, Meeting> meetings;
-        std::map<int, std::size_t>
-            kernels; ///< that have begun, by rank: one in a graph begins with each replay
+        std::map<int, std::size_t> kernels; ///< kernels that have begun, by rank; a kernel in a
+                                            ///< graph begins with each replay
     };
 
-    /// What a thread's last non-blocking group has begun.
+    /// The job of a thread's last non-blocking group.
     struct Job {
         std::thread::id thread = std::this_thread::get_id();
         std::atomic<bool> is_open{false};
@@ -263,7 +262,8 @@ private:
         std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
     };
 
-    /// What a kernel needs; freed with the library, since kernels outlive an aborted communicator.
+    /// The data of kernels, freed with the library, because kernels outlive an aborted
+    /// communicator.
     struct Kernel {
         FakeNccl* nccl;
         std::shared_ptr<Group> group;
@@ -370,8 +370,7 @@ private:
             ++mismatches;
             return;
         }
-        // All results first, then all writes: what is read in place must not have been overwritten
-        // by a peer.
+        // All results first, then all writes: a peer must not overwrite data that is read in place.
         std::vector<Write> writes;
         for (std::size_t call = 0; call < kernel.calls.size(); ++call) {
             compute(meeting, call, kernel.rank, group.world, writes);

@@ -6,8 +6,8 @@
 #include <string>
 #include <unistd.h>
 
-// scripts/gpu_check.sh with a compiler that writes down what it is asked for and makes programs
-// that only say something.
+// Runs scripts/gpu_check.sh with a fake compiler that records its arguments and makes programs that
+// only print.
 
 namespace zero::test::gpu_check_test {
 
@@ -25,7 +25,7 @@ printf '#!/bin/sh\ncat %s\n' "$says" >"$out"
 chmod +x "$out"
 )";
 
-/// A folder with that compiler, which goes with this object.
+/// A folder with the fake compiler; removed with this object.
 class Toolkit {
 public:
     Toolkit() {
@@ -54,7 +54,7 @@ public:
                            + (root / "build").string() + " </dev/null");
     }
 
-    /// With what `file` was compiled.
+    /// Returns the arguments with which `file` was compiled.
     [[nodiscard]] std::string options_of(std::string const& file) const {
         std::ifstream calls(root / "calls");
         for (std::string call; std::getline(calls, call);) {
@@ -70,7 +70,8 @@ public:
 
 } // namespace
 
-TEST_CASE("The check on a device optimises what it times: benchmarks and the example") {
+TEST_CASE(
+    "The check on a device optimises the programs that it times: benchmarks and the example") {
     Toolkit const toolkit;
     auto const outcome = toolkit.check();
     INFO(outcome.output);
@@ -81,8 +82,8 @@ TEST_CASE("The check on a device optimises what it times: benchmarks and the exa
     }
 }
 
-TEST_CASE("The check on a device fails where a benchmark reports an error, though its exit status "
-          "is 0; without a device it is skipped") {
+TEST_CASE("The check on a device fails if a benchmark reports an error with exit status 0, and is "
+          "skipped without a device") {
     Toolkit const toolkit;
     SECTION("an error in one of its repetitions") {
         toolkit.write("benchmark_says",

@@ -16,7 +16,7 @@ namespace zero::test::graph_test {
 
 namespace {
 
-/// @param captures otherwise every step is eager
+/// @param captures false: every step is eager
 template <class Stage>
 std::vector<CapturedResult> run(int world, bool captures) {
     GroupGraph graph(world);
@@ -41,7 +41,7 @@ void check_worlds(std::vector<int> const& worlds) {
     });
 }
 
-/// Notes whether something was given back before `is_done`.
+/// Records whether memory was freed before `is_done`.
 class WatchedMemory final : public MemoryResource {
 public:
     explicit WatchedMemory(std::atomic<bool> const& is_done) : _is_done(is_done) {}
@@ -62,8 +62,7 @@ private:
 
 } // namespace
 
-TEST_CASE("A captured step that is replayed leaves the bits of eager ones, with new learning rates "
-          "and an overflow",
+TEST_CASE("A replayed step gives the bits of eager steps, with new learning rates and an overflow",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -71,8 +70,8 @@ TEST_CASE("A captured step that is replayed leaves the bits of eager ones, with 
     check_worlds({1});
 }
 
-TEST_CASE("So does one step of several ranks on a device that were captured together, each by its "
-          "own thread",
+TEST_CASE("A replayed step of several ranks on a device, each captured by its own thread, gives "
+          "the bits of eager steps",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -80,8 +79,8 @@ TEST_CASE("So does one step of several ranks on a device that were captured toge
     check_worlds({2, 3});
 }
 
-TEST_CASE("A report, its event, or norms of a step that is being captured are refused, and the "
-          "capture is not spoilt by the question",
+TEST_CASE("Queries for a report, its event or norms during a capture are refused and do not "
+          "invalidate the capture",
           "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -125,8 +124,7 @@ TEST_CASE("A report, its event, or norms of a step that is being captured are re
     CHECK(ranks[0].can_go_on);
 }
 
-TEST_CASE("An engine that is destroyed while a step is captured waits for what was enqueued before",
-          "[cuda]") {
+TEST_CASE("An engine that is destroyed while a step is captured waits for earlier work", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -142,7 +140,7 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for what w
             Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
             memory.is_watched = true;
             for (std::uint64_t step = 0; step < 8;
-                 ++step) { // much, so that it is under way for long
+                 ++step) { // enough work to be in progress for long
                 (void)run_device_step(engine, stream.get(), 0, step, 1, 0.1, 4);
             }
             cuda::detail::check(

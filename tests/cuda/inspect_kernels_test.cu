@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-// Norms: the device adds the integers of the host, whatever order its blocks run in.
+// Norms: the device adds the same integers as the host, in any order of its blocks.
 
 namespace zero::test::inspect_kernels_test {
 
@@ -16,7 +16,7 @@ namespace {
 
 using Device = cuda::Backend;
 
-/// Numbers of very different sizes, so that leaves fall into windows and beyond them.
+/// Numbers of very different magnitudes, so that leaves fall into windows and outside them.
 template <class T>
 std::vector<T> gradients(std::size_t n, std::uint32_t seed, bool is_finite) {
     auto values = kernel_inputs<T>(n, seed);
@@ -33,7 +33,7 @@ std::vector<T> gradients(std::size_t n, std::uint32_t seed, bool is_finite) {
     return values;
 }
 
-/// Lengths of slices that follow one another, from an odd start, so that most are not aligned.
+/// Lengths of consecutive slices from an odd start, so that most are not aligned.
 std::vector<std::size_t> const lengths{1, 64, 63, 0, 8192, 8193, 100, 30000, 5, 262144, 7};
 
 struct Found {
@@ -87,7 +87,7 @@ TEMPLATE_TEST_CASE("A device inspects many slices to the bits of the host", "[cu
     }
 }
 
-TEST_CASE("Norms of each slice by itself are the host's, of all kinds", "[cuda]") {
+TEST_CASE("Norms of single slices equal the host's, for every kind of norm", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

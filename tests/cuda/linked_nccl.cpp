@@ -1,7 +1,7 @@
-// The communicator over the real NCCL, with the host's compiler alone. Without a device it links,
-// compares versions, makes an id, and fails to start with typed errors. With devices it starts a
-// rank on each (threads of this process) and moves data; one device is enough to call NCCL, several
-// to move something between ranks.
+// The communicator over the real NCCL, compiled by the host compiler alone. Without a device it
+// links, compares versions, makes an id, and fails to start with typed errors. With devices it
+// starts a rank on each (threads of this process) and moves data: one device is enough to call
+// NCCL, several move data between ranks.
 
 #include <zero/core/buffer.hpp>
 #include <zero/core/host_memory_resource.hpp>
@@ -26,7 +26,7 @@ namespace {
 
 using zero::cuda::NcclOptions;
 
-/// Everything but kernels: the queue of this backend is a stream.
+/// A backend without kernels, whose queue is a stream.
 struct StreamBackend {
     using Queue = cudaStream_t;
     static void rethrow_failure(Queue) {}
@@ -163,7 +163,7 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     communicator.synchronise();
 }
 
-/// NCCL itself, which one rank alone would not call: directly, and replayed from a graph.
+/// Calls NCCL directly, which a single rank would not do, and replays it from a graph.
 void check_native_calls(Communicator& communicator, cudaStream_t stream, std::string const& name) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
@@ -258,8 +258,8 @@ void check_devices(int count, NcclOptions const& options) {
                                 [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
 }
 
-/// What holds up a call that is run with a limit: opened after the wait, so that a wait without a
-/// limit would never end.
+/// Blocks a call that runs with a limit. Opened after the wait, so a wait without a limit would
+/// never end.
 struct Gate {
     std::promise<void> opened;
     std::promise<void> passed;

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-// Every collective of the loopback on a device, on the same numbers as on the host: even cuts,
-// uneven ones and empty extents.
+// Every collective of the loopback on a device, with the same numbers as on the host: even cuts,
+// uneven cuts and empty extents.
 
 namespace zero::test::loopback_test {
 
@@ -31,8 +31,8 @@ std::vector<std::vector<std::size_t>> families_of_cuts(int world) {
     return {even, uneven, one};
 }
 
-/// All that a rank gets from the collectives on some cuts. `Place` puts a vector where the
-/// communicator works, and reads it back.
+/// Everything that a rank receives from the collectives on some cuts. `Place` puts a vector into
+/// the communicator's memory and reads it back.
 template <class T, class Place, class Communicator>
 std::vector<std::vector<T>> collect(Communicator& communicator, typename Communicator::Queue queue,
                                     std::vector<std::size_t> const& cuts) {
@@ -96,7 +96,7 @@ bool is_same(std::vector<std::vector<T>> const& a, std::vector<std::vector<T>> c
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the host", "[cuda]",
+TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the loopback on the host", "[cuda]",
                    float, bfloat16, float16) {
     if (skips_without_device()) {
         return;
@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the one on the ho
     }
 }
 
-TEST_CASE("The loopback on a device reduces more integers than fit into one meeting", "[cuda]") {
+TEST_CASE("The loopback on a device reduces more integers than fit into one rendezvous", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

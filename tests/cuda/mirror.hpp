@@ -8,8 +8,7 @@
 
 namespace zero::test {
 
-/// The same numbers on the host and on the device, to be changed by the same operation on both
-/// sides.
+/// The same numbers on the host and on the device, for the same operation on both sides.
 template <class T>
 class Mirror {
 public:
@@ -19,7 +18,7 @@ public:
     [[nodiscard]] T* device(std::size_t begin = 0) const { return _device.data() + begin; }
     [[nodiscard]] std::size_t size() const { return _host.size(); }
 
-    /// Every bit is the same, NaN included.
+    /// Compares every bit, NaN included.
     [[nodiscard]] bool agrees() const { return same_bits(_host, on_host(_device)); }
 
 private:
@@ -31,8 +30,8 @@ private:
 inline std::vector<std::size_t> const device_lengths{
     0, 1, 7, 8, 9, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
 
-/// Elements before a range: at 0 and 8 packs are aligned in every type, at 4 in float only, at the
-/// others in none.
+/// Elements before a range: with 0 and 8, packs are aligned in every type; with 4 in float only;
+/// with the others in none.
 inline std::vector<std::size_t> const device_offsets{0, 1, 3, 4, 8};
 
 } // namespace zero::test

@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-// Collectives take no memory: a step must not.
+// Collectives do not allocate, because a step must not.
 
 namespace {
 
@@ -48,7 +48,7 @@ using namespace zero::test;
 
 namespace {
 
-/// Writes nothing down, and lets every call be asked about twice.
+/// Records nothing, and lets every call be polled twice.
 class QuietNccl : public ScriptedNccl {
 public:
     using ScriptedNccl::ScriptedNccl;
@@ -102,7 +102,7 @@ private:
 
 } // namespace
 
-TEST_CASE("no collective takes memory, whether native, grouped or polled") {
+TEST_CASE("No collective allocates memory, whether native, grouped or polled") {
     Journal journal;
     QuietNccl nccl(journal);
     QuietSystem system(journal);

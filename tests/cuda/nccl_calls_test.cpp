@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-// What NCCL is asked for by rank 1 of 3, to the letter. Addresses are bytes into one block of
-// memory.
+// The exact calls of NCCL by rank 1 of 3. Addresses are bytes in one block of memory.
 
 namespace zero::test::nccl_calls_test {
 
@@ -23,7 +22,7 @@ constexpr CollectiveTag tag{"gradients of bucket", 3};
 
 } // namespace
 
-TEST_CASE("even cuts are one native call, in place where the caller is") {
+TEST_CASE("Even cuts are one native call, in place if the caller's buffers are") {
     Script script;
     auto communicator = script.communicator();
     float* const all = script.at<float>(0);
@@ -34,8 +33,8 @@ TEST_CASE("even cuts are one native call, in place where the caller is") {
     CHECK(script.journal.take() == Lines{"all_gather 256 -> 0, 64 float32", "record"});
 }
 
-TEST_CASE("uneven cuts are a group of one reduction per owner; only the owner gives memory for the "
-          "result") {
+TEST_CASE("Uneven cuts are a group of one reduction per owner, and only the owner passes memory "
+          "for the result") {
     Script script;
     auto communicator = script.communicator();
     auto* const all = script.at<bfloat16>(0);
@@ -47,7 +46,7 @@ TEST_CASE("uneven cuts are a group of one reduction per owner; only the owner gi
                    "reduce 26 -> null, 2 bfloat16 sum to 2", "group_end", "record"});
 }
 
-TEST_CASE("uneven cuts are a group of one broadcast per owner") {
+TEST_CASE("Uneven cuts are a group of one broadcast per owner") {
     Script script;
     auto communicator = script.communicator();
     auto* const all = script.at<std::int64_t>(0);
@@ -58,7 +57,7 @@ TEST_CASE("uneven cuts are a group of one broadcast per owner") {
                    "group_end", "record"});
 }
 
-TEST_CASE("empty extents are skipped, and a collective of nothing calls nothing") {
+TEST_CASE("Empty extents are skipped, and an empty collective calls nothing") {
     Script script;
     auto communicator = script.communicator();
     auto* const all = script.at<float16>(0);
@@ -73,8 +72,8 @@ TEST_CASE("empty extents are skipped, and a collective of nothing calls nothing"
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("an all-reduce is a reduce-scatter and a gather into the same memory, so that it has "
-          "their bits") {
+TEST_CASE(
+    "An all-reduce is a reduce-scatter and a gather into the same memory, so it has their bits") {
     Script script;
     auto communicator = script.communicator();
     communicator.all_reduce(script.at<float const>(0), script.at<float>(0), even, script.queue(),
@@ -89,7 +88,7 @@ TEST_CASE("an all-reduce is a reduce-scatter and a gather into the same memory, 
                    "broadcast 0 -> 0, 5 float32 from 1", "group_end", "record"});
 }
 
-TEST_CASE("by option an all-reduce is NCCL's own, whatever the cuts") {
+TEST_CASE("With native_all_reduce an all-reduce is NCCL's own for any cuts") {
     Script script;
     script.options.native_all_reduce = true;
     auto communicator = script.communicator();
@@ -98,7 +97,7 @@ TEST_CASE("by option an all-reduce is NCCL's own, whatever the cuts") {
     CHECK(script.journal.take() == Lines{"all_reduce 0 -> 512, 15 float32 sum", "record"});
 }
 
-TEST_CASE("broadcasts and integers are one call in place") {
+TEST_CASE("Broadcasts and reductions of integers are one call in place") {
     Script script;
     auto communicator = script.communicator();
     communicator.broadcast(script.at<unsigned char>(3), 77, 2, script.queue(), tag);
@@ -111,7 +110,7 @@ TEST_CASE("broadcasts and integers are one call in place") {
                    "record", "all_reduce 16 -> 16, 6 int64 min", "record"});
 }
 
-TEST_CASE("counts beyond 2^31 reach NCCL whole") {
+TEST_CASE("Counts beyond 2^31 reach NCCL unchanged") {
     Script script;
     auto communicator = script.communicator();
     constexpr std::size_t n = 3'000'000'000U;
@@ -128,7 +127,7 @@ TEST_CASE("counts beyond 2^31 reach NCCL whole") {
                    "broadcast 6000000001 -> 6000000001, 1 uint8 from 2", "group_end", "record"});
 }
 
-TEST_CASE("one rank alone copies and asks NCCL for no collective") {
+TEST_CASE("A single rank copies and calls no collective of NCCL") {
     Script script;
     script.nccl.rank = 0;
     script.nccl.world = 1;
@@ -151,7 +150,7 @@ TEST_CASE("one rank alone copies and asks NCCL for no collective") {
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("bad arguments are refused before anything is called, and the communicator goes on") {
+TEST_CASE("Bad arguments are refused before any call, and the communicator stays usable") {
     Script script;
     auto communicator = script.communicator();
     constexpr Cuts falling{0, 9, 5, 15};

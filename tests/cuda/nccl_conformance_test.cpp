@@ -28,7 +28,7 @@ static_assert(Communicator<FakeNcclCommunicator<cuda::NcclMode::blocking>>);
 
 } // namespace
 
-TEST_CASE("NCCL sums float: even cuts by reduce-scatter, others by a group of reductions") {
+TEST_CASE("NCCL sums float, even cuts by reduce-scatter and others by a group of reductions") {
     check_sums_of<NonBlocking, float>();
 }
 
@@ -50,13 +50,14 @@ TEMPLATE_TEST_CASE("NCCL reduces integers exactly", "", NonBlocking, Blocking) {
     check_integer_reductions<TestType>();
 }
 
-TEMPLATE_TEST_CASE("NCCL's ranks in one process release each other when one aborts", "",
+TEMPLATE_TEST_CASE("Ranks of NCCL in one process release each other when one aborts", "",
                    NonBlocking, Blocking) {
     check_abort<TestType>();
 }
 
-TEMPLATE_TEST_CASE("a rank that waits for the device in vain is released by the watchdog, and told",
-                   "", NonBlocking, Blocking) {
+TEMPLATE_TEST_CASE(
+    "The watchdog releases a rank that waits for the device in vain, and the rank learns why", "",
+    NonBlocking, Blocking) {
     using Communicator = typename TestType::Communicator;
     auto ranks = Communicator::make_group(2, {.time_out = std::chrono::milliseconds(50)});
     host::ThreadedQueue queue;
@@ -72,7 +73,7 @@ TEMPLATE_TEST_CASE("a rank that waits for the device in vain is released by the 
                contains_text("rank 0: zero: waited 50 ms"));
 }
 
-TEST_CASE("one thread may drive several communicators, and another one destroy them") {
+TEST_CASE("One thread may drive several communicators, and another thread may destroy them") {
     auto ranks = NonBlocking::Communicator::make_group(2, {.time_out = std::chrono::seconds(60)});
     auto const fakes = ranks[0].fakes;
     std::vector<host::ThreadedQueue> queues(2);
@@ -91,7 +92,7 @@ TEST_CASE("one thread may drive several communicators, and another one destroy t
     CHECK(fakes->nccl.collisions == 0);
 }
 
-TEST_CASE("the fake counts calls of NCCL whose job is not joined in time") {
+TEST_CASE("The fake counts calls of NCCL whose job is not joined in time") {
     FakeNccl nccl;
     std::array<cuda::NcclHandle, 2> handles{};
     for (auto& handle : handles) {
@@ -120,8 +121,8 @@ TEST_CASE("the fake counts calls of NCCL whose job is not joined in time") {
     }
 }
 
-TEST_CASE("ranks that call different collectives do not corrupt memory in the fake, so that the "
-          "suite cannot pass by accident") {
+TEST_CASE("Ranks that call different collectives do not corrupt memory in the fake, so the suite "
+          "cannot pass by accident") {
     using Communicator = NonBlocking::Communicator;
     auto ranks = Communicator::make_group(2, {.time_out = std::chrono::seconds(60)});
     host::ThreadedQueue first;

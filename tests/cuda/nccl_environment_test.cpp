@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-// The start from the variables of a launcher.
+// The start from the environment variables of a launcher.
 
 namespace zero::test::nccl_environment_test {
 
@@ -29,7 +29,8 @@ Variables torchrun() {
             {"MASTER_PORT", "29500"}};
 }
 
-/// With one variable changed; removed when `value` is null. What the start throws.
+/// Starts with one variable changed, or removed if `value` is null. Returns the message of the
+/// error.
 std::string failure(char const* name, char const* value) {
     Script script;
     script.system.variables = torchrun();
@@ -43,7 +44,7 @@ std::string failure(char const* name, char const* value) {
     return text;
 }
 
-/// What NCCL_COMM_ID was while NCCL started, and what it is afterwards.
+/// Returns NCCL_COMM_ID while NCCL started, and afterwards.
 std::pair<std::string, std::string> address(Variables const& variables) {
     Script script;
     script.system.variables = variables;
@@ -65,7 +66,7 @@ std::pair<std::string, std::string> address(Variables const& variables) {
 
 } // namespace
 
-TEST_CASE("torchrun's variables start a rank; NCCL_COMM_ID is set for the start alone") {
+TEST_CASE("The variables of torchrun start a rank, and NCCL_COMM_ID is set during the start only") {
     CHECK(
         address(torchrun())
         == std::pair<std::string, std::string>("NCCL_COMM_ID=node-3:29501", "NCCL_COMM_ID=(none)"));
@@ -82,7 +83,7 @@ TEST_CASE("ZERO_NCCL_PORT replaces the port after the launcher's own") {
     CHECK(address(variables).first == "NCCL_COMM_ID=node-3:65535");
 }
 
-TEST_CASE("an address of IPv6 is put in brackets") {
+TEST_CASE("An IPv6 address is put in brackets") {
     auto variables = torchrun();
     variables["MASTER_ADDR"] = "fe80::1";
     CHECK(address(variables).first == "NCCL_COMM_ID=[fe80::1]:29501");
@@ -90,7 +91,7 @@ TEST_CASE("an address of IPv6 is put in brackets") {
     CHECK(address(variables).first == "NCCL_COMM_ID=[fe80::1]:29501");
 }
 
-TEST_CASE("a value that NCCL_COMM_ID had comes back") {
+TEST_CASE("A previous value of NCCL_COMM_ID is restored") {
     auto variables = torchrun();
     variables["NCCL_COMM_ID"] = "elsewhere:1";
     CHECK(address(variables)
@@ -98,7 +99,7 @@ TEST_CASE("a value that NCCL_COMM_ID had comes back") {
                                                  "NCCL_COMM_ID=elsewhere:1"));
 }
 
-TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
+TEST_CASE("NCCL_COMM_ID is also restored after a failed start") {
     for (char const* const function : {"get_unique_id", "init_rank", "get_async_error"}) {
         Script script;
         script.system.variables = torchrun();
@@ -112,7 +113,7 @@ TEST_CASE("NCCL_COMM_ID also comes back after a start that failed") {
     }
 }
 
-TEST_CASE("every missing variable is named, with what it must be") {
+TEST_CASE("The error names every missing variable and its valid values") {
     for (char const* const name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
         std::string const text = failure(name, nullptr);
@@ -124,7 +125,7 @@ TEST_CASE("every missing variable is named, with what it must be") {
                contains_text("unless ZERO_NCCL_PORT gives the port"));
 }
 
-TEST_CASE("every ill-formed variable is named, with its value") {
+TEST_CASE("The error names every malformed variable and its value") {
     std::vector<std::pair<char const*, std::vector<char const*>>> const bad{
         {"RANK", {"", "8", "-1", "+1", " 1", "1 ", "one", "1.0", "0x1", "99999999999999999999"}},
         {"WORLD_SIZE", {"", "0", "-8", "8,", "4294967297"}},
@@ -142,7 +143,7 @@ TEST_CASE("every ill-formed variable is named, with its value") {
     }
 }
 
-TEST_CASE("a local rank without a device is refused before NCCL is called") {
+TEST_CASE("A local rank without a device is refused before NCCL is called") {
     Script script;
     script.system.variables = torchrun();
     script.system.devices = 1;

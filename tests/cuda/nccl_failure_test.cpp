@@ -32,8 +32,7 @@ void reduce(Script::Communicator& communicator, Script& script, Cuts const& cuts
 
 } // namespace
 
-TEST_CASE(
-    "a call in progress is asked about until NCCL is done, and only then is its end recorded") {
+TEST_CASE("A call in progress is polled until NCCL is done, and only then its end is recorded") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
@@ -52,17 +51,17 @@ TEST_CASE(
     CHECK(script.nccl.asynchronous.empty());
 }
 
-TEST_CASE("a call that succeeds at once is joined, too: NCCL may have done it on a thread of its "
-          "own meanwhile") {
+TEST_CASE("A call that succeeds at once is also joined, because NCCL may have done it on its own "
+          "thread") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.on_count = [&] { script.journal.add("join"); };
-    SECTION("it goes on") {
+    SECTION("the communicator stays usable") {
         reduce(communicator, script, even);
         CHECK(script.journal.take()
               == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "join", "record"});
     }
-    SECTION("joining tells of an error") {
+    SECTION("joining reports an error") {
         script.nccl.results["count"] = NcclResult::system_error;
         CHECK_THAT(message_of<NcclError>([&] { reduce(communicator, script, even); }),
                    contains_text("ncclCommCount in the reduce-scatter of 192 float32"));
@@ -71,7 +70,7 @@ TEST_CASE("a call that succeeds at once is joined, too: NCCL may have done it on
     }
 }
 
-TEST_CASE("a group in progress is asked about after its end, never inside") {
+TEST_CASE("A group in progress is polled after its end, never inside") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce"] = NcclResult::in_progress;
@@ -86,8 +85,8 @@ TEST_CASE("a group in progress is asked about after its end, never inside") {
                    "group_end", "pause", "join", "record"});
 }
 
-TEST_CASE("a call that stays in progress is given up after the time-out: abort, TimedOut, and "
-          "Aborted ever after") {
+TEST_CASE("A call that stays in progress is aborted after the time-out with TimedOut, and later "
+          "calls throw Aborted") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
@@ -112,7 +111,7 @@ TEST_CASE("a call that stays in progress is given up after the time-out: abort, 
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("an error inside a group closes the group first and then aborts") {
+TEST_CASE("An error inside a group closes the group first and then aborts") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce"] = NcclResult::invalid_argument;
@@ -127,7 +126,7 @@ TEST_CASE("an error inside a group closes the group first and then aborts") {
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
 }
 
-TEST_CASE("a group that does not start is not ended; one that does not end is aborted") {
+TEST_CASE("A group that does not start is not ended, and a group that does not end is aborted") {
     Script script;
     auto communicator = script.communicator();
     SECTION("start") {
@@ -145,7 +144,7 @@ TEST_CASE("a group that does not start is not ended; one that does not end is ab
     }
 }
 
-TEST_CASE("an asynchronous error is thrown by the next call, with NCCL's code") {
+TEST_CASE("The next call throws an asynchronous error, with NCCL's code") {
     Script script;
     auto communicator = script.communicator();
     reduce(communicator, script, even);
@@ -163,15 +162,15 @@ TEST_CASE("an asynchronous error is thrown by the next call, with NCCL's code") 
     CHECK(script.journal.take() == Lines{"abort"});
 }
 
-TEST_CASE("an asynchronous error is also found by asking, and while waiting") {
+TEST_CASE("An asynchronous error is also found by rethrow_failure and while waiting") {
     Script script;
     auto communicator = script.communicator();
-    SECTION("asking") {
+    SECTION("rethrow_failure") {
         communicator.rethrow_failure();
         script.nccl.later = NcclResult::system_error;
         CHECK_THROWS_AS(communicator.rethrow_failure(), NcclError);
     }
-    SECTION("waiting") {
+    SECTION("synchronise") {
         reduce(communicator, script, even);
         script.system.are_events_complete = false;
         script.system.on_pause = [&] { script.nccl.later = NcclResult::system_error; };
@@ -180,8 +179,8 @@ TEST_CASE("an asynchronous error is also found by asking, and while waiting") {
     CHECK(communicator.is_aborted());
 }
 
-TEST_CASE("a collective that does not end on the device times out, counted from the end of the one "
-          "before") {
+TEST_CASE("A collective that does not end on the device times out, counted from the end of the "
+          "previous one") {
     Script script;
     auto communicator = script.communicator();
     script.system.are_events_complete = false;
@@ -201,7 +200,7 @@ TEST_CASE("a collective that does not end on the device times out, counted from 
     CHECK(communicator.is_aborted());
 }
 
-TEST_CASE("of two collectives that were enqueued together the second has its own time") {
+TEST_CASE("Of two collectives that were enqueued together, the second has its own time-out") {
     Script script;
     auto communicator = script.communicator();
     script.system.are_events_complete = false;
@@ -216,7 +215,7 @@ TEST_CASE("of two collectives that were enqueued together the second has its own
     CHECK_THROWS_AS(communicator.rethrow_failure(), TimedOut);
 }
 
-TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
+TEST_CASE("A wait for all collectives ends with them or with the time-out") {
     Script script;
     auto communicator = script.communicator();
     communicator.synchronise();
@@ -235,8 +234,8 @@ TEST_CASE("waiting for all collectives ends with them, or with the time-out") {
     }
 }
 
-TEST_CASE("a long wait in which collectives go on ending is no blocking call to a watchdog that "
-          "meets one of its questions") {
+TEST_CASE("The watchdog does not mistake a long wait in which collectives keep ending for a "
+          "blocking call") {
     for (bool const has_left : {false, true}) {
         Script script;
         script.options.time_out =
@@ -265,8 +264,8 @@ TEST_CASE("a long wait in which collectives go on ending is no blocking call to 
     }
 }
 
-TEST_CASE("more collectives under way than events: the newest event moves, and waiting still sees "
-          "the end") {
+TEST_CASE("With more collectives in flight than events the newest event moves, and a wait still "
+          "sees the end") {
     Script script;
     auto communicator = script.communicator();
     script.system.are_events_complete = false;
@@ -278,7 +277,7 @@ TEST_CASE("more collectives under way than events: the newest event moves, and w
     CHECK(script.system.live_events == 64);
 }
 
-TEST_CASE("a captured collective records no event, so a replay cannot be mistaken for it") {
+TEST_CASE("A captured collective records no event, so a replay cannot be mistaken for it") {
     Script script;
     auto communicator = script.communicator();
     script.system.is_captured = true;
@@ -286,7 +285,7 @@ TEST_CASE("a captured collective records no event, so a replay cannot be mistake
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum"});
 }
 
-TEST_CASE("an error of the device is a CommunicatorError with CUDA's code") {
+TEST_CASE("An error of the device is a CommunicatorError with CUDA's code") {
     Script script;
     auto communicator = script.communicator();
     reduce(communicator, script, even);
@@ -301,7 +300,7 @@ TEST_CASE("an error of the device is a CommunicatorError with CUDA's code") {
     CHECK(communicator.is_aborted());
 }
 
-TEST_CASE("an abort from another thread ends a call that polls, with its cause") {
+TEST_CASE("An abort from another thread ends a polling call, which throws its cause") {
     Script script;
     auto communicator = script.communicator();
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
@@ -320,10 +319,10 @@ TEST_CASE("an abort from another thread ends a call that polls, with its cause")
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort"});
 }
 
-TEST_CASE("the first cause counts, and a provisional one gives way") {
+TEST_CASE("The first cause counts, and a final cause replaces a provisional one") {
     Script script;
     auto communicator = script.communicator();
-    SECTION("final ones") {
+    SECTION("final causes") {
         communicator.abort("the first");
         communicator.abort("the second");
         CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
@@ -336,7 +335,7 @@ TEST_CASE("the first cause counts, and a provisional one gives way") {
         CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
                    contains_text("the reason"));
     }
-    SECTION("provisional alone: waited for a moment") {
+    SECTION("a provisional cause alone is reported after a moment") {
         communicator.abort("something", true);
         std::int64_t const before = script.system.time;
         CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
@@ -346,8 +345,8 @@ TEST_CASE("the first cause counts, and a provisional one gives way") {
     CHECK(script.journal.take() == Lines{"abort"}); // freed once
 }
 
-TEST_CASE(
-    "the watchdog aborts what hangs on the device, and the next call throws what it found, once") {
+TEST_CASE("The watchdog aborts a communicator that hangs on the device, and the next call throws "
+          "the failure once") {
     Script script;
     script.options.watch_interval = std::chrono::milliseconds(1);
     auto communicator = script.communicator();
@@ -360,8 +359,8 @@ TEST_CASE(
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
 }
 
-TEST_CASE(
-    "an abort that NCCL does not end is left to itself, and the exception comes in bounded time") {
+TEST_CASE("An abort that NCCL does not finish is left behind, and the exception is thrown in "
+          "bounded time") {
     Script script;
     script.system.device = 2;
     auto communicator = script.communicator();
@@ -394,7 +393,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "an abort while NCCL blocks goes ahead after a moment, and the blocked call ends as aborted") {
+    "An abort while NCCL blocks goes ahead after a moment, and the blocked call ends as aborted") {
     Script script;
     auto communicator = script.communicator();
     bool was_called = false;

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-// Steps over the real NCCL as graphs: a rank on each device, each with a graph of its own.
+// Steps over the real NCCL as graphs: one rank per device, each with its own graph.
 // emulated/nccl_graph_test.cu has several ranks without a device.
 
 namespace zero::test::linked_nccl_graph_test {
@@ -54,8 +54,7 @@ std::vector<CapturedResult> run(bool captures) {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, on all "
-          "devices there are",
+TEST_CASE("A replayed step over NCCL gives the bits of eager steps, on all devices of the machine",
           "[cuda]") {
     if (skips_without_device()) {
         return;

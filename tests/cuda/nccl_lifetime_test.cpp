@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-// How a communicator ends: never with an exception, never without end.
+// The end of a communicator: without exceptions and in bounded time.
 
 namespace zero::test::nccl_lifetime_test {
 
@@ -29,7 +29,7 @@ void reduce(Script::Communicator& communicator, Script& script) {
                                 script.queue());
 }
 
-/// What the destruction of `communicator` called.
+/// Returns the calls of the destructor of `communicator`.
 Lines destruction(Script& script, std::optional<Script::Communicator>& communicator) {
     (void)script.journal.take();
     communicator.reset();
@@ -39,7 +39,7 @@ Lines destruction(Script& script, std::optional<Script::Communicator>& communica
 
 } // namespace
 
-TEST_CASE("an owner finalises, waits for it, and destroys") {
+TEST_CASE("An owner finalises the communicator, waits, and destroys it") {
     Script script;
     std::optional communicator(script.communicator());
     script.nccl.results["finalize"] = NcclResult::in_progress;
@@ -52,7 +52,7 @@ TEST_CASE("an owner finalises, waits for it, and destroys") {
     CHECK(script.nccl.asynchronous.empty());
 }
 
-TEST_CASE("an owner whose finalisation takes too long, or fails, aborts") {
+TEST_CASE("An owner aborts if the finalisation takes too long or fails") {
     Script script;
     std::optional communicator(script.communicator());
     std::int64_t const before = script.system.time;
@@ -62,28 +62,28 @@ TEST_CASE("an owner whose finalisation takes too long, or fails, aborts") {
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
         CHECK(script.system.time - before == 50);
     }
-    SECTION("it fails at once") {
+    SECTION("failure at once") {
         script.nccl.results["finalize"] = NcclResult::system_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
     }
-    SECTION("it fails later") {
+    SECTION("failure later") {
         script.nccl.results["finalize"] = NcclResult::in_progress;
         script.nccl.asynchronous = {NcclResult::in_progress};
         script.nccl.later = NcclResult::remote_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
     }
-    SECTION("asking fails") {
+    SECTION("polling fails") {
         script.nccl.results["finalize"] = NcclResult::in_progress;
         script.nccl.results["get_async_error"] = NcclResult::internal_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
     }
-    SECTION("joining it fails") {
+    SECTION("joining fails") {
         script.nccl.results["count"] = NcclResult::remote_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "abort"});
     }
 }
 
-TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
+TEST_CASE("A handle that NCCL is destroying is never aborted") {
     Script script;
     script.system.device = 2;
     std::optional communicator(script.communicator());
@@ -91,7 +91,7 @@ TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
         script.nccl.results["destroy"] = NcclResult::internal_error;
         CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
     }
-    SECTION("destroying hangs: it is left to itself when the destructor's time is over") {
+    SECTION("destroying hangs and is left behind when the destructor's time is over") {
         reduce(*communicator, script);
         script.system.are_events_complete = false;
         int pauses = 0;
@@ -104,7 +104,7 @@ TEST_CASE("what was given to NCCL to be destroyed is never aborted") {
     }
 }
 
-TEST_CASE("the longest duration there is means no limit, not one that has passed long ago") {
+TEST_CASE("The longest duration means no limit, not a time in the past") {
     Script script;
     constexpr auto without_limit = std::chrono::milliseconds::max();
     script.system.time = 1;
@@ -124,7 +124,7 @@ TEST_CASE("the longest duration there is means no limit, not one that has passed
     CHECK(days == 200);
 }
 
-TEST_CASE("a watchdog that never looks waits for its end instead of looking all the time") {
+TEST_CASE("A watchdog with the longest interval waits for its end and does not poll all the time") {
     Script script;
     script.options.watch_interval = std::chrono::milliseconds::max();
     CHECK(cuda::detail::with_finite_waits(script.options).watch_interval
@@ -136,7 +136,7 @@ TEST_CASE("a watchdog that never looks waits for its end instead of looking all 
     CHECK(script.system.live_events == 0);
 }
 
-TEST_CASE("what is being destroyed is out of reach of an abort") {
+TEST_CASE("An abort cannot reach a handle that is being destroyed") {
     struct Watched : ScriptedNccl {
         using ScriptedNccl::ScriptedNccl;
         std::function<void()> on_destroy;
@@ -156,7 +156,7 @@ TEST_CASE("what is being destroyed is out of reach of an abort") {
     CHECK(script.journal.take() == Lines{"finalize", "destroy"});
 }
 
-TEST_CASE("an owner waits for what is under way before it finalises, but not for ever") {
+TEST_CASE("An owner waits for collectives in flight before it finalises, but in bounded time") {
     Script script;
     std::optional communicator(script.communicator());
     reduce(*communicator, script);
@@ -184,7 +184,7 @@ TEST_CASE("an owner waits for what is under way before it finalises, but not for
     }
 }
 
-TEST_CASE("an aborted owner has nothing left to free") {
+TEST_CASE("An aborted owner has nothing left to free") {
     Script script;
     std::optional communicator(script.communicator());
     communicator->abort("the reason");
@@ -193,7 +193,7 @@ TEST_CASE("an aborted owner has nothing left to free") {
     CHECK(destruction(script, communicator).empty());
 }
 
-TEST_CASE("an owner that an exception unwinds aborts instead of waiting for peers") {
+TEST_CASE("An owner that an exception unwinds aborts instead of waiting for peers") {
     Script script;
     try {
         auto const communicator = script.communicator();
@@ -203,7 +203,7 @@ TEST_CASE("an owner that an exception unwinds aborts instead of waiting for peer
     }
 }
 
-TEST_CASE("a reference leaves the caller's communicator alone, with what is under way") {
+TEST_CASE("A reference leaves the caller's communicator and its collectives in flight alone") {
     Script script;
     script.nccl.rank = 2;
     script.nccl.world = 7;
@@ -215,7 +215,7 @@ TEST_CASE("a reference leaves the caller's communicator alone, with what is unde
     CHECK(destruction(script, communicator).empty());
 }
 
-TEST_CASE("a reference that an exception unwinds aborts nothing: that is left to the caller") {
+TEST_CASE("A reference that an exception unwinds leaves the abort to the caller") {
     Script script;
     try {
         auto communicator =
@@ -229,7 +229,7 @@ TEST_CASE("a reference that an exception unwinds aborts nothing: that is left to
     }
 }
 
-TEST_CASE("a reference that is aborted has freed the caller's communicator, and says so") {
+TEST_CASE("An aborted reference has freed the caller's communicator and reports it") {
     Script script;
     std::optional communicator(
         Script::Communicator::refer_to(script.interfaces(), &script, script.options));
@@ -240,7 +240,7 @@ TEST_CASE("a reference that is aborted has freed the caller's communicator, and 
     CHECK(destruction(script, communicator).empty());
 }
 
-TEST_CASE("a communicator that NCCL still sets up is asked nothing else before that has ended") {
+TEST_CASE("A communicator that NCCL is still setting up is only polled until it is done") {
     Script script;
     script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress,
                                 NcclResult::success};
@@ -254,14 +254,14 @@ TEST_CASE("a communicator that NCCL still sets up is asked nothing else before t
     CHECK(script.journal.take() == Lines{"count", "count"}); // for its value, and to join
 }
 
-TEST_CASE("a communicator that was taken over is destroyed") {
+TEST_CASE("A communicator that was taken over is destroyed") {
     Script script;
     std::optional communicator(
         Script::Communicator::take_over(script.interfaces(), &script, script.options));
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
 }
 
-TEST_CASE("a communicator whose use fails at the start stays the caller's") {
+TEST_CASE("A communicator stays the caller's if the start fails") {
     Script script;
     script.system.results["create_event"] = 2;
     CHECK_THROWS_AS(Script::Communicator::refer_to(script.interfaces(), &script, script.options),
@@ -289,7 +289,7 @@ TEST_CASE("a communicator whose use fails at the start stays the caller's") {
     CHECK(script.journal.take().empty()); // neither aborted nor destroyed
 }
 
-TEST_CASE("a communicator moves: one end, not two") {
+TEST_CASE("A moved communicator is destroyed once") {
     Script script;
     {
         auto first = script.communicator();
@@ -299,7 +299,8 @@ TEST_CASE("a communicator moves: one end, not two") {
     CHECK(script.journal.take() == Lines{"finalize", "destroy"});
 }
 
-TEST_CASE("the watchdog ends with its communicator, whose device its thread selects first") {
+TEST_CASE("The watchdog ends with its communicator, and its thread first selects the "
+          "communicator's device") {
     Script script;
     script.options.watch_interval = std::chrono::hours(1);
     script.system.device = 2;
@@ -309,7 +310,7 @@ TEST_CASE("the watchdog ends with its communicator, whose device its thread sele
     CHECK(destruction(script, communicator) == Lines{"finalize", "destroy"});
 }
 
-TEST_CASE("what the watchdog asks it asks on the communicator's device") {
+TEST_CASE("The watchdog polls on the communicator's device") {
     Script script;
     script.options.watch_interval = std::chrono::milliseconds(1);
     script.system.device = 2;

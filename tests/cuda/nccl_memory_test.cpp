@@ -20,8 +20,8 @@ using Lines = Script::Lines;
 
 } // namespace
 
-TEST_CASE(
-    "what collectives move is NCCL's memory and registered; all else is the other resource's") {
+TEST_CASE("Buffers of collectives come from NCCL and are registered, and all others come from the "
+          "other resource") {
     Script script;
     auto communicator = script.communicator();
     HostMemoryResource other;
@@ -37,7 +37,7 @@ TEST_CASE(
     CHECK(other.allocated_bytes() == 0);
 }
 
-TEST_CASE("each kind of buffer is NCCL's or not, as collectives use it") {
+TEST_CASE("A kind of buffer comes from NCCL exactly if collectives use it") {
     CHECK(NcclMemoryResource::is_moved_by_collectives(BufferKind::parameters));
     CHECK(NcclMemoryResource::is_moved_by_collectives(BufferKind::gradients));
     CHECK(NcclMemoryResource::is_moved_by_collectives(BufferKind::parameter_leases));
@@ -47,19 +47,19 @@ TEST_CASE("each kind of buffer is NCCL's or not, as collectives use it") {
     CHECK_FALSE(NcclMemoryResource::is_moved_by_collectives(BufferKind::scratch));
 }
 
-TEST_CASE("memory that NCCL does not give or register is a typed error, and none is kept") {
+TEST_CASE("A failed allocation or registration throws a typed error and keeps no memory") {
     Script script;
     auto communicator = script.communicator();
     HostMemoryResource other;
     NcclMemoryResource memory(communicator, other);
-    SECTION("none") {
+    SECTION("no memory") {
         script.nccl.results["memory_allocate"] = NcclResult::unhandled_cuda_error;
         CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }),
                    contains_text("ncclMemAlloc of 64 bytes for wire failed"));
         CHECK(script.journal.take() == Lines{"memory_allocate 64"});
         CHECK_FALSE(communicator.is_aborted());
     }
-    SECTION("not registered") {
+    SECTION("no registration") {
         script.nccl.results["register_memory"] = NcclResult::internal_error;
         CHECK_THAT(message_of<NcclError>([&] { (void)memory.allocate(64, BufferKind::wire); }),
                    contains_text("ncclCommRegister on rank 1 of 3 failed"));
@@ -68,7 +68,7 @@ TEST_CASE("memory that NCCL does not give or register is a typed error, and none
     }
 }
 
-TEST_CASE("after an abort memory is given back without its registration") {
+TEST_CASE("After an abort memory is freed without ending its registration") {
     Script script;
     auto communicator = script.communicator();
     HostMemoryResource other;

@@ -23,8 +23,8 @@
 #include <type_traits>
 #include <vector>
 
-// The engine over the NCCL communicator, whose fake library sums in the order of the ranks: what it
-// trains has the bits of the loopback.
+// The engine over the NCCL communicator. Its fake library sums in rank order, so training gives the
+// bits of the loopback.
 
 namespace zero::test::nccl_stage_test {
 
@@ -67,9 +67,8 @@ Values train_on(int world) {
 using NonBlocking = FakeNcclCommunicator<cuda::NcclMode::non_blocking>;
 using Half = Parameters<bfloat16>;
 
-/// Rank 0 calls `use(communicator, prepare(communicator))` and meets a collective that rank 1 never
-/// calls: rank 1 only prepares, too, and aborts while rank 0 hangs.
-/// @return what rank 0 caught
+/// Rank 0 calls `use(communicator, prepare(communicator))` and enters a collective that rank 1
+/// never calls: rank 1 only prepares, and aborts while rank 0 hangs.
 template <class Communicator, class Prepare, class Use>
 std::string text_of_hanging(Prepare const& prepare, Use const& use) {
     std::string text = "nothing was thrown";
@@ -99,7 +98,7 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
     return text;
 }
 
-/// The same for an engine that has made a step.
+/// The same for an engine that has run a step.
 template <class Stage, class Use>
 std::string text_of_engine(Use const& use) {
     auto const prepare = [](auto& communicator) {
@@ -138,11 +137,11 @@ TEMPLATE_TEST_CASE_SIG(
           == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));
 }
 
-TEST_CASE("another number of ranks trains other bits, so the comparison can fail") {
+TEST_CASE("Another number of ranks gives other bits, so the comparison can fail") {
     CHECK(train_on<2, LoopbackCommunicator>(2) != train_on<2, LoopbackCommunicator>(3));
 }
 
-TEST_CASE("a rank that fails inside a step releases the others, with its reason") {
+TEST_CASE("A rank that fails inside a step releases the others with its reason") {
     Outcomes const outcomes = run_and_observe<NonBlocking>(3, [](NonBlocking& communicator) {
         using Stage = ZeroStage<2, NonBlocking>;
         auto const parameters = registration<float>(toy_specs());
@@ -162,8 +161,8 @@ TEST_CASE("a rank that fails inside a step releases the others, with its reason"
     CHECK(outcomes.rethrown.message == "no more data");
 }
 
-TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed after a wait", "",
-                   NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE("Results of aborted collectives are not used after a wait", "", NonBlocking,
+                   Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     auto const reason = contains_text("the reason of rank 1");
     auto const after_step = [](auto const& read) {
@@ -201,9 +200,8 @@ TEMPLATE_TEST_CASE("What aborted collectives would have given is not believed af
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE(
-    "What aborted collectives would have given is not believed by calls that wait for it", "",
-    NonBlocking, Recording<NonBlocking>) {
+TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collectives", "", NonBlocking,
+                   Recording<NonBlocking>) {
     using Stage = ZeroStage<2, TestType>;
     using Sharded = ZeroStage<3, TestType>;
     auto const reason = contains_text("the reason of rank 1");
@@ -231,7 +229,7 @@ TEMPLATE_TEST_CASE(
     CHECK(calls == 0);
 }
 
-TEMPLATE_TEST_CASE("Ranks that chose different all-reduces get a LayoutMismatch that names the "
+TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch that names the "
                    "communicator's options",
                    "", cuda::BasicNcclCommunicator<HostBackend>,
                    Recording<cuda::BasicNcclCommunicator<HostBackend>>,

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Every way to a communicator, and every way in which it fails.
+// Every way to start a communicator, and every way in which the start fails.
 
 namespace zero::test::nccl_start_test {
 
@@ -21,7 +21,7 @@ namespace {
 using Lines = Script::Lines;
 using Communicator = Script::Communicator;
 
-/// What starting by a unique id as rank 1 of 3 throws.
+/// Returns the message of a start by a unique id as rank 1 of 3.
 template <class E>
 std::string failure(Script& script) {
     return message_of<E>(
@@ -30,7 +30,7 @@ std::string failure(Script& script) {
 
 } // namespace
 
-TEST_CASE("a rank joins by a unique id, and waits until all have") {
+TEST_CASE("A rank joins by a unique id and waits until all ranks have joined") {
     Script script;
     script.nccl.results["init_rank"] = NcclResult::in_progress;
     script.nccl.asynchronous = {NcclResult::in_progress, NcclResult::in_progress,
@@ -45,7 +45,7 @@ TEST_CASE("a rank joins by a unique id, and waits until all have") {
     CHECK(script.system.time == 2);
 }
 
-TEST_CASE("by option NCCL is told to block") {
+TEST_CASE("With NcclMode::blocking NCCL is told to block") {
     Script script;
     script.options.mode = cuda::NcclMode::blocking;
     auto const communicator =
@@ -53,24 +53,24 @@ TEST_CASE("by option NCCL is told to block") {
     CHECK(script.journal.take() == Lines{"init_rank 0 of 2 id 0 blocking"});
 }
 
-TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves nothing behind") {
+TEST_CASE("A failed start throws a typed error with NCCL's code and leaves nothing behind") {
     Script script;
-    SECTION("at once: no communicator was made") {
+    SECTION("at once, without a communicator") {
         script.nccl.results["init_rank"] = NcclResult::unhandled_cuda_error;
         CHECK_THAT(failure<NcclError>(script),
                    contains_text("ncclCommInitRankConfig on rank 1 of 3 failed: some error (NCCL "
                                  "code 1; NCCL's last message: the wire broke)"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0"});
     }
-    SECTION("later: it is freed") {
+    SECTION("later, and the communicator is freed") {
         script.nccl.later = NcclResult::system_error;
         CHECK_THAT(failure<NcclError>(script), contains_text("the start of NCCL"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
     }
-    SECTION("never: ranks are missing") {
+    SECTION("by the time-out, because ranks are missing") {
         script.nccl.later = NcclResult::in_progress;
         CHECK_THAT(failure<TimedOut>(script),
-                   contains_text("waited 100 ms for the start of NCCL (all ranks have to join, "
+                   contains_text("waited 100 ms for the start of NCCL (all ranks must join, "
                                  "with the same id and the same number of ranks)"));
         CHECK(script.journal.take() == Lines{"init_rank 1 of 3 id 0", "abort"});
         CHECK(script.system.time == 100);
@@ -86,14 +86,15 @@ TEST_CASE("a start that fails is a typed error with NCCL's code, and leaves noth
     }
 }
 
-TEST_CASE("a start without a current device fails before NCCL is called") {
+TEST_CASE("A start without a current device fails before NCCL is called") {
     Script script;
     script.system.results["current_device"] = 100;
     CHECK_THAT(failure<CommunicatorError>(script), contains_text("cudaGetDevice failed"));
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("a variable that NCCL obeys against the option is refused before NCCL is called") {
+TEST_CASE(
+    "A variable that NCCL prefers to a contradicting option is refused before NCCL is called") {
     using cuda::NcclMode;
     struct Row {
         char const* value;
@@ -126,7 +127,7 @@ TEST_CASE("a variable that NCCL obeys against the option is refused before NCCL 
     }
 }
 
-TEST_CASE("ranks and options out of range are refused before NCCL is called") {
+TEST_CASE("Ranks and options out of range are refused before NCCL is called") {
     Script script;
     auto const start = [&](int rank, int world) {
         (void)Communicator::from_unique_id(script.interfaces(), {}, rank, world, script.options);
@@ -144,7 +145,7 @@ TEST_CASE("ranks and options out of range are refused before NCCL is called") {
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("header and library have to fit, and both versions are named") {
+TEST_CASE("Header and library must match, and the error names both versions") {
     Script script;
     SECTION("an older library") {
         script.nccl.library = 22707;
@@ -154,7 +155,7 @@ TEST_CASE("header and library have to fit, and both versions are named") {
         CHECK_THROWS_AS(cuda::make_unique_id(script.interfaces()), NcclVersionMismatch);
         CHECK_THROWS_AS(Communicator::refer_to(script.interfaces(), &script), NcclVersionMismatch);
     }
-    SECTION("the library of an old scheme of numbers") {
+    SECTION("a library with the old coding of versions") {
         script.nccl.library = 2708;
         CHECK_THAT(failure<NcclVersionMismatch>(script), contains_text("library of NCCL 2.7.8"));
     }
@@ -172,7 +173,7 @@ TEST_CASE("header and library have to fit, and both versions are named") {
     }
 }
 
-TEST_CASE("one process starts a rank per device in one group, and keeps its device") {
+TEST_CASE("One process starts a rank per device in one group and keeps its current device") {
     Script script;
     script.system.device = 3;
     script.nccl.results["init_rank"] = NcclResult::in_progress;
@@ -192,8 +193,8 @@ TEST_CASE("one process starts a rank per device in one group, and keeps its devi
     CHECK(script.journal.take() == Lines{"finalize", "destroy", "finalize", "destroy"});
 }
 
-TEST_CASE("a group in one process whose start fails aborts the ranks that were made, after the "
-          "group was closed") {
+TEST_CASE("A failed start of a group in one process closes the group and then aborts the ranks "
+          "that were made") {
     Script script;
     auto const start = [&] {
         (void)Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
@@ -228,20 +229,19 @@ TEST_CASE("a group in one process whose start fails aborts the ranks that were m
     }
 }
 
-TEST_CASE("devices that are missing or named twice are refused before NCCL is called") {
+TEST_CASE("Devices that are missing or named twice are refused before NCCL is called") {
     Script script;
     auto const start = [&](std::vector<int> const& devices) {
         (void)Communicator::make_group(script.interfaces(), devices, script.options);
     };
     CHECK_THROWS_AS(start({}), InvalidArgument);
-    CHECK_THROWS_WITH(start({0, 4}),
-                      contains_text("rank 1 is to use CUDA device 4, but there are 4"));
+    CHECK_THROWS_WITH(start({0, 4}), contains_text("rank 1 names CUDA device 4, but there are 4"));
     CHECK_THROWS_AS(start({-1}), InvalidArgument);
     CHECK_THROWS_WITH(start({1, 2, 1}), contains_text("Loopback<cuda::Backend>"));
     CHECK(script.journal.take().empty());
 }
 
-TEST_CASE("ranks of one process learn each other's cause") {
+TEST_CASE("Ranks of one process learn each other's cause") {
     Script script;
     auto ranks = Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
     (void)script.journal.take();
@@ -254,7 +254,7 @@ TEST_CASE("ranks of one process learn each other's cause") {
     CHECK(script.journal.take() == Lines{"abort", "abort"});
 }
 
-TEST_CASE("a rank that leaves well is missed by new collectives alone") {
+TEST_CASE("Only new collectives fail after a rank has left normally") {
     Script script;
     auto ranks = Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);
     std::int64_t value = 0;

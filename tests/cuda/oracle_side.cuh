@@ -1,8 +1,8 @@
 #pragma once
 
-// The trainer of the random-configuration oracle on a device. Its model stays on the host: what the
-// engine and the model use is memory that both can reach, and a command of the model is a host
-// function on a stream. So what the engine forgets to wait for shows as it does on the host.
+// The trainer of the random-configuration oracle on a device. Its model stays on the host: engine
+// and model use managed memory, and a command of the model is a host function on a stream. So a
+// wait that the engine forgets shows as it does on the host.
 
 #include "stage/oracle/driver.hpp"
 
@@ -17,7 +17,7 @@
 
 namespace zero::test::oracle {
 
-/// Managed memory, which the host may use while kernels run.
+/// Allocates managed memory, which the host may use while kernels run.
 struct ManagedMemory {
     static void* allocate(std::size_t bytes, cudaStream_t = {}) {
         void* memory = nullptr;
@@ -48,7 +48,7 @@ struct Side<cuda::Backend> {
     template <class T>
     using Vector = std::vector<T, ManagedAllocator<T>>;
 
-    /// Streams go as they like; those of the emulated device pause.
+    /// Streams run freely; streams of the emulated device pause.
     static OwnedQueue make_queue(Compute, std::uint64_t, unsigned) {
         return std::make_unique<cuda::OwnedStream>();
     }

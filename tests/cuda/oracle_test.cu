@@ -1,8 +1,8 @@
 #include "cuda/device.hpp"
 #include "cuda/oracle_side.cuh"
 
-// Random configurations of the engine on a device, ranks as threads, against the oracle of the
-// host's tests; as there ZERO_ORACLE_... change them.
+// Random configurations of the engine on a device, with ranks as threads, against the oracle of the
+// host's tests. The variables ZERO_ORACLE_... change them, as on the host.
 
 namespace zero::test::oracle_test {
 
@@ -11,11 +11,11 @@ using namespace zero::test::oracle;
 namespace {
 
 using DeviceLoopback = Loopback<cuda::Backend>;
-constexpr std::size_t part = 60; // percent of the host's
+constexpr std::size_t part = 60; // percent of the host's configurations
 
 } // namespace
 
-TEST_CASE("Master weights in parts and scaled states on a device: random configurations give the "
+TEST_CASE("Random configurations with split master weights and scaled states on a device give the "
           "bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {
@@ -43,12 +43,12 @@ TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]"
     CHECK(wrong.count() != 0);
 }
 
-// nvcc takes half a minute for a row. Where it only compiles, one is enough; scripts/gpu_check.sh
-// asks for all, and the emulated device runs all.
+// nvcc takes half a minute per row. Without a device one row is enough; scripts/gpu_check.sh runs
+// all, and so does the emulated device.
 #if !defined(__NVCC__) || defined(ZERO_ALL_ORACLE_ROWS)
 
-TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurations give the bits "
-          "of the oracle in every stage",
+TEST_CASE("Random configurations with float16 dealt in turn and a dynamic scale on a device give "
+          "the bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {
         return;
@@ -56,7 +56,7 @@ TEST_CASE("Float16 dealt in turn, dynamic scale, on a device: random configurati
     run_row<10, DeviceLoopback>(part);
 }
 
-TEST_CASE("Stochastic rounding and bfloat16 states on a device: random configurations give the "
+TEST_CASE("Random configurations with stochastic rounding and bfloat16 states on a device give the "
           "bits of the oracle in every stage",
           "[cuda][oracle]") {
     if (skips_without_device()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// NCCL and its surroundings as a script: every call is written down, results are given beforehand,
-// and the clock moves when somebody pauses.
+// A scripted NCCL and system: every call is recorded, results are set beforehand, and each pause
+// advances the clock.
 
 #include <zero/cuda/nccl_communicator.hpp>
 #include <zero/host/host_backend.hpp>
@@ -22,7 +22,7 @@
 
 namespace zero::test {
 
-/// @brief The calls in their order, of both tables. Any thread.
+/// @brief Records the calls of both interfaces in order. Thread-safe.
 class Journal {
 public:
     void add(std::string const& line) {
@@ -39,7 +39,7 @@ public:
         return std::exchange(_lines, {});
     }
 
-    /// False when it did not come within a minute.
+    /// Returns false if the line did not come within a minute.
     bool wait_for(std::string const& line) {
         std::unique_lock lock(_mutex);
         return _changed.wait_for(lock, std::chrono::minutes(1), [&] {
@@ -72,14 +72,14 @@ public:
     int library = 22809;
     int rank = 1;
     int world = 3;
-    std::byte const* base = nullptr;       ///< addresses are written down as bytes from here
-    std::map<std::string, Result> results; ///< by function; success when there is none
-    /// The answers to the next questions for an asynchronous error; then `later`.
+    std::byte const* base = nullptr;       ///< addresses are recorded as bytes from here
+    std::map<std::string, Result> results; ///< by function; success by default
+    /// The answers to the next polls for an asynchronous error; then `later`.
     std::vector<Result> asynchronous;
     Result later = Result::success;
-    std::function<void()> on_question; ///< called with each
+    std::function<void()> on_question; ///< called with each poll
     std::function<void()>
-        on_count; ///< called when the number of ranks is asked for, which joins the last call
+        on_count; ///< called when the number of ranks is queried, which joins the last call
 
     int header_version() noexcept override { return header; }
     Result get_version(int& version) noexcept override {
@@ -210,7 +210,7 @@ public:
 
     int devices = 4;
     inline static thread_local int device = 0; ///< each thread has its own
-    std::map<std::string, int> results;        ///< by function; 0 when there is none
+    std::map<std::string, int> results;        ///< by function; 0 by default
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
     std::atomic<int> completions{
@@ -218,9 +218,9 @@ public:
     bool is_captured = false;
     std::atomic<int> live_events{0};
     std::atomic<std::int64_t> time{0}; ///< milliseconds
-    std::int64_t step = 1;             ///< that a pause takes
+    std::int64_t step = 1;             ///< milliseconds that a pause takes
     std::function<void()> on_pause;
-    bool hangs = false; ///< what is run with a limit takes longer than that
+    bool hangs = false; ///< work with a limit takes longer than the limit
 
     int device_count(int& count) noexcept override {
         count = devices;
@@ -298,7 +298,8 @@ private:
     Journal* _journal;
 };
 
-/// @brief All of it, and communicators on it: rank 1 of 3 unless the script says otherwise.
+/// @brief The scripted interfaces and communicators on them: rank 1 of 3 unless the script says
+/// otherwise.
 struct Script {
     using Communicator = cuda::BasicNcclCommunicator<HostBackend>;
     using Lines = std::vector<std::string>;
@@ -317,14 +318,14 @@ struct Script {
 
     [[nodiscard]] cuda::NcclInterface interfaces() { return {&nccl, &system}; }
 
-    /// One that owns its handle, with an empty journal.
+    /// A communicator that owns its handle, with an empty journal.
     [[nodiscard]] Communicator communicator() {
         auto made = Communicator::from_unique_id(interfaces(), {}, nccl.rank, nccl.world, options);
         (void)journal.take();
         return made;
     }
 
-    /// An address, counted from the memory's; it may lie behind its end, since nobody follows it
+    /// An address, counted from the memory's; it may lie behind its end, because nothing is read
     /// there.
     template <class T>
     [[nodiscard]] T* at(std::size_t byte) {

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-// The update in every form of weights and states: the device leaves the bits of the host's loops,
-// beside what it updates, too.
+// The update with every form of weights and states: the device gives the bits of the host's loops,
+// and of the memory beside the updated elements.
 
 namespace zero::test::update_kernels_test {
 
@@ -26,7 +26,7 @@ struct Group {
     typename Optimizer::Hyper hyper;
 };
 
-/// Parts of parameters one after the other; from some on they are not aligned.
+/// Consecutive parts of parameters; later ones are not aligned.
 std::vector<std::size_t> const lengths{64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777};
 
 std::size_t blocks_of(std::size_t elements) {
@@ -181,7 +181,7 @@ struct ScaledStates : States<n, float16> {
 
 /// @}
 
-/// Three steps on both sides.
+/// Runs three steps on both sides.
 template <class Optimizer, class A, class W, class S>
 void compare_updates() {
     using Slice = UpdateSlice<A, typename W::Pointers, typename S::Pointers>;
@@ -252,7 +252,7 @@ TEST_CASE("A device keeps every form of states to the bits of the host", "[cuda]
     compare_updates<AdamW, float, Split, ScaledStates<2>>();
 }
 
-TEST_CASE("A device runs every optimizer of one element to the bits of the host", "[cuda]") {
+TEST_CASE("A device runs every per-element optimizer to the bits of the host", "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -262,7 +262,7 @@ TEST_CASE("A device runs every optimizer of one element to the bits of the host"
     compare_updates<Adagrad, float, Masters<float, bfloat16>, States<Adagrad::states, float>>();
 }
 
-TEST_CASE("A step that is skipped changes nothing on a device", "[cuda]") {
+TEST_CASE("A skipped step changes nothing on a device", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

@@ -14,8 +14,8 @@
 
 namespace gpt {
 
-/// @brief Ranks as threads on one device, or processes over NCCL: chosen when the program starts,
-/// so that each stage is compiled once.
+/// @brief A communicator of threads on one device or of processes over NCCL. The choice is made
+/// when the program starts, so each stage is compiled once. Refers to one of the two; owns nothing.
 class CudaCommunicator {
 public:
     using policy_category = zero::CommunicatorCategory;
@@ -84,7 +84,8 @@ public:
         });
     }
 
-    /// @brief What this rank read from others; the transport between processes does not count.
+    /// @brief Returns the bytes that this rank read from others; traffic between processes is not
+    /// counted.
     [[nodiscard]] zero::TrafficCount traffic() const {
         return visit([](auto& inner) {
             if constexpr (requires { inner.traffic(); }) {

@@ -46,7 +46,7 @@ private:
     CudaBuffer<std::uint8_t> _validation;
 };
 
-/// @brief `Batch` in device memory, cut from a text there: a step uploads nothing.
+/// @brief `Batch` in device memory, cut from a text there, so a step uploads nothing.
 class CudaBatch {
 public:
     CudaBatch(cudaStream_t stream, std::size_t samples, std::size_t context)
@@ -72,8 +72,8 @@ private:
     CudaBuffer<std::uint8_t> _targets;
 };
 
-/// @brief `HostDevice` on a CUDA device: everything is enqueued on one stream, and only `loss` and
-/// `on_host` wait for it.
+/// @brief `HostDevice` on a CUDA device. Everything is enqueued on one stream; only `loss` and
+/// `on_host` wait.
 class CudaDevice {
 public:
     using Real = float;
@@ -88,8 +88,7 @@ public:
         CudaBuffer<float> inverse_deviation;
     };
 
-    /// @param stream outlives this
-    /// @param rows tokens of a batch
+    /// @param stream must outlive this object
     CudaDevice(cudaStream_t stream, std::size_t rows)
         : _stream(stream), _products(stream), _losses(stream, rows), _loss(stream, 1) {}
 
@@ -106,7 +105,7 @@ public:
         return scale.data();
     }
 
-    /// @brief A copy of values of the engine's; waits for what was enqueued.
+    /// @brief Copies values of the engine to the host; waits for earlier work.
     template <class T>
     std::vector<std::remove_const_t<T>> on_host(std::span<T> values) const {
         std::vector<std::remove_const_t<T>> copy(values.size());
@@ -259,7 +258,7 @@ private:
         return 1.0F / std::sqrt(static_cast<float>(shape.head_width));
     }
 
-    /// All heads of a sample at once.
+    /// Multiplies all heads of a sample at once.
     static Repeated heads(AttentionShape const& shape, std::size_t left, std::size_t right,
                           std::size_t result) noexcept {
         return {shape.heads, left, right, result};
@@ -278,8 +277,8 @@ private:
 
     cudaStream_t _stream;
     Products _products;
-    CudaBuffer<float> _losses; // of each row of a batch
-    CudaBuffer<double> _loss;  // their means, added up
+    CudaBuffer<float> _losses; // loss of each row of a batch
+    CudaBuffer<double> _loss;  // sum of their means
 };
 
 } // namespace gpt

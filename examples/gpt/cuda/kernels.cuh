@@ -13,15 +13,15 @@
 #include <cstddef>
 #include <cstdint>
 
-// The kernels of the model. Each sum is formed in one order that depends on the shape alone: a
-// thread adds its terms in turn, then a tree adds the threads. Nothing is added atomically, so a
-// training has the same bits every time.
+// The kernels of the model. Each sum is formed in an order that depends on the shape alone: each
+// thread adds its terms in turn, then a tree adds the threads. There are no atomic additions, so
+// training repeats its bits.
 
 namespace gpt::kernels {
 
 inline constexpr unsigned threads = 128;
 
-/// @brief Enqueues a kernel with `threads` threads a block. @throws std::runtime_error
+/// @brief Enqueues a kernel with `threads` threads per block. @throws std::runtime_error
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, std::size_t blocks, void (*kernel)(Parameters...),
             Arguments const&... arguments) {
@@ -59,11 +59,11 @@ inline __device__ std::size_t element_index() {
     return blockIdx.x * std::size_t{threads} + threadIdx.x;
 }
 
-/// @brief The values of all threads of the block, combined in a tree; every thread gets the result.
+/// @brief Combines the values of all threads of the block in a tree; every thread gets the result.
 template <class Combine, class T>
 __device__ T combine_block(T value, Combine const& combine) {
     __shared__ T values[threads];
-    __syncthreads(); // the last result has been read
+    __syncthreads(); // all threads have read the last result
     values[threadIdx.x] = value;
     for (unsigned half = threads / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -75,7 +75,7 @@ __device__ T combine_block(T value, Combine const& combine) {
     return values[0];
 }
 
-/// @brief The sum of term(0) ... term(count - 1), in every thread.
+/// @brief Returns the sum of term(0) ... term(count - 1) in every thread.
 template <class Term>
 __device__ float sum_of(std::size_t count, Term const& term) {
     float sum = 0.0F;
@@ -228,7 +228,7 @@ static __global__ void norm_backward(float const* d_result, float const* weight,
     }
 }
 
-/// A row of scores of one head: a token does not see what follows it.
+/// Computes a row of scores of one head: a token does not see later tokens.
 static __global__ void attention_forward(float* scores, std::size_t context, float scale) {
     float* const row = scores + blockIdx.x * context;
     std::size_t const visible = blockIdx.x % context + 1;
@@ -275,7 +275,7 @@ static __global__ void add_mean(float const* losses, std::size_t rows, double* s
 
 inline constexpr unsigned columns_per_block = 32;
 
-/// Sums over the rows of `values`, times `factors` unless they are null, for some columns.
+/// Sums some columns over the rows of `values`, times `factors` unless they are null.
 static __global__ void column_sums(float const* values, float const* factors, std::size_t rows,
                                    std::size_t columns, float* sums) {
     constexpr unsigned lanes = threads / columns_per_block;
@@ -297,7 +297,7 @@ static __global__ void column_sums(float const* values, float const* factors, st
     }
 }
 
-/// A block takes one token, and adds the gradients of its places in their order.
+/// Each block takes one token and adds the gradients of its positions in order.
 static __global__ void embed_backward_tokens(std::uint8_t const* tokens, float const* d_result,
                                              std::size_t rows, std::size_t columns,
                                              float* d_token) {
@@ -310,7 +310,7 @@ static __global__ void embed_backward_tokens(std::uint8_t const* tokens, float c
     }
 }
 
-/// A block takes one position, and adds the gradients of all samples there.
+/// Each block takes one position and adds the gradients of all samples there.
 static __global__ void embed_backward_positions(float const* d_result, std::size_t rows,
                                                 std::size_t context, std::size_t columns,
                                                 float* d_position) {

@@ -15,8 +15,8 @@
 
 namespace gpt {
 
-/// @brief Device memory of the model, zero at first in the order of a stream; made and freed
-/// outside of steps.
+/// @brief Owns device memory of the model, set to zero in the order of a stream. Created and
+/// destroyed outside of steps.
 template <class T>
 class CudaBuffer {
 public:
@@ -71,7 +71,7 @@ private:
     std::size_t _columns = 0;
 };
 
-/// @brief The memory of an engine, with an account of the bytes per kind.
+/// @brief An engine's memory resource that counts the bytes of each kind.
 class CountedCudaMemory final : public zero::MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, zero::BufferKind kind) override {

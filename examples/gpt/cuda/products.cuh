@@ -12,7 +12,7 @@
 
 namespace gpt {
 
-/// @brief Equal products side by side: how far apart their matrices lie, in elements.
+/// @brief The distances between the matrices of equal products, in elements.
 struct Repeated {
     std::size_t count = 1;
     std::size_t left = 0;
@@ -23,10 +23,9 @@ struct Repeated {
 /// @brief Products of row-major float matrices on one stream, by cuBLAS, with the same bits in
 /// every run on the same kind of device.
 ///
-/// cuBLAS may add in another order when several streams are at work and share a workspace, when it
-/// is allowed to add atomically, or when a matrix is less aligned. So there is one handle with a
-/// workspace of its own per stream, atomics stay off, and the model keeps its matrices where
-/// `cudaMalloc` put them.
+/// cuBLAS may add in another order if several streams share a workspace, if atomic additions are
+/// allowed, or if a matrix is less aligned. So each stream has a handle with its own workspace,
+/// atomics are off, and the model keeps its matrices where `cudaMalloc` put them.
 class Products {
 public:
     /// @throws std::runtime_error
@@ -78,8 +77,8 @@ private:
         }
     }
 
-    /// A row-major matrix is, column by column, its transpose: so the transposed product is asked
-    /// for, right factor first.
+    /// A row-major matrix is its transpose in column-major order. So cuBLAS computes the transposed
+    /// product, with the right factor first.
     void multiply(View<float const> left, cublasOperation_t left_operation, View<float const> right,
                   cublasOperation_t right_operation, std::size_t inner, View<float> result,
                   Repeated const& repeated) {

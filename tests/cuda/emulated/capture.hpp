@@ -1,10 +1,10 @@
 #pragma once
 
-// Graphs of the emulated device. What is enqueued on a stream that is captured becomes a node,
-// after what that stream, and the events it waited for, stand for. A replay runs the nodes in any
-// order that their edges allow, so an edge that is missing shows. What spoils a capture on a device
-// spoils it here: waiting for, or asking about, a stream or an event of it; waiting inside for an
-// event from outside; asking for memory; streams that are not joined at its end. Included by
+// Graphs of the emulated device. Work that is enqueued on a captured stream becomes a node after
+// the nodes that this stream, and the events it waited for, stand for. A replay runs the nodes in
+// any order that their edges allow, so a missing edge shows. Whatever invalidates a capture on a
+// device does so here: waiting for, or querying, a stream or an event of it; waiting inside for an
+// event from outside; allocating memory; streams that are not joined at its end. Included by
 // cuda_runtime_api.h.
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct CapturePoint {
 
 struct Capture {
     std::vector<GraphNode> nodes;
-    std::set<CapturePoint*> streams; ///< that take part
+    std::set<CapturePoint*> streams; ///< streams that take part
     CapturePoint* origin = nullptr;
     std::thread::id thread = std::this_thread::get_id();
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -50,7 +50,7 @@ struct Capture {
     bool is_over = false;
 };
 
-/// One for all captures: several threads may enqueue what belongs to one.
+/// One mutex for all captures, because several threads may enqueue work of one capture.
 inline std::mutex& capture_mutex() {
     static std::mutex one;
     return one;
@@ -60,7 +60,7 @@ inline std::set<Capture*>& captures() {
     return under_way;
 }
 inline thread_local cudaStreamCaptureMode capture_mode =
-    cudaStreamCaptureModeGlobal; ///< what the calling thread lets be forbidden
+    cudaStreamCaptureModeGlobal; ///< capture mode of the calling thread
 
 enum class Capturing { no, yes, spoilt };
 
@@ -71,13 +71,13 @@ inline Capturing state_of(CapturePoint const& stream) {
                                        : Capturing::yes;
 }
 
-/// Where a captured stream is; no point of a capture when it is not captured.
+/// Returns the capture point of a stream; null if it is not captured.
 inline CapturePoint point_of(CapturePoint const& stream) {
     std::lock_guard const lock(capture_mutex());
     return stream;
 }
 
-/// Adds a node when the stream is captured, unless the capture is spoilt.
+/// Adds a node if the stream is captured, unless the capture is invalid.
 template <class Command>
 Capturing add_node(CapturePoint& stream, Command const& command) {
     std::lock_guard const lock(capture_mutex());
@@ -92,7 +92,7 @@ Capturing add_node(CapturePoint& stream, Command const& command) {
     return Capturing::yes;
 }
 
-/// A wait for, or a question about, a stream or an event: spoils the capture that it belongs to.
+/// Invalidates the capture of a stream or an event that is waited for or queried.
 inline bool spoils(CapturePoint const& point) {
     std::lock_guard const lock(capture_mutex());
     if (point.capture != nullptr) {
@@ -101,7 +101,7 @@ inline bool spoils(CapturePoint const& point) {
     return point.capture != nullptr;
 }
 
-/// A call that a capture of this thread, or one that is global, forbids: spoils these.
+/// Invalidates captures that forbid a call: those of this thread, and global ones.
 inline bool is_forbidden() {
     std::lock_guard const lock(capture_mutex());
     bool is_any = false;
@@ -120,8 +120,8 @@ inline bool is_forbidden() {
 
 enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 
-/// A stream waits for an event: which capture both belong to. A stream that waits for an event of a
-/// capture takes part in it from then on.
+/// Lets a stream wait for an event. A stream that waits for an event of a capture joins the
+/// capture.
 inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
     std::lock_guard const lock(capture_mutex());
     if (stream.capture != nullptr && stream.capture->is_spoilt) {
@@ -192,7 +192,7 @@ inline EndedCapture end_capture(CapturePoint& stream) {
     return {capture, is_joined, false};
 }
 
-/// A stream goes.
+/// Destroys a stream.
 inline void leave_capture(CapturePoint& stream) {
     std::lock_guard const lock(capture_mutex());
     if (stream.capture != nullptr) {
@@ -208,7 +208,7 @@ inline void leave_capture(CapturePoint& stream) {
     }
 }
 
-/// Runs all nodes, each after those that it comes after, otherwise in any order.
+/// Runs all nodes in any order that their edges allow.
 inline void replay(std::vector<GraphNode> const& nodes, std::uint64_t seed) {
     std::vector<std::size_t> missing(nodes.size());
     std::vector<std::vector<std::size_t>> followers(nodes.size());

@@ -1,10 +1,10 @@
 #pragma once
 
-// A runtime without a device, for tests: what of CUDA's runtime interface the library and its tests
-// use, over the host's memory and queues. Streams are queues with a worker thread that pauses at
-// random, so a fence that is missing shows; kernels run on fibers (fibers.hpp). Found instead of
-// NVIDIA's header of this name by the tests that are compiled for it. It emulates no error but
-// those of captures, and says nothing about speed.
+// A CUDA runtime without a device, for tests: the part of CUDA's runtime interface that the library
+// and its tests use, over the host's memory and queues. Streams are queues with a worker thread
+// that pauses at random, so a missing fence shows; kernels run on fibers (fibers.hpp). Its tests
+// find it instead of NVIDIA's header of this name. It emulates no errors but those of captures, and
+// its speed means nothing.
 
 #include "capture.hpp"
 
@@ -89,7 +89,7 @@ inline std::set<cudaStream_t>& streams() {
     return all;
 }
 
-/// What the calling thread did that a step must not do, and that no device tells.
+/// Counts calls of this thread that a step must not make and that no device reports.
 inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
@@ -102,8 +102,8 @@ inline thread_local std::size_t copies = 0;
 inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int device = 0; ///< the current one; all have the same memory
 
-/// Memory that ends where a page begins that nobody may touch: what goes beyond the end dies there,
-/// and so does what uses memory that was freed.
+/// Allocates memory that ends at a guarded page: accesses beyond the end crash, as do accesses to
+/// freed memory.
 class GuardedMemory {
 public:
     static void* allocate(std::size_t bytes) {
@@ -160,8 +160,8 @@ inline bool runs_at_once(cudaStream_t stream) {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
 }
 
-/// Enqueues something that is too large for a queue's ring, or runs it at once, or adds it to the
-/// graph that is captured.
+/// Enqueues a command that is too large for a queue's ring, runs it at once, or adds it to the
+/// captured graph.
 template <class Command>
 cudaError_t enqueue(cudaStream_t stream, Command const& command) {
     if (runs_at_once(stream)) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// Only here can be counted what the runtime is asked, and be played what needs several devices.
+// Only the emulated device can count calls of the runtime and stand for several devices.
 
 namespace zero::test::enqueue_only_test {
 
@@ -31,8 +31,8 @@ Counts counts() {
 
 } // namespace
 
-TEST_CASE("From begin_step to step the host waits for nothing on a device, takes no memory and "
-          "makes no event",
+TEST_CASE("Between begin_step and step the host does not wait for a device, allocate memory or "
+          "create an event",
           "[cuda]") {
     in_every_stage([&]<int N>() {
         using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>>;
@@ -74,8 +74,7 @@ TEST_CASE("From begin_step to step the host waits for nothing on a device, takes
     });
 }
 
-TEST_CASE("An engine over NCCL that has joined the queues, and so names no event, makes none in "
-          "its next step either",
+TEST_CASE("An engine over NCCL that references no event after a join creates none in its next step",
           "[cuda]") {
     in_every_stage([&]<int N>() {
         using Stage =
@@ -98,7 +97,7 @@ TEST_CASE("An engine over NCCL that has joined the queues, and so names no event
     });
 }
 
-TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda]") {
+TEST_CASE("Waits, allocations and created events on a device are counted", "[cuda]") {
     Counts const before = counts();
     cuda::OwnedStream const stream;
     DeviceArray<int> const memory(3);
@@ -111,8 +110,8 @@ TEST_CASE("What waits, allocates or makes events on a device is counted", "[cuda
     CHECK(after.events_made <= before.events_made + 1); // or it was a used one
 }
 
-TEST_CASE("An event that nobody names any more is recorded again, and the last one takes all with "
-          "it unless there is a table",
+TEST_CASE("An unreferenced event is recorded again, and the last event destroys all others unless "
+          "a table exists",
           "[cuda]") {
     cuda::OwnedStream const stream;
     std::size_t const before = emulated::events_made;
@@ -143,8 +142,8 @@ TEST_CASE("An event that nobody names any more is recorded again, and the last o
     CHECK(emulated::events_made == before + 5);
 }
 
-TEST_CASE("The gradients of a unit are cleared by one command for each bucket, and copied from the "
-          "caller's memory by one launch",
+TEST_CASE("The gradients of a unit are cleared by one command per bucket and copied from "
+          "caller-owned memory by one launch",
           "[cuda]") {
     struct Seen {
         std::size_t fills_of_lease;
@@ -205,7 +204,7 @@ TEST_CASE("The gradients of a unit are cleared by one command for each bucket, a
     }
 }
 
-TEST_CASE("A stream is drained also where another device is current", "[cuda]") {
+TEST_CASE("A stream is drained while another device is current", "[cuda]") {
     emulated::device = 1;
     cuda::OwnedStream const stream;
     emulated::device = 0;
@@ -221,9 +220,9 @@ TEST_CASE("A stream is drained also where another device is current", "[cuda]") 
     CHECK(emulated::waits == before + 1);
 }
 
-TEST_CASE("An event that is not complete leaves no error of the thread behind, and takes none of "
-          "the caller's away",
-          "[cuda]") {
+TEST_CASE(
+    "Querying an incomplete event neither leaves a thread error behind nor clears the caller's",
+    "[cuda]") {
     cuda::OwnedStream const stream;
     std::atomic<bool> may_go_on{false};
     auto const wait = [](void* flag) {

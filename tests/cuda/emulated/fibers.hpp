@@ -1,6 +1,6 @@
 #pragma once
 
-// The threads of a thread block as fibers of one host thread: they take turns, and change where a
+// The threads of a thread block as fibers of one host thread. They take turns and switch where a
 // block or a warp waits for its other threads.
 
 #include <csetjmp>
@@ -73,7 +73,7 @@ public:
         current = nullptr;
     }
 
-    /// Waits for the threads of `mask` in this thread's warp, all of which have to come.
+    /// Waits for the threads of `mask` in this thread's warp, all of which must arrive.
     void sync_warp(unsigned mask) {
         wait(_warps[threadIdx.x / 32][mask_index(mask)],
              static_cast<unsigned>(__builtin_popcount(mask)));

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-// The kernels of the training example, and how the model calls them, against the same model on the
+// The kernels of the training example, and the model that calls them, against the same model on the
 // host.
 
 namespace zero::test::gpt_model_test {
@@ -33,8 +33,8 @@ constexpr std::size_t batch = 3;
 template <class T>
 using Values = std::vector<std::vector<T>>;
 
-/// Far from the initial values: with biases of zero and norms of one, errors in these terms would
-/// stay hidden.
+/// Values far from the initial ones: with biases of zero and norms of one, errors in these terms
+/// would stay hidden.
 template <class T>
 Values<T> random_values(std::uint64_t seed, double deviation) {
     Values<T> values;
@@ -59,7 +59,7 @@ std::string text_of(std::size_t bytes) {
     return text;
 }
 
-/// One forward and backward pass; gradients are added to what is there.
+/// Runs one forward and backward pass, which adds to the gradients.
 template <class Model, class Weights, class Gradients, class Batch>
 void run(Model& model, Weights const& weights, Gradients&& gradients, Batch const& samples,
          typename std::remove_reference_t<decltype(model.device())>::Scale scale) {
@@ -147,8 +147,9 @@ double largest_difference(Result<T> const& a, Result<T> const& b) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients of the host's",
-                   "[cuda]", float, zero::bfloat16) {
+TEMPLATE_TEST_CASE(
+    "The model of cuda_train_gpt gives the loss and the gradients of the host's model", "[cuda]",
+    float, zero::bfloat16) {
     gpt::Text const text(text_of(400), config.context);
     auto const positions =
         gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 4);
@@ -160,7 +161,7 @@ TEMPLATE_TEST_CASE("The model of cuda_train_gpt gives the loss and the gradients
     CHECK(found.loss == Approx(expected.loss).epsilon(1e-5));
     CHECK(largest_difference(expected, found) < tolerance);
 
-    // A control: each of these changes is seen.
+    // Control: the comparison detects each of these changes.
     auto const other =
         gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 5);
     CHECK(largest_difference(expected, on_the_device(weights, gradients, text, other))

@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
-// What a capture forbids shows on the emulated device as on a real one: what the tests of graphs
-// find would otherwise mean nothing.
+// The emulated device forbids during a capture what a real one forbids. Otherwise the tests of
+// graphs would mean nothing.
 
 namespace zero::test::graph_rules_test {
 
 namespace {
 
-/// What is said of a capture of one step: by the engine, and CUDA's code when it ends. @param
+/// Returns the message of the engine, and CUDA's code at the end, for a capture of one step. @param
 /// joins_before the capture, and `joins_after` at its end
 std::string text_of_capture(bool joins_before, bool joins_after) {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
@@ -47,7 +47,7 @@ std::string text_of_capture(bool joins_before, bool joins_after) {
     })[0];
 }
 
-/// What is said to a second capture that waits for an event of the first.
+/// Returns the message for a second capture that waits for an event of the first.
 std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of_first) {
     cudaGraph_t graph = nullptr;
     cuda::detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
@@ -59,9 +59,9 @@ std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of
 
 } // namespace
 
-TEST_CASE(
-    "A step that is captured without a join waits for what is outside, or leaves a stream behind",
-    "[cuda]") {
+TEST_CASE("A step that is captured without a join waits for work outside the capture or leaves a "
+          "stream unjoined",
+          "[cuda]") {
     CHECK(text_of_capture(true, true).empty());
     std::string const without = text_of_capture(false, true);
     CAPTURE(without);
@@ -70,8 +70,8 @@ TEST_CASE(
     CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
 }
 
-TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil it; a thread that "
-          "opts out may ask about what is outside",
+TEST_CASE("Queries of a capture and forbidden calls invalidate it, and a thread that opts out may "
+          "query work outside",
           "[cuda]") {
     cuda::OwnedStream const stream;
     cuda::Event const outside = cuda::Event::record(stream.get());
@@ -129,7 +129,8 @@ TEST_CASE("Questions about a capture, and what it forbids to its thread, spoil i
     })); // the library does not ask
 }
 
-TEST_CASE("A replay runs nodes in the order of their edges, and others in any", "[cuda]") {
+TEST_CASE("A replay runs nodes in the order of their edges and unrelated nodes in any order",
+          "[cuda]") {
     cuda::OwnedStream const first;
     cuda::OwnedStream const second;
     static std::vector<int> order;

@@ -7,8 +7,8 @@
 
 #include <vector>
 
-// Steps over NCCL as graphs, one for each rank. The real NCCL wants a device for each; the fake
-// one's kernels are nodes that wait for their peers in every replay.
+// Steps over NCCL as graphs, one per rank. The real NCCL needs a device per rank; kernels of the
+// fake are nodes that wait for their peers in every replay.
 
 namespace zero::test::nccl_graph_test {
 
@@ -61,13 +61,11 @@ void check_mode() {
 
 } // namespace
 
-TEST_CASE("A captured step over NCCL that is replayed leaves the bits of eager ones, and those of "
-          "the loopback",
-          "[cuda]") {
+TEST_CASE("A replayed step over NCCL gives the bits of eager steps and of the loopback", "[cuda]") {
     check_mode<cuda::NcclMode::non_blocking>();
 }
 
-TEST_CASE("So it does over a blocking NCCL", "[cuda]") {
+TEST_CASE("A replayed step over a blocking NCCL gives the bits of eager steps", "[cuda]") {
     check_mode<cuda::NcclMode::blocking>();
 }
 

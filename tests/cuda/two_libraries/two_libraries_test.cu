@@ -14,9 +14,8 @@ extern "C" void second_scale(float* out, float const* in, std::size_t elements, 
 using namespace zero;
 using namespace zero::test;
 
-TEST_CASE(
-    "Two libraries that were compiled for different architectures have a kernel of their own each",
-    "[cuda]") {
+TEST_CASE("Two libraries that were compiled for different architectures each have their own kernel",
+          "[cuda]") {
     CHECK(first_kernel() != nullptr);
     CHECK(first_kernel() != second_kernel());
 }
