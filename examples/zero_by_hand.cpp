@@ -83,7 +83,7 @@ using Shard = std::array<float, shard_elements>;
 
 // ---------------------------------------------------------------------------------------------
 // The collectives. Every rank publishes a pointer, and reads the buffers of its peers between two
-// meetings: nobody reads before all are there, and nobody leaves while a peer still reads.
+// meetings: no rank reads before all have published, and no rank leaves while a peer still reads.
 
 struct Collectives {
     std::barrier<> barrier{rank_count};
@@ -92,7 +92,8 @@ struct Collectives {
     void meet() { barrier.arrive_and_wait(); }
 
     /// Sums the ranks' buckets; each rank gets the sum of its own shard. The order of addition is
-    /// that of the ranks, from rank 0 on, so the result does not depend on who comes first.
+    /// that of the ranks, from rank 0 on, so the result does not depend on which rank arrives
+    /// first.
     Shard reduce_scatter(std::size_t rank, Bucket& mine) {
         buckets[rank] = &mine;
         meet();
@@ -120,7 +121,8 @@ struct Collectives {
 
 // ---------------------------------------------------------------------------------------------
 // AdamW, rounded as the library rounds it (see zero/ops/adamw.hpp). Every product that feeds a sum
-// is an explicit fused multiply-add. Otherwise the compiler could fuse it here but not there.
+// is an explicit fused multiply-add; otherwise the compiler could fuse in one program and not in
+// the other.
 
 /// base^exponent by squaring: the same bits everywhere, which std::pow does not promise.
 [[gnu::noinline]] double power(double base, std::size_t exponent) {
@@ -178,14 +180,14 @@ void train_by_hand(std::size_t rank, Rank& mine, Collectives& collectives) {
                 mine.lease.fill(0.0F);
                 backward(mine.parameters[layer], activations[layer], activations[layer + 1],
                          gradient, mine.lease);
-                // As soon as a layer's gradients are complete they are reduced, and only the own
-                // shard is kept: the next layer uses the same lease.
+                // Reduce the gradients of a layer as soon as they are complete, and keep only the
+                // own shard. The next layer reuses the lease.
                 Shard const sum = collectives.reduce_scatter(rank, mine.lease);
                 for (std::size_t i = 0; i < shard_elements; ++i) mine.gradients[layer][i] += sum[i];
             }
         }
         // The mean over ranks and micro-steps is one factor at the end. Each rank updates its own
-        // shard, and then gets the other shards from their owners.
+        // shard, then copies the other shards from their owners.
         auto const factor = static_cast<float>(1.0 / double{rank_count * micro_steps});
         AdamW const adamw(step + 1);
         for (std::size_t layer = 0; layer < layer_count; ++layer) {

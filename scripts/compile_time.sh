@@ -3,7 +3,8 @@
 # the machine disturb less than wall time, but still disturb. The goal is below 3 s each.
 #
 # usage: scripts/compile_time.sh
-# Settings: CXX (compiler, g++), ZERO_REPETITIONS (5), ZERO_FLAGS (-O2).
+# Settings: CXX (compiler, g++), ZERO_REPETITIONS (5), ZERO_FLAGS (-O2; with -DZERO_COMPILED as for zero::compiled),
+# ZERO_DECLARED (1: each unit declares its stage with ZERO_DECLARE_STAGE, as if another unit defined it).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 has "$(compiler)" || stop "the compiler $(compiler) was not found"
@@ -16,12 +17,17 @@ types=('zero::ZeroStage<2>'
     'zero::ZeroStage<1, zero::Parameters<zero::float16>, zero::DynamicLossScaler>'
     'zero::ZeroStage<2, zero::Parameters<zero::bfloat16, float>, zero::SplitMasterWeights>')
 
+declaration=
+[ -z "${ZERO_DECLARED:-}" ] || declaration='ZERO_DECLARE_STAGE(Zero);'
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for index in "${!types[@]}"; do
     cat >"$work/unit_$index.cpp" <<EOF
+${declaration:+#include <zero/stage/declare_stage.hpp>}
 #include <zero/zero.hpp>
 using Zero = ${types[$index]};
+$declaration
 int main() {
     zero::run_ranks(2, [](zero::LoopbackCommunicator& communicator) {
         Zero engine(communicator, std::vector<Zero::Registration>{zero::Parameter<Zero::ParameterType>{.name = "w", .elements = 1000}}, {.gradient_clipping = 1.0F});

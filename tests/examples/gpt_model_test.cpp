@@ -15,8 +15,8 @@ using Values = std::vector<std::vector<double>>;
 constexpr gpt::Config tiny{.layers = 2, .width = 8, .heads = 2, .context = 5};
 constexpr std::size_t batch = 2;
 
-// Weights far from their initial values: with biases of zero and norms of one, errors in these
-// terms would stay hidden.
+// Weights far from their initial values: zero biases and unit norms would hide errors in these
+// terms.
 template <class Stored>
 std::vector<std::vector<Stored>> random_weights(gpt::Config const& config) {
     std::vector<std::vector<Stored>> weights;
@@ -83,7 +83,7 @@ Values zeros_like(Values const& values) {
 
 } // namespace
 
-TEST_CASE("the backward pass of every parameter agrees with central differences", "[gpt]") {
+TEST_CASE("The backward pass of every parameter agrees with central differences", "[gpt]") {
     gpt::Model<double> model(tiny, batch);
     Example const example;
     Values weights = random_weights<double>(tiny);
@@ -111,13 +111,13 @@ TEST_CASE("the backward pass of every parameter agrees with central differences"
         }
         INFO(list[parameter].name << ": largest gradient " << largest);
         CHECK(worst < 1e-8);
-        // The bias of the keys shifts all scores of a row alike, so only the other two thirds of
+        // The bias of the keys shifts all scores of a row equally, so only the other two thirds of
         // qkv.bias have a gradient.
         CHECK(largest > 1e-4);
     }
 }
 
-TEST_CASE("gradients are multiplied by the loss scale and added to what is there", "[gpt]") {
+TEST_CASE("Gradients are multiplied by the loss scale and added to those in memory", "[gpt]") {
     gpt::Model<double> model(tiny, batch);
     Example const example;
     Values const weights = random_weights<double>(tiny);
@@ -136,7 +136,7 @@ TEST_CASE("gradients are multiplied by the loss scale and added to what is there
     CHECK(worst < 1e-13);
 }
 
-TEST_CASE("the model computes in float as in double, up to rounding", "[gpt]") {
+TEST_CASE("The model computes in float as in double, up to rounding", "[gpt]") {
     gpt::Model<double> exact(tiny, batch);
     gpt::Model<float> rounded(tiny, batch);
     Example const example;
@@ -156,7 +156,7 @@ TEST_CASE("the model computes in float as in double, up to rounding", "[gpt]") {
     CHECK(worst < 1e-5);
 }
 
-TEST_CASE("two runs of the model over memory at other addresses give the same bits", "[gpt]") {
+TEST_CASE("Two runs of the model over memory at other addresses give the same bits", "[gpt]") {
     Example const example;
     auto const weights = random_weights<float>(tiny);
     auto const run = [&](std::size_t shift) {
@@ -186,7 +186,7 @@ TEST_CASE("two runs of the model over memory at other addresses give the same bi
     CHECK(run(3) == first);
 }
 
-TEST_CASE("weights in two bytes are computed with exactly, and their gradients are rounded once",
+TEST_CASE("Weights in two bytes are computed with exactly, and their gradients are rounded once",
           "[gpt]") {
     Example const example;
     auto const stored = random_weights<zero::bfloat16>(tiny);
@@ -204,7 +204,7 @@ TEST_CASE("weights in two bytes are computed with exactly, and their gradients a
     gpt::Model<float> model(tiny, batch);
     double const loss = add_gradients(model, widened, expected, example, 1.0F);
     CHECK(add_gradients(model, stored, found, example, 1.0F) == loss);
-    // The tied embedding gets two contributions and so two roundings; every other parameter one.
+    // The tied embedding gets two contributions, hence two roundings; every other parameter one.
     for (std::size_t parameter = 1; parameter < stored.size(); ++parameter) {
         std::size_t differences = 0;
         for (std::size_t element = 0; element < stored[parameter].size(); ++element) {
@@ -218,7 +218,7 @@ TEST_CASE("weights in two bytes are computed with exactly, and their gradients a
     }
 }
 
-TEST_CASE("attention does not look ahead", "[gpt]") {
+TEST_CASE("Attention does not look ahead", "[gpt]") {
     constexpr std::size_t context = 6;
     constexpr std::size_t width = 8;
     gpt::AttentionShape const shape{
@@ -244,7 +244,7 @@ TEST_CASE("attention does not look ahead", "[gpt]") {
     }
 }
 
-TEST_CASE("wrong sizes are refused with the numbers that disagree", "[gpt]") {
+TEST_CASE("Wrong sizes are refused with the numbers that disagree", "[gpt]") {
     gpt::Model<float> model(tiny, batch);
     auto weights = random_weights<float>(tiny);
     Example const example;

@@ -11,7 +11,7 @@
 
 #include <zero/host/detail/vectors_avx2.hpp>
 
-TEST_CASE("parameters are listed in the order of the forward pass with the units that use them",
+TEST_CASE("Parameters are listed in the order of the forward pass with the units that use them",
           "[gpt]") {
     gpt::Config const config{.layers = 2, .width = 32, .heads = 2, .context = 16};
     auto const list = gpt::parameters_of(config);
@@ -33,7 +33,7 @@ TEST_CASE("parameters are listed in the order of the forward pass with the units
     CHECK(total == 256 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32);
 }
 
-TEST_CASE("initial values depend on seed, parameter and place only", "[gpt]") {
+TEST_CASE("Initial values depend on seed, parameter and place only", "[gpt]") {
     gpt::Config const config{.layers = 8, .width = 32, .heads = 2, .context = 16};
     auto const list = gpt::parameters_of(config);
     std::vector<float> values(list[0].elements);
@@ -67,7 +67,7 @@ TEST_CASE("initial values depend on seed, parameter and place only", "[gpt]") {
           == 0.0F);
 }
 
-TEST_CASE("a width that heads cannot share is refused", "[gpt]") {
+TEST_CASE("A width that heads cannot share is refused", "[gpt]") {
     CHECK(gpt::make_config(2, 64, 64).heads == 2);
     CHECK(gpt::make_config(2, 48, 64).heads == 3);
     CHECK_THROWS_WITH(gpt::make_config(2, 50, 64),
@@ -75,7 +75,7 @@ TEST_CASE("a width that heads cannot share is refused", "[gpt]") {
     CHECK_THROWS_WITH(gpt::make_config(0, 64, 64), zero::test::contains_text("at least 1"));
 }
 
-TEST_CASE("the exponential is exact to a few units in the last place and keeps a NaN", "[gpt]") {
+TEST_CASE("The exponential is exact to a few units in the last place and keeps a NaN", "[gpt]") {
     double worst = 0.0;
     std::size_t count = 0;
     for (double value = -86.9; value < 88.0; value += 0.00371) {

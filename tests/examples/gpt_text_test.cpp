@@ -26,9 +26,9 @@ std::vector<std::uint8_t> counting_bytes(std::size_t count) {
 
 } // namespace
 
-TEST_CASE("unigram and bigram losses agree with numbers worked out by hand", "[gpt]") {
-    // a and b occur twice each in 4 bytes; a is followed by b twice, b by a once. Measured are the
-    // b and the second a of 'aba'.
+TEST_CASE("Unigram and bigram losses agree with numbers worked out by hand", "[gpt]") {
+    // In 4 bytes a and b occur twice each; b follows a twice, a follows b once. The loss is that of
+    // the b and the second a of 'aba'.
     auto const losses = gpt::ngram_losses(bytes_of("abab"), bytes_of("aba"), 1.0);
     CHECK(losses.unigram == zero::test::Approx(std::log(260.0 / 3.0)).epsilon(1e-14));
     CHECK(losses.bigram
@@ -36,7 +36,7 @@ TEST_CASE("unigram and bigram losses agree with numbers worked out by hand", "[g
                  .epsilon(1e-14));
 }
 
-TEST_CASE("the last tenth of a text is held out", "[gpt]") {
+TEST_CASE("The last tenth of a text is held out", "[gpt]") {
     std::string const bytes = std::string(90, 'x') + std::string(10, 'y');
     gpt::Text const text(bytes, 8);
     CHECK(text.training().size() == 90);
@@ -47,8 +47,9 @@ TEST_CASE("the last tenth of a text is held out", "[gpt]") {
         zero::test::contains_text("its last tenth has 10 bytes, and a sample needs 11"));
 }
 
-TEST_CASE("a sample depends on seed, step, micro-step and its number, not on who draws it",
-          "[gpt]") {
+TEST_CASE(
+    "A sample depends on seed, step, micro-step and its number, not on the rank that draws it",
+    "[gpt]") {
     auto const text = counting_bytes(200);
     gpt::Batch whole(4, 16);
     gpt::Batch part(2, 16);
@@ -74,7 +75,7 @@ TEST_CASE("a sample depends on seed, step, micro-step and its number, not on who
     CHECK_FALSE(is_same());
 }
 
-TEST_CASE("targets are the bytes that follow, and every position of the text is reached", "[gpt]") {
+TEST_CASE("Targets are the bytes that follow, and every position of the text is reached", "[gpt]") {
     auto const text = counting_bytes(20);
     gpt::Batch batch(8, 16);
     std::vector<int> starts(20, 0);
@@ -94,7 +95,7 @@ TEST_CASE("targets are the bytes that follow, and every position of the text is 
     CHECK(starts[4] == 0);
 }
 
-TEST_CASE("evaluation samples are spread from the first to the last place", "[gpt]") {
+TEST_CASE("Evaluation samples are spread from the first to the last place", "[gpt]") {
     auto const text = counting_bytes(101);
     gpt::Batch batch(2, 4);
     batch.fill(text, gpt::SamplePositions::spread(text.size(), 4, 2, 0, 2));
@@ -103,7 +104,7 @@ TEST_CASE("evaluation samples are spread from the first to the last place", "[gp
     CHECK(batch.targets()[7] == 100);
 }
 
-TEST_CASE("a file that cannot be read is named", "[gpt]") {
+TEST_CASE("A file that cannot be read is named", "[gpt]") {
     std::vector<std::string> const paths{"/does/not/exist"};
     CHECK_THROWS_WITH(gpt::read_files(paths), zero::test::contains_text("/does/not/exist"));
 }

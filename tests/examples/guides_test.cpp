@@ -28,7 +28,7 @@ std::string body_of(std::string program) {
     return program;
 }
 
-/// The blocks of the page show code of this file, and nothing else.
+/// The blocks of the page show code of these files, and nothing else.
 void check_code(std::string const& page, std::vector<std::string> const& files,
                 std::size_t least_blocks) {
     std::string sources;
@@ -71,9 +71,9 @@ bool is_excerpt(std::string const& part, std::string const& whole) {
     return true;
 }
 
-#ifdef ZERO_EXAMPLES // where the examples were built
+#ifdef ZERO_EXAMPLES // defined where the examples were built
 
-/// Each console block is a command, an example with its arguments, and all that it prints.
+/// Each console block is a command, an example with its arguments, and everything that it prints.
 void check_consoles(std::string const& page, std::size_t expected_blocks) {
     auto const blocks = blocks_of(page, "console");
     CHECK(blocks.size() == expected_blocks);
@@ -83,7 +83,7 @@ void check_consoles(std::string const& page, std::size_t expected_blocks) {
         std::size_t const end = block.find('\n');
         auto const outcome = run_program(ZERO_EXAMPLES "/" + block.substr(2, end - 2));
         CHECK(outcome.status == 0);
-#ifdef __x86_64__ // elsewhere compilers may fuse multiplications and additions of the models
+#ifdef __x86_64__ // elsewhere compilers may fuse multiplications and additions in the models
         CHECK(outcome.output == block.substr(end + 1));
 #endif
     }
@@ -159,7 +159,7 @@ TEST_CASE("The picture of sharding is what its program draws") {
     CHECK(drawn.output == text_of("docs/sharding.svg"));
 }
 
-TEST_CASE("The plain trainer and all stages of the guide come to the same loss, the stages to the "
+TEST_CASE("The plain trainer and all stages of the guide reach the same loss, and the stages the "
           "same bits") {
     std::string const one = run_program(ZERO_EXAMPLES "/guide_stage1").after("loss ");
     double const plain = std::stod(run_program(ZERO_EXAMPLES "/guide_plain").after("loss "));
@@ -200,7 +200,7 @@ TEST_CASE("The README shows what the planner prints for Llama-3 8B") {
     }
 }
 
-TEST_CASE("The planner plans 10^12 parameters, one rank, and refuses what it does not understand") {
+TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid arguments") {
     // 16e12 / 1024 = 15.625e9; optimizer state 12e12 / 1024 = 11.72e9
     auto const large =
         run_program(ZERO_EXAMPLES "/plan --parameters 1e12 --ranks 1024 --layers 128");

@@ -26,17 +26,23 @@ std::vector<std::string> pages() {
     return found;
 }
 
-/// What stands in `](...)`, without links to other sites. Code blocks are skipped.
+/// The line without the code in it, which is between backticks.
+std::string without_code(std::string line) {
+    for (std::size_t begin = line.find('`'); begin != std::string::npos; begin = line.find('`')) {
+        std::size_t const end = line.find('`', begin + 1);
+        line.erase(begin, end == std::string::npos ? end : end - begin + 1);
+    }
+    return line;
+}
+
+/// The targets of all links, except those to other sites. Code is skipped.
 std::vector<std::string> links_of(std::string const& text) {
     std::vector<std::string> found;
     bool is_code = false;
-    for (std::string line : lines_of(text)) {
-        is_code = is_code != (line.substr(0, 3) == "```");
-        for (std::size_t begin = line.find('`'); begin != std::string::npos;
-             begin = line.find('`')) { // code inside the line
-            line.erase(begin, line.find('`', begin + 1) - begin + 1);
-        }
-        for (std::size_t at = line.find("]("); !is_code && at != std::string::npos;
+    for (std::string const& raw : lines_of(text)) {
+        is_code = is_code != (raw.substr(0, 3) == "```");
+        std::string const line = is_code ? "" : without_code(raw);
+        for (std::size_t at = line.find("]("); at != std::string::npos;
              at = line.find("](", at + 1)) {
             std::string const target = line.substr(at + 2, line.find(')', at) - at - 2);
             if (target.find("://") == std::string::npos) {

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#ifdef ZERO_TRAIN_GPT // not defined where the example's dependencies were not found
+#ifdef ZERO_TRAIN_GPT // undefined where the dependencies of the example were not found
 
 using namespace zero::test;
 
 namespace {
 
-// Small enough for a second, large enough for several buckets, padding and two blocks.
+// Small enough to run in a second, large enough for several buckets, padding and two blocks.
 ProgramOutcome train_gpt(std::string const& arguments) {
     std::string command = std::string("'") + ZERO_TRAIN_GPT + "' " + arguments;
     for (std::string const option :
@@ -23,7 +23,7 @@ ProgramOutcome train_gpt(std::string const& arguments) {
 
 } // namespace
 
-TEST_CASE("train_gpt verifies that all stages and partitioners end with the same bits",
+TEST_CASE("The example train_gpt verifies that all stages and partitioners end with the same bits",
           "[train_gpt]") {
     for (std::string const dtype : {"float32", "bfloat16", "float16"}) {
         for (std::string const schedule : {"boundary", "every-micro-step"}) {
@@ -39,7 +39,7 @@ TEST_CASE("train_gpt verifies that all stages and partitioners end with the same
 }
 
 TEST_CASE(
-    "two runs of train_gpt under different stages print the same hash, another seed another one",
+    "Runs of train_gpt under different stages print the same hash, with another seed another one",
     "[train_gpt]") {
     std::string const label = "\nparameters: ";
     std::string const common = "--world 2 --steps 4 --schedule boundary ";
@@ -52,7 +52,8 @@ TEST_CASE(
     CHECK(train_gpt(common + "--stage 0 --learning-rate 0.00301").after(label) != expected);
 }
 
-TEST_CASE("train_gpt shows progress, the losses to beat, memory and traffic", "[train_gpt]") {
+TEST_CASE("The example train_gpt shows progress, the losses to beat, memory and traffic",
+          "[train_gpt]") {
     auto const outcome = train_gpt("--world 2 --steps 3");
     INFO(outcome.output);
     CHECK(outcome.status == 0);
@@ -64,7 +65,7 @@ TEST_CASE("train_gpt shows progress, the losses to beat, memory and traffic", "[
     }
 }
 
-TEST_CASE("train_gpt refuses what it cannot do and says why", "[train_gpt]") {
+TEST_CASE("The example train_gpt refuses what it cannot do and says why", "[train_gpt]") {
     auto const stage = train_gpt("--stage 4");
     CHECK(stage.status != 0);
     CHECK(stage.contains("--stage"));
