@@ -233,8 +233,8 @@ struct Configuration {
     std::size_t leases_until_rebuild = 0;
     bool has_unused = false;    ///< some units have no gradient on some ranks in some micro-steps
     bool reports_unused = true; ///< unused units call `gradients_ready`; in stage 3 they always do
-    bool holds_handles =
-        false; ///< the weights of a unit are released after the next unit is acquired
+    /// The weights of a unit are released after the next unit is acquired.
+    bool holds_handles = false;
     bool evaluates =
         /// Weights are also read between the last micro-step and `step`, and between steps.
         false;
