@@ -27,7 +27,7 @@ enum class GradientMemory { buckets, caller_owned, handed_over, overwritten };
 
 /// The state of one rank after three steps: all parameters, and those in caller-owned memory (empty
 /// if the engine owns them).
-struct Trained {
+struct RankState {
     std::vector<std::vector<float>> full;
     std::vector<std::vector<float>> caller_owned;
 };
@@ -44,8 +44,8 @@ float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std:
 }
 
 template <int N>
-std::vector<Trained> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
-    return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+std::vector<RankState> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
+    return on_ranks<RankState>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<float>(specs());
         std::vector<float> block(2048, -7.0F), gradients(2048, 99.0F);
@@ -105,7 +105,7 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
             }
             (void)engine.step(learning_rate);
         }
-        Trained trained;
+        RankState trained;
         trained.full = full_parameters(engine);
         for (auto const& parameter : parameters) {
             if (storage != Storage::owned) {
@@ -120,9 +120,9 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
     });
 }
 
-void check_same(std::vector<Trained> const& ranks,
+void check_same(std::vector<RankState> const& ranks,
                 std::vector<std::vector<float>> const& expected) {
-    for (Trained const& trained : ranks) {
+    for (RankState const& trained : ranks) {
         CHECK((trained.full == expected)); // a failure does not print all of it
         CHECK((trained.caller_owned.empty() || trained.caller_owned == expected));
     }
@@ -191,7 +191,7 @@ TEST_CASE("Frozen parameters keep their values in every storage") {
     for (auto const& ranks : {train<0>(Storage::scattered, GradientMemory::buckets),
                               train<2>(Storage::adopted, GradientMemory::caller_owned),
                               train<3>(Storage::owned, GradientMemory::buckets)}) {
-        for (Trained const& trained : ranks) {
+        for (RankState const& trained : ranks) {
             for (std::size_t const frozen : {2U, 4U}) {
                 for (std::size_t i = 0; i < trained.full[frozen].size(); ++i) {
                     CHECK(trained.full[frozen][i] == noise(1, frozen, i));
