@@ -45,7 +45,8 @@ control(check_headers include/zero/stage/right.hpp "#pragma once\n#define ZERO_R
 control_header(core/wrong.hpp ZERO_NAMESPACE::detail "struct Wrong {};" "declares something in ZERO_NAMESPACE::detail, but lies outside of a folder detail/")
 control_header(core/wrong.hpp ZERO_NAMESPACE::host "namespace detail {\nstruct Wrong {};\n} // namespace detail"
     "declares something in ZERO_NAMESPACE::host::detail, but lies outside of a folder detail/")
-control_header(core/right.hpp ZERO_NAMESPACE::detail "class Right; // see detail/right.hpp\n\ntemplate <class A, class... B>\nstruct Other;" "")
+control_header(core/right.hpp ZERO_NAMESPACE::detail "class Right; // see detail/right.hpp\n\ntemplate <class A, class... B>\n    requires (sizeof(A) > 1)\nstruct Other;" "")
+control_header(core/wrong.hpp ZERO_NAMESPACE::detail "template <class A>\nvoid wrong();\nclass Right;" "declares something in ZERO_NAMESPACE::detail")
 control_header(core/detail/wrong.hpp ZERO_NAMESPACE "struct Wrong {};" "declares something in ZERO_NAMESPACE, but lies in a folder detail/")
 control_header(core/detail/right.hpp ZERO_NAMESPACE "class Right;" "")
 control_header(core/detail/right.hpp ZERO_NAMESPACE::core::detail "struct Right {};" "")

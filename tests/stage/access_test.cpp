@@ -238,8 +238,8 @@ TEST_CASE("A refused acquisition leaves no stale weights for a later one") {
         step([&] {
             auto const third = engine.acquire(3);
             auto const first = engine.acquire(0);
-            is_refused = outcome_of([&] { (void)engine.acquire(2); }).type
-                         == "OutOfOrder"; // unit 1 shares a parameter that was prefetched
+            // Unit 1 shares a parameter that was prefetched.
+            is_refused = outcome_of([&] { (void)engine.acquire(2); }).type == "OutOfOrder";
         });
         std::vector<float> values{is_refused ? 1.0F : 0.0F};
         engine.for_each_full_parameter(

@@ -1,3 +1,4 @@
+#include "support/allocation_count.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
@@ -10,102 +11,10 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 
 // Between begin_step and step nothing in the process allocates on the heap. The replaced global
 // operators count allocations on every thread.
-
-namespace {
-
-std::atomic<bool> is_counting{false};
-std::atomic<long> allocations{0};
-
-void* take(std::size_t bytes, std::size_t alignment) noexcept {
-    if (is_counting.load()) {
-        ++allocations;
-    }
-    std::size_t const wanted = bytes == 0 ? 1 : bytes;
-    return alignment == 0
-               ? std::malloc(wanted)
-               : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
-}
-
-void* take_or_throw(std::size_t bytes, std::size_t alignment) {
-    void* const memory = take(bytes, alignment);
-    if (memory == nullptr) {
-        throw std::bad_alloc();
-    }
-    return memory;
-}
-
-constexpr std::size_t number(std::align_val_t alignment) noexcept {
-    return static_cast<std::size_t>(alignment);
-}
-
-} // namespace
-
-void* operator new(std::size_t bytes) {
-    return take_or_throw(bytes, 0);
-}
-void* operator new[](std::size_t bytes) {
-    return take_or_throw(bytes, 0);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    return take_or_throw(bytes, number(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-    return take_or_throw(bytes, number(alignment));
-}
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-    return take(bytes, 0);
-}
-void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
-    return take(bytes, 0);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
-    return take(bytes, number(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment,
-                     std::nothrow_t const&) noexcept {
-    return take(bytes, number(alignment));
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::nothrow_t const&) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::nothrow_t const&) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
-    std::free(memory);
-}
 
 using namespace zero;
 using namespace zero::test;

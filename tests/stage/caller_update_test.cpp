@@ -148,8 +148,8 @@ TEST_CASE("An exception in the update callback breaks the engine even if its typ
                         }
                     });
                 };
-                if (communicator.rank()
-                    == 1) { // rank 1 goes on, and does not tell the others itself
+                // Rank 1 continues and does not tell the others itself.
+                if (communicator.rank() == 1) {
                     own = outcome_of(step);
                     later = outcome_of([&] { engine.cancel_step(); });
                 } else {

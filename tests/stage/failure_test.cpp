@@ -111,8 +111,8 @@ TEST_CASE(
                 throw InvalidArgument("no such file");
             };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
-            if (communicator.rank()
-                == 0) { // rank 0 initialises; it does not tell the others itself
+            // Rank 0 initialises, and does not tell the others itself.
+            if (communicator.rank() == 0) {
                 own = outcome_of(construct);
             } else {
                 construct();

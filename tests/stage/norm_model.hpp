@@ -2,6 +2,9 @@
 
 #include "support/toy_model.hpp"
 
+#include <zero/ops/norm.hpp>
+#include <zero/stage/norm_scope.hpp>
+
 #include <array>
 #include <bit>
 #include <cstdint>

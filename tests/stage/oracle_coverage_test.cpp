@@ -63,7 +63,7 @@ void count_policies(Counts& counts, Row const& row) {
     count_choices(counts, "optimizer", std::array{"AdamW", "SGD"},
                   static_cast<std::size_t>(row.rule));
     count_choices(counts, "master weights",
-                  std::array{"none", "float", "float16", "in parts", "stochastic"},
+                  std::array{"none", "float", "float16", "split", "stochastic"},
                   static_cast<std::size_t>(row.master));
     count_choices(counts, "states", std::array{"float", "bfloat16", "scaled"},
                   static_cast<std::size_t>(row.states));

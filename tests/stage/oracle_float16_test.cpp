@@ -9,8 +9,8 @@ TEST_CASE("Float16 parameters, dynamic scale: random configurations give the bit
           "[oracle]") {
     run_row<9>();
 }
-TEST_CASE("Float16 parameters dealt in turn: random configurations give the bits of the oracle in "
-          "every stage",
+TEST_CASE("Float16 parameters, round-robin partitioner: random configurations give the bits of the "
+          "oracle in every stage",
           "[oracle]") {
     run_row<10>();
 }

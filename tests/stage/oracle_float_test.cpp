@@ -9,8 +9,8 @@ TEST_CASE(
     "[oracle]") {
     run_row<0>();
 }
-TEST_CASE("Float parameters dealt in turn, with SGD: random configurations give the bits of the "
-          "oracle in every stage",
+TEST_CASE("Float parameters, round-robin partitioner, SGD: random configurations give the bits of "
+          "the oracle in every stage",
           "[oracle]") {
     run_row<1>();
 }

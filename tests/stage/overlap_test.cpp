@@ -62,8 +62,8 @@ template <int N>
 using Stage = ZeroStage<N, Observed, UnitBucketer>;
 
 struct Seen {
-    int reduced_during_backward =
-        -1; ///< whether the wait inside the backward pass ended with an open gate
+    /// Whether the wait inside the backward pass ended with an open gate; -1 before.
+    int reduced_during_backward = -1;
     bool is_open_before_step = false;
     std::uint64_t step_count = 0;
 };

@@ -35,9 +35,8 @@ void check_memory(std::size_t world) {
                                                            BufferKind::parameters);
         CHECK(sharded.size() == map.elements(rank));
         CHECK(trainable.size() == shard_begins(layout, rank)[layout.trainable_buckets()]);
-        CHECK(trainable.size()
-              < sharded.size()
-                    + (rank == 0 ? 0 : 1)); // at least the frozen parameter is in rank 0's memory
+        // At least the frozen parameter is in rank 0's memory.
+        CHECK(trainable.size() < sharded.size() + (rank == 0 ? 0 : 1));
         CHECK(replicated.size() == layout.padded_elements());
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& slice) {

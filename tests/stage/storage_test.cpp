@@ -23,13 +23,13 @@ namespace {
 
 constexpr int world = 3;
 
-enum class GradientMemory { buckets, callers, handed_over, overwritten };
+enum class GradientMemory { buckets, caller_owned, handed_over, overwritten };
 
 /// The state of one rank after three steps: all parameters, and those in caller-owned memory (empty
 /// if the engine owns them).
-struct Trained {
+struct RankState {
     std::vector<std::vector<float>> full;
-    std::vector<std::vector<float>> callers;
+    std::vector<std::vector<float>> caller_owned;
 };
 
 std::vector<ParameterSpec> specs() {
@@ -44,8 +44,8 @@ float gradient_of(std::uint64_t rank, std::uint64_t step, std::size_t unit, std:
 }
 
 template <int N>
-std::vector<Trained> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
-    return on_ranks<Trained>(world, [&](LoopbackCommunicator& communicator) {
+std::vector<RankState> train(Storage storage, GradientMemory memory, double learning_rate = 0.01) {
+    return on_ranks<RankState>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         auto parameters = registration<float>(specs());
         std::vector<float> block(2048, -7.0F), gradients(2048, 99.0F);
@@ -60,7 +60,7 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
                 }
                 parameter.initialise = nullptr;
             }
-            if (memory == GradientMemory::callers && parameter.trainable) {
+            if (memory == GradientMemory::caller_owned && parameter.trainable) {
                 parameter.gradient = gradients.data() + begin;
             }
             begin += parameter.elements + (index == 3 ? 11 : 0);
@@ -105,11 +105,12 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
             }
             (void)engine.step(learning_rate);
         }
-        Trained trained;
+        RankState trained;
         trained.full = full_parameters(engine);
         for (auto const& parameter : parameters) {
             if (storage != Storage::owned) {
-                trained.callers.emplace_back(parameter.data, parameter.data + parameter.elements);
+                trained.caller_owned.emplace_back(parameter.data,
+                                                  parameter.data + parameter.elements);
             }
         }
         if (storage != Storage::owned && (block[4] != -7.0F || block[begin] != -7.0F)) {
@@ -119,11 +120,11 @@ std::vector<Trained> train(Storage storage, GradientMemory memory, double learni
     });
 }
 
-void check_same(std::vector<Trained> const& ranks,
+void check_same(std::vector<RankState> const& ranks,
                 std::vector<std::vector<float>> const& expected) {
-    for (Trained const& trained : ranks) {
+    for (RankState const& trained : ranks) {
         CHECK((trained.full == expected)); // a failure does not print all of it
-        CHECK((trained.callers.empty() || trained.callers == expected));
+        CHECK((trained.caller_owned.empty() || trained.caller_owned == expected));
     }
 }
 
@@ -134,11 +135,11 @@ TEMPLATE_TEST_CASE_SIG("Owned, adopted and scattered parameters are trained to t
     auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
     CHECK((expected != train<0>(Storage::owned, GradientMemory::buckets, 0.0100001)[0].full));
     for (auto const memory :
-         {GradientMemory::buckets, GradientMemory::callers, GradientMemory::handed_over}) {
+         {GradientMemory::buckets, GradientMemory::caller_owned, GradientMemory::handed_over}) {
         check_same(train<N>(Storage::owned, memory), expected);
         check_same(train<N>(Storage::scattered, memory), expected);
     }
-    check_same(train<N>(Storage::adopted, GradientMemory::callers), expected);
+    check_same(train<N>(Storage::adopted, GradientMemory::caller_owned), expected);
     check_same(train<N>(Storage::adopted, GradientMemory::handed_over), expected);
 }
 
@@ -146,7 +147,7 @@ TEMPLATE_TEST_CASE_SIG(
     "Gradients in buckets, in caller-owned memory, handed over or overwritten give the same bits",
     "", ((int N), N), 0, 2, 3) {
     auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
-    for (auto const memory : {GradientMemory::buckets, GradientMemory::callers,
+    for (auto const memory : {GradientMemory::buckets, GradientMemory::caller_owned,
                               GradientMemory::handed_over, GradientMemory::overwritten}) {
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
@@ -188,9 +189,9 @@ TEST_CASE("A gradient in caller-owned memory is read once, with its own unit and
 
 TEST_CASE("Frozen parameters keep their values in every storage") {
     for (auto const& ranks : {train<0>(Storage::scattered, GradientMemory::buckets),
-                              train<2>(Storage::adopted, GradientMemory::callers),
+                              train<2>(Storage::adopted, GradientMemory::caller_owned),
                               train<3>(Storage::owned, GradientMemory::buckets)}) {
-        for (Trained const& trained : ranks) {
+        for (RankState const& trained : ranks) {
             for (std::size_t const frozen : {2U, 4U}) {
                 for (std::size_t i = 0; i < trained.full[frozen].size(); ++i) {
                     CHECK(trained.full[frozen][i] == noise(1, frozen, i));

@@ -53,8 +53,8 @@ void check_traffic(std::size_t padded) {
         is_uneven = is_uneven || rank.transport != ranks[0].transport;
     }
     CHECK(reduced == 2 * padded);
-    CHECK(is_uneven == !Partitioner::cuts_parameters); // the whole group is uneven in a bucket, but
-                                                       // not in total
+    // The whole group is uneven in a bucket, but not in total.
+    CHECK(is_uneven == !Partitioner::cuts_parameters);
 }
 
 } // namespace

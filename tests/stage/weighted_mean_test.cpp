@@ -168,8 +168,8 @@ TEST_CASE("A weight that is missing, negative or would be ignored is refused, an
 
 TEST_CASE("The step compensates for any divisor of gradients before they are sent") {
     in_every_stage([]<int N>() {
-        for (float const predivide :
-             {1.0F, 2.0F, 3.0F, 5.0F}) { // one of them is W; thirds of 2, 4 and 6 are rounded
+        // One of them is W. Thirds of 2, 4 and 6 are rounded.
+        for (float const predivide : {1.0F, 2.0F, 3.0F, 5.0F}) {
             for (float const value : after_one_step<N>({}, {.predivide = predivide})) {
                 CHECK(value == Approx(-2.0F).epsilon(1e-6));
             }

@@ -13,8 +13,8 @@ TEMPLATE_TEST_CASE("A whole-tensor optimizer gives the same bits in every stage,
                    "assignment of parameters to ranks",
                    "[stage][tensor]", Lamb, Muon) {
     auto const expected = trained_whole<ZeroStage<0, RoundRobinPartitioner, TestType>>(3);
-    CHECK(trained_whole<ZeroStage<0, TestType>>(3)
-          == expected); // this partitioner cuts parameters, so all ranks update all of them
+    // The default partitioner cuts parameters, so every rank updates all of them.
+    CHECK(trained_whole<ZeroStage<0, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<1, RoundRobinPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<1, BalancedPartitioner, TestType>>(3) == expected);
     CHECK(trained_whole<ZeroStage<2, RoundRobinPartitioner, TestType>>(3) == expected);

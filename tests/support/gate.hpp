@@ -20,8 +20,8 @@ public:
         if (_opener.joinable()) {
             _opener.join();
         }
-        for (host::Event const& passed :
-             _passed) { // a command that has passed may still read the flag
+        // A command that has passed may still read the flag.
+        for (host::Event const& passed : _passed) {
             passed.synchronise();
         }
     }

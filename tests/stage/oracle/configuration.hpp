@@ -109,7 +109,7 @@ inline constexpr std::array<Row, 27> rows{{
     {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32,
      Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed,
      Rule::adamw, Master::floats},
-    {"bfloat16, master in parts, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16,
+    {"bfloat16, split master, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16,
      Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
      Master::split},
     {"bfloat16, stochastic rounding, bfloat16 states, round-robin, unit", Number::bfloat16,
@@ -121,10 +121,10 @@ inline constexpr std::array<Row, 27> rows{{
     {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32,
      Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
      Master::none, States::scaled},
-    {"bfloat16, master in parts, scaled states, balanced, size-capped, dynamic scale",
+    {"bfloat16, split master, scaled states, balanced, size-capped, dynamic scale",
      Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced,
      Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
-    {"bfloat16 and float, master in parts, size-capped", Number::bfloat16, Number::bfloat16,
+    {"bfloat16 and float, split master, size-capped", Number::bfloat16, Number::bfloat16,
      Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none,
      Rule::adamw, Master::split, States::floats, true},
     {"float, size-capped, dynamic scale", Number::float32, Number::float32, Number::float32,
@@ -139,7 +139,7 @@ enum class Combine { mean, sum };
 enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
-enum class GradientMemory { engine, callers, handed_over, mixed };
+enum class GradientMemory { engine, caller_owned, handed_over, mixed };
 /// The order of the units in the backward pass.
 enum class Order {
     reverse,
@@ -233,8 +233,8 @@ struct Configuration {
     std::size_t leases_until_rebuild = 0;
     bool has_unused = false;    ///< some units have no gradient on some ranks in some micro-steps
     bool reports_unused = true; ///< unused units call `gradients_ready`; in stage 3 they always do
-    bool holds_handles =
-        false; ///< the weights of a unit are released after the next unit is acquired
+    /// The weights of a unit are released after the next unit is acquired.
+    bool holds_handles = false;
     bool evaluates =
         /// Weights are also read between the last micro-step and `step`, and between steps.
         false;
@@ -314,9 +314,9 @@ inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micr
     if (!c.has_unused) {
         return false;
     }
-    bool const nobody_uses_it =
+    bool const is_unused_by_all =
         keyed(c.seed, c.index, Stream::unused, step, micro_step, 1000, unit) % 8 == 0;
-    return nobody_uses_it
+    return is_unused_by_all
            || keyed(c.seed, c.index, Stream::unused, step, micro_step, rank, unit) % 4 == 0;
 }
 
@@ -335,7 +335,7 @@ inline GradientMemory gradient_memory_of(Configuration const& c, std::size_t par
         // The engine's memory for a parameter of an adopted block may not be contiguous.
         == Memory::adopted;
     constexpr std::array<GradientMemory, 3> kinds{
-        GradientMemory::callers, GradientMemory::handed_over, GradientMemory::engine};
+        GradientMemory::caller_owned, GradientMemory::handed_over, GradientMemory::engine};
     return kinds[keyed(c.seed, c.index, Stream::memory, parameter) % (is_adopted ? 2 : 3)];
 }
 
@@ -393,8 +393,8 @@ inline std::string describe(Configuration const& c) {
                  c.communication);
     text += word(std::array{" owned", " adopted", " scattered"}, c.memory);
     text += c.memory == Memory::adopted ? (c.has_aligned_block ? "(aligned)" : "(unaligned)") : "";
-    text += word(std::array{" gradients=engine", " gradients=callers", " gradients=handed-over",
-                            " gradients=mixed"},
+    text += word(std::array{" gradients=engine", " gradients=caller-owned",
+                            " gradients=handed-over", " gradients=mixed"},
                  c.gradient_memory);
     text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
     text += std::string(c.writes_all ? " writes-all" : "")

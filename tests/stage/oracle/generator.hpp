@@ -218,11 +218,11 @@ inline void choose_calls(Random& random, Configuration& c) {
         place_in_block(random, c);
     }
     c.gradient_memory = random.pick(std::array{GradientMemory::engine, GradientMemory::engine,
-                                               GradientMemory::callers, GradientMemory::handed_over,
-                                               GradientMemory::mixed});
+                                               GradientMemory::caller_owned,
+                                               GradientMemory::handed_over, GradientMemory::mixed});
     if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::engine) {
         c.gradient_memory =
-            random.chance(50) ? GradientMemory::callers : GradientMemory::handed_over;
+            random.chance(50) ? GradientMemory::caller_owned : GradientMemory::handed_over;
     }
     c.writes_all = random.chance(20);
     c.has_unused = random.chance(35);

@@ -194,7 +194,7 @@ private:
         } else {
             parameter.data = _model.template values<V>(index);
         }
-        if (gradient_memory_of(_c, index) == GradientMemory::callers && shape.trainable) {
+        if (gradient_memory_of(_c, index) == GradientMemory::caller_owned && shape.trainable) {
             parameter.gradient = _model.template gradient<V>(index).data();
         }
         return parameter;
@@ -423,14 +423,15 @@ private:
 
     /// Reports a unit to which this rank contributes no gradient.
     void report_without_gradient(std::size_t unit) {
-        bool has_callers = false;
+        bool has_caller_owned = false;
         for (std::size_t const parameter : parameters_of(unit)) {
-            bool const is_callers = _c.shapes[parameter].trainable
-                                    && gradient_memory_of(_c, parameter) == GradientMemory::callers;
-            has_callers = has_callers || is_callers;
+            bool const is_caller_owned =
+                _c.shapes[parameter].trainable
+                && gradient_memory_of(_c, parameter) == GradientMemory::caller_owned;
+            has_caller_owned = has_caller_owned || is_caller_owned;
         }
         // The engine would use what is left in the caller-owned memory, so it must clear it.
-        if (has_callers) {
+        if (has_caller_owned) {
             static_cast<void>(_engine->gradients(unit));
             for (std::size_t const parameter : parameters_of(unit)) {
                 static_cast<void>(_model.is_first_write(parameter));

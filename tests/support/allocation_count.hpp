@@ -1,0 +1,96 @@
+#pragma once
+
+// Replaces the global operators new and delete by ones that count. Include it in exactly one unit
+// of a program, for instance in an *_alone_test.cpp, which is a program of its own.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace zero::test {
+
+inline std::atomic<bool> is_counting{false};
+inline std::atomic<long> allocations{0}; ///< of every form on every thread, while `is_counting`
+
+inline void* allocate_counted(std::size_t bytes, std::size_t alignment) noexcept {
+    if (is_counting.load()) {
+        ++allocations;
+    }
+    std::size_t const wanted = bytes == 0 ? 1 : bytes;
+    return alignment == 0
+               ? std::malloc(wanted)
+               : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+}
+
+inline void* allocate_counted_or_throw(std::size_t bytes, std::size_t alignment) {
+    void* const memory = allocate_counted(bytes, alignment);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+
+} // namespace zero::test
+
+void* operator new(std::size_t bytes) {
+    return zero::test::allocate_counted_or_throw(bytes, 0);
+}
+void* operator new[](std::size_t bytes) {
+    return zero::test::allocate_counted_or_throw(bytes, 0);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return zero::test::allocate_counted_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+    return zero::test::allocate_counted_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+    return zero::test::allocate_counted(bytes, 0);
+}
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
+    return zero::test::allocate_counted(bytes, 0);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
+    return zero::test::allocate_counted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                     std::nothrow_t const&) noexcept {
+    return zero::test::allocate_counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
+    std::free(memory);
+}
