@@ -84,7 +84,8 @@ constexpr bool is_backend = Backend<Archetype<Parts...>>;
 
 } // namespace
 
-TEST_CASE("the host is a backend, and so is what derives from it to replace one function") {
+TEST_CASE("The host backend models Backend, and so does a type that derives from it and replaces "
+          "one function") {
     struct Derived : HostBackend {
         static void wait(Queue, Event const&, Fence) {}
     };
@@ -93,7 +94,7 @@ TEST_CASE("the host is a backend, and so is what derives from it to replace one 
     STATIC_REQUIRE(Backend<Derived>);
 }
 
-TEST_CASE("a backend is its types and its operations") {
+TEST_CASE("A backend consists of its types and its operations") {
     STATIC_REQUIRE(is_backend<Types<>, Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow,
                               Copy, Elements, Sums, Integers>);
     STATIC_REQUIRE(
@@ -101,7 +102,7 @@ TEST_CASE("a backend is its types and its operations") {
                                    Rethrow, Copy, Elements, Sums, Integers>>());
 }
 
-TEST_CASE("a backend with one part missing is none") {
+TEST_CASE("A type that lacks one requirement is not a backend") {
     STATIC_REQUIRE_FALSE(is_backend<Handle, Compute, Memory, Record, Wait, Synchronize, Rethrow,
                                     Copy, Elements, Sums, Integers>);
     STATIC_REQUIRE_FALSE(is_backend<Types<>, Compute, Memory, Record, Wait, Synchronize, Rethrow,
@@ -128,7 +129,7 @@ TEST_CASE("a backend with one part missing is none") {
                                     Rethrow, Copy, Elements, Sums>);
 }
 
-TEST_CASE("a backend with one part of the wrong form is none") {
+TEST_CASE("A type with one wrong requirement is not a backend") {
     STATIC_REQUIRE_FALSE(is_backend<Types<int, Unmovable>, Handle, Compute, Memory, Record, Wait,
                                     Synchronize, Rethrow, Copy, Elements, Sums, Integers>);
     STATIC_REQUIRE_FALSE(is_backend<Types<int, Ordinary>, Handle, Compute, Memory, Record, Wait,

@@ -10,7 +10,7 @@
 
 namespace zero::test::buffer_test {
 
-TEST_CASE("a buffer takes its elements from the resource and gives them back at its end") {
+TEST_CASE("A buffer allocates from the resource and deallocates in its destructor") {
     HostMemoryResource memory;
     {
         Buffer<float> const floats(memory, 10, BufferKind::gradients);
@@ -27,7 +27,7 @@ TEST_CASE("a buffer takes its elements from the resource and gives them back at 
     CHECK(memory.allocated_bytes() == 0);
 }
 
-TEST_CASE("a buffer without elements, or without a resource, allocates nothing") {
+TEST_CASE("A buffer without elements, or without a resource, allocates nothing") {
     HostMemoryResource memory;
     Buffer<float> const empty(memory, 0, BufferKind::gradients);
     Buffer<float> const none;
@@ -40,7 +40,7 @@ TEST_CASE("a buffer without elements, or without a resource, allocates nothing")
     CHECK(memory.allocated_bytes() == 0);
 }
 
-TEST_CASE("moving a buffer hands its memory over and leaves an empty one") {
+TEST_CASE("Moving a buffer transfers its memory and leaves an empty buffer") {
     HostMemoryResource memory;
     Buffer<float> first(memory, 8, BufferKind::master_weights);
     float const* const data = first.data();
@@ -52,8 +52,7 @@ TEST_CASE("moving a buffer hands its memory over and leaves an empty one") {
     CHECK(memory.allocated_bytes() == 32);
 }
 
-TEST_CASE("move assignment gives the old memory back at once, to the resource and kind that it "
-          "came from") {
+TEST_CASE("Move assignment deallocates the old memory at once, to its resource and kind") {
     HostMemoryResource memory;
     HostMemoryResource other;
     Buffer<float> target(other, 4, BufferKind::wire);
@@ -69,7 +68,7 @@ TEST_CASE("move assignment gives the old memory back at once, to the resource an
     CHECK(memory.allocated_bytes(BufferKind::wire) == 0);
 }
 
-TEST_CASE("a buffer that is moved into itself keeps its memory") {
+TEST_CASE("Self-move keeps the memory of a buffer") {
     HostMemoryResource memory;
     Buffer<float> buffer(memory, 8, BufferKind::master_weights);
     float const* const data = buffer.data();
@@ -80,7 +79,7 @@ TEST_CASE("a buffer that is moved into itself keeps its memory") {
     CHECK(memory.allocated_bytes() == 32);
 }
 
-TEST_CASE("a buffer of more bytes than there are numbers is refused before the resource is asked") {
+TEST_CASE("A size in bytes that overflows is rejected before the resource is called") {
     HostMemoryResource memory;
     std::size_t const most = std::numeric_limits<std::size_t>::max();
     CHECK_THROWS_AS(Buffer<float>(memory, most / 4 + 1, BufferKind::gradients),
@@ -89,7 +88,7 @@ TEST_CASE("a buffer of more bytes than there are numbers is refused before the r
     CHECK(memory.allocated_bytes() == 0);
 }
 
-TEST_CASE("a resource that has no memory leaves no buffer and is given nothing back") {
+TEST_CASE("A failed allocation leaves no buffer and deallocates nothing") {
     struct Exhausted : MemoryResource {
         int given_back = 0;
         void* allocate(std::size_t, BufferKind) override { throw std::bad_alloc(); }
@@ -102,7 +101,7 @@ TEST_CASE("a resource that has no memory leaves no buffer and is given nothing b
     CHECK(memory.given_back == 0);
 }
 
-TEST_CASE("a buffer can be moved but not copied") {
+TEST_CASE("A buffer can be moved but not copied") {
     STATIC_REQUIRE(std::is_nothrow_move_constructible_v<Buffer<float>>);
     STATIC_REQUIRE(std::is_nothrow_move_assignable_v<Buffer<float>>);
     STATIC_REQUIRE_FALSE(std::is_copy_constructible_v<Buffer<float>>);

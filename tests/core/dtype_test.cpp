@@ -6,7 +6,7 @@
 
 namespace zero::test::dtype_test {
 
-TEST_CASE("each type that a collective moves has a name") {
+TEST_CASE("Each element type of a collective has a name") {
     STATIC_REQUIRE(dtype_of<float>() == DType::float32);
     STATIC_REQUIRE(dtype_of<bfloat16>() == DType::bfloat16);
     STATIC_REQUIRE(dtype_of<float16>() == DType::float16);

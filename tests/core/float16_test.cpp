@@ -32,7 +32,7 @@ constexpr float of_bits(std::uint32_t bits) {
 
 } // namespace
 
-TEST_CASE("float16 values at the edges of its range are those of the standard") {
+TEST_CASE("Values of float16 at the edges of its range follow IEEE 754") {
     STATIC_REQUIRE(from_half(0x0001) == 0x1.0p-24F); // smallest subnormal
     STATIC_REQUIRE(from_half(0x03ff) == 0x1.ff8p-15F);
     STATIC_REQUIRE(from_half(0x0400) == 0x1.0p-14F); // smallest normal
@@ -46,7 +46,7 @@ TEST_CASE("float16 values at the edges of its range are those of the standard") 
     CHECK(std::isnan(from_half(0xfe00)));
 }
 
-TEST_CASE("floats are rounded to float16 to nearest, ties to even") {
+TEST_CASE("Floats are rounded to float16 to nearest, ties to even") {
     STATIC_REQUIRE(half(1.0F) == 0x3c00);
     STATIC_REQUIRE(half(-2.0F) == 0xc000);
     STATIC_REQUIRE(half(1.0F + 0x1.0p-11F) == 0x3c00);              // tie, down to even
@@ -60,7 +60,7 @@ TEST_CASE("floats are rounded to float16 to nearest, ties to even") {
     STATIC_REQUIRE(half(std::numeric_limits<float>::denorm_min()) == 0x0000);
 }
 
-TEST_CASE("floats too large for float16 become infinite from 65520 on") {
+TEST_CASE("Floats too large for float16 become infinite from 65520 on") {
     STATIC_REQUIRE(half(65504.0F) == 0x7bff);
     STATIC_REQUIRE(half(65519.996F) == 0x7bff);
     STATIC_REQUIRE(half(65520.0F) == 0x7c00);
@@ -70,7 +70,7 @@ TEST_CASE("floats too large for float16 become infinite from 65520 on") {
     STATIC_REQUIRE(half(-infinity) == 0xfc00);
 }
 
-TEST_CASE("bfloat16 is the upper half of a float") {
+TEST_CASE("A bfloat16 is the upper half of a float") {
     STATIC_REQUIRE(from_brain(0x3f80) == 1.0F);
     STATIC_REQUIRE(from_brain(0x7f7f) == 0x1.fep127F); // largest
     STATIC_REQUIRE(from_brain(0x0080) == 0x1.0p-126F); // smallest normal
@@ -79,7 +79,7 @@ TEST_CASE("bfloat16 is the upper half of a float") {
     CHECK(std::isnan(from_brain(0x7f81)));
 }
 
-TEST_CASE("floats are rounded to bfloat16 to nearest, ties to even, and overflow to infinity") {
+TEST_CASE("Floats are rounded to bfloat16 to nearest, ties to even, and overflow to infinity") {
     STATIC_REQUIRE(brain(of_bits(0x3f808000U)) == 0x3f80); // tie, down to even
     STATIC_REQUIRE(brain(of_bits(0x3f808001U)) == 0x3f81);
     STATIC_REQUIRE(brain(of_bits(0x3f818000U)) == 0x3f82); // tie, up to even
@@ -92,18 +92,18 @@ TEST_CASE("floats are rounded to bfloat16 to nearest, ties to even, and overflow
     STATIC_REQUIRE(brain(of_bits(0x00008001U)) == 0x0001);
 }
 
-TEST_CASE("a NaN stays a quiet NaN of its sign, also where rounding could carry it away") {
+TEST_CASE(
+    "A NaN becomes a quiet NaN with the same sign, also where rounding would carry into infinity") {
     STATIC_REQUIRE(brain(of_bits(0x7fffffffU)) == 0x7fff);
     STATIC_REQUIRE(brain(of_bits(0xffffffffU)) == 0xffff);
-    STATIC_REQUIRE(brain(of_bits(0x7f800001U)) == 0x7fc0); // its payload lies below
+    STATIC_REQUIRE(brain(of_bits(0x7f800001U)) == 0x7fc0); // the payload lies in the lower half
     STATIC_REQUIRE(half(of_bits(0x7fffffffU)) == 0x7fff);
     STATIC_REQUIRE(half(of_bits(0xff800001U)) == 0xfe00);
 }
 
-TEST_CASE("equality of storage types is equality of bits, and only conversions to a wider type are "
-          "exact") {
+TEST_CASE("Storage types compare bits, and only conversions to a wider type are exact") {
     STATIC_REQUIRE_FALSE(
-        std::is_constructible_v<bfloat16, float>); // the value would be taken for a bit pattern
+        std::is_constructible_v<bfloat16, float>); // the value would be taken as a bit pattern
     STATIC_REQUIRE_FALSE(std::is_constructible_v<float16, double>);
     STATIC_REQUIRE(float16{0x7e00} == float16{0x7e00}); // a NaN
     STATIC_REQUIRE_FALSE(bfloat16{0x8000} == bfloat16{0x0000});

@@ -10,7 +10,7 @@ namespace zero::test::list_test {
 
 using zero::detail::List;
 
-TEST_CASE("a list keeps its elements in order while it grows", "[core]") {
+TEST_CASE("A list keeps its elements in order while it grows", "[core]") {
     List<std::size_t> list;
     CHECK(list.empty());
     for (std::size_t value = 0; value < 1000; ++value) {
@@ -26,13 +26,13 @@ TEST_CASE("a list keeps its elements in order while it grows", "[core]") {
     CHECK(zero::detail::as_span(list).back() == 999 * 999);
 }
 
-TEST_CASE("a list of a given size holds default values", "[core]") {
+TEST_CASE("A list of a given size holds default values", "[core]") {
     List<int*> const list(3);
     REQUIRE(list.size() == 3);
     CHECK((list[0] == nullptr && list[1] == nullptr && list[2] == nullptr));
 }
 
-TEST_CASE("reserved room is used without moving an element", "[core]") {
+TEST_CASE("Reserved capacity is used without moving an element", "[core]") {
     List<int> list;
     list.reserve(10);
     int const* const memory = list.data();
@@ -43,7 +43,7 @@ TEST_CASE("reserved room is used without moving an element", "[core]") {
     CHECK(list[9] == 9);
 }
 
-TEST_CASE("a list that is cleared lets go of its elements and keeps its room", "[core]") {
+TEST_CASE("Clearing a list destroys its elements and keeps its capacity", "[core]") {
     auto const counted = std::make_shared<int>(0);
     List<std::shared_ptr<int>> list{counted, counted};
     auto const* const memory = list.data();
@@ -54,7 +54,7 @@ TEST_CASE("a list that is cleared lets go of its elements and keeps its room", "
     CHECK(list.data() == memory);
 }
 
-TEST_CASE("a list moves its elements, which live once and are destroyed", "[core]") {
+TEST_CASE("A list moves its elements and destroys each of them once", "[core]") {
     auto const counted = std::make_shared<int>(0);
     {
         List<std::shared_ptr<int>> first{counted, counted};

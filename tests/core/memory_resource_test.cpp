@@ -12,7 +12,7 @@
 
 namespace zero::test::memory_resource_test {
 
-TEST_CASE("the host memory resource counts the bytes in use per kind") {
+TEST_CASE("The host memory resource counts the bytes in use per kind") {
     HostMemoryResource memory;
     CHECK(memory.allocated_bytes() == 0);
     void* const first = memory.allocate(1000, BufferKind::parameters);
@@ -29,7 +29,7 @@ TEST_CASE("the host memory resource counts the bytes in use per kind") {
     CHECK(memory.allocated_bytes() == 0);
 }
 
-TEST_CASE("host memory is aligned to 128 bytes, whatever its size") {
+TEST_CASE("Host memory is aligned to 128 bytes, whatever its size") {
     HostMemoryResource memory;
     for (std::size_t const bytes : std::vector<std::size_t>{0, 1, 2, 127, 128, 129, 4097}) {
         void* const pointer = memory.allocate(bytes, BufferKind::control);
@@ -49,7 +49,7 @@ TEST_CASE("host memory is aligned to 128 bytes, whatever its size") {
 #endif
 #endif
 #if !defined(ZERO_TEST_HEAP_ABORTS)
-TEST_CASE("an allocation that fails leaves the account as it was") {
+TEST_CASE("A failed allocation does not change the counts") {
     HostMemoryResource memory;
     std::size_t const too_much = std::numeric_limits<std::size_t>::max() / 4;
     CHECK_THROWS_AS(memory.allocate(too_much, BufferKind::gradients), std::bad_alloc);
@@ -57,7 +57,7 @@ TEST_CASE("an allocation that fails leaves the account as it was") {
 }
 #endif
 
-TEST_CASE("the account is right when several threads allocate at once") {
+TEST_CASE("The counts are correct when several threads allocate concurrently") {
     HostMemoryResource memory;
     std::vector<void*> kept(4, nullptr);
     std::vector<std::thread> threads;
@@ -81,7 +81,7 @@ TEST_CASE("the account is right when several threads allocate at once") {
     CHECK(memory.allocated_bytes() == 0);
 }
 
-TEST_CASE("each kind of buffer has a name of its own") {
+TEST_CASE("Each kind of buffer has its own name") {
     std::vector<std::string> names;
     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
         names.emplace_back(name_of(static_cast<BufferKind>(kind)));

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-// A float in parts is the float again, and its half is the float rounded to nearest even.
+// A split float joins to the same float, and its half is the float rounded to nearest even.
 
 namespace zero::test::split_float_test {
 
@@ -26,8 +26,8 @@ bool comes_back(std::uint32_t bits) {
 
 } // namespace
 
-TEST_CASE("A float in parts comes back with all bits: zeros, subnormals, powers of two, the "
-          "largest, infinities") {
+TEST_CASE("A split float joins to the same bits: zeros, subnormals, powers of two, the largest, "
+          "infinities") {
     int wrong = 0;
     for (std::uint32_t const upper :
          {0x0000U, 0x0001U, 0x007fU, 0x0080U, 0x3f7fU, 0x3f80U, 0x3f81U, 0x7f7eU, 0x7f7fU}) {
@@ -41,8 +41,7 @@ TEST_CASE("A float in parts comes back with all bits: zeros, subnormals, powers 
     CHECK(comes_back(0xff800000U));
 }
 
-TEST_CASE("65537 floats round to an even half, so that 16 bits beside it would not do, and 17 bits "
-          "tell them apart") {
+TEST_CASE("Each of the 65537 floats that round to an even half has a distinct 17-bit remainder") {
     std::set<std::uint16_t> remainders;
     std::set<std::uint32_t> differences;
     int floats = 0;
@@ -59,7 +58,7 @@ TEST_CASE("65537 floats round to an even half, so that 16 bits beside it would n
     CHECK(differences.size() == 65537);
 }
 
-TEST_CASE("The two ties beside an even half differ in nothing but whether it was rounded up") {
+TEST_CASE("The two ties beside an even half differ only in whether it was rounded up") {
     SplitFloat const below = split(number(0x3f7f8000U));
     SplitFloat const above = split(number(0x3f808000U));
     CHECK(below.half == above.half);
@@ -68,14 +67,14 @@ TEST_CASE("The two ties beside an even half differ in nothing but whether it was
     CHECK_FALSE(above.is_rounded_up);
 }
 
-TEST_CASE("A finite float that rounds to infinity comes back finite") {
+TEST_CASE("A finite float that rounds to infinity joins to a finite float") {
     SplitFloat const parts = split(std::numeric_limits<float>::max());
     CHECK(parts.half == bfloat16{0x7f80U});
     CHECK(join(parts) == std::numeric_limits<float>::max());
 }
 
-TEST_CASE("A NaN stays a NaN in the half and in the whole, also where all of its payload lies in "
-          "the lower half") {
+TEST_CASE(
+    "A NaN stays a NaN in the half and after joining, also if its payload lies in the lower half") {
     for (std::uint32_t const bits :
          {0x7fc00000U, 0x7f800001U, 0xff80ffffU, 0x7fffffffU, 0xffffffffU, 0x7fa08000U}) {
         SplitFloat const parts = split(number(bits));
@@ -84,7 +83,7 @@ TEST_CASE("A NaN stays a NaN in the half and in the whole, also where all of its
         CHECK(join(parts) != join(parts));
     }
     CHECK(std::bit_cast<std::uint32_t>(join(split(number(0x7fc00000U))))
-          == 0x7fc00000U); // the one that arithmetic gives
+          == 0x7fc00000U); // the NaN that arithmetic produces
 }
 
 } // namespace zero::test::split_float_test

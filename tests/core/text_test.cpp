@@ -13,21 +13,21 @@ namespace zero::test::text_test {
 
 using zero::detail::text;
 
-TEST_CASE("a message is its pieces in a row", "[core]") {
+TEST_CASE("A message concatenates its pieces", "[core]") {
     std::string const name = "weight";
     CHECK(text({}).empty());
     CHECK(text({"bucket ", 3, " of '", name, '\'', std::string_view(": late")})
           == "bucket 3 of 'weight': late");
 }
 
-TEST_CASE("numbers in a message keep their sign and their range", "[core]") {
+TEST_CASE("Numbers in a message keep their sign and their range", "[core]") {
     CHECK(text({-1, ' ', -2L, ' ', 3U, ' ', std::numeric_limits<std::size_t>::max()})
           == "-1 -2 3 18446744073709551615");
     CHECK(text({std::numeric_limits<long long>::min()}) == "-9223372036854775808");
     CHECK(text({0.5, ' ', 2.0F}) == "0.500000 2.000000");
 }
 
-TEST_CASE("an error is thrown with its message, and where it was thrown", "[core]") {
+TEST_CASE("An error has its message and the place of the throw", "[core]") {
     unsigned line = 0;
     try {
         line = __LINE__ + 1;

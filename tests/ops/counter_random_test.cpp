@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-// The random numbers are what they were, and look like independent fair bits along counters, steps
-// and seeds. The bounds are five standard deviations.
+// The random numbers do not change between versions, and look like independent fair bits along
+// counters, steps and seeds. The bounds are five standard deviations.
 
 namespace zero::test::counter_random_test {
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int draws = 1 << 18;
 
-/// How far the most unequal of the 32 bits is from half of all draws.
+/// The largest deviation of any of the 32 bits from half of all draws.
 template <class Draw>
 int worst_bit(Draw const& draw) {
     std::array<int, 32> ones{};
@@ -33,8 +33,8 @@ int worst_bit(Draw const& draw) {
     return worst;
 }
 
-/// Chi-square of the upper four bits of two draws over 256 cells: 255 expected, with a standard
-/// deviation of 22.6.
+/// Chi-square of the upper four bits of two draws over 256 cells. The expectation is 255, the
+/// standard deviation 22.6.
 template <class Draw>
 double chi_square(Draw const& draw) {
     std::array<int, 256> cells{};
@@ -71,7 +71,7 @@ TEST_CASE("Random bits are a fixed function of seed, step and counter") {
                    != ops::random_bits(ops::random_key(0, 1), std::uint64_t{1} << 32U));
 }
 
-TEST_CASE("Each bit is one in half of the draws along counters, steps and seeds, also beyond 2^32 "
+TEST_CASE("Each bit is set in half of the draws along counters, steps and seeds, also beyond 2^32 "
           "elements") {
     constexpr int bound = 5 * 256; // sqrt(2^18 / 4)
     CHECK(worst_bit([](std::uint64_t i) { return ops::random_bits(ops::random_key(0, 1), i); })
@@ -91,7 +91,7 @@ TEST_CASE("Each bit is one in half of the draws along counters, steps and seeds,
     CHECK_FALSE(worst_bit([](std::uint64_t i) { return static_cast<std::uint32_t>(i); }) < bound);
 }
 
-TEST_CASE("Neighbouring elements, following steps and neighbouring seeds are independent") {
+TEST_CASE("Neighbouring elements, consecutive steps and neighbouring seeds are independent") {
     auto const bits = [](std::uint64_t seed, std::uint64_t step, std::uint64_t i) {
         return ops::random_bits(ops::random_key(seed, step), i);
     };

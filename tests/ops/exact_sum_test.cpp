@@ -24,7 +24,7 @@ std::vector<double> leaves(std::size_t count, int lowest, int highest) {
     for (std::size_t i = 0; i < count; ++i) {
         double const significand = 1.0 + static_cast<double>(engine() >> 12U) * 0x1p-52;
         int const e = exponent(engine);
-        // cut the bits below the grid
+        // clears the bits below the grid
         result.push_back(e < 52 - 298
                              ? std::ldexp(std::floor(std::ldexp(significand, e + 298)), -298)
                              : std::ldexp(significand, e));
@@ -36,7 +36,7 @@ bool same(Inspection const& a, Inspection const& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-TEST_CASE("The exact sum is the same bits in every order and over every cut", "[ops][norm]") {
+TEST_CASE("The exact sum has the same bits in every order and for every cut", "[ops][norm]") {
     auto values = leaves(20'000, -298, 261);
     Inspection whole;
     for (double const value : values) {
@@ -58,7 +58,7 @@ TEST_CASE("The exact sum is the same bits in every order and over every cut", "[
     }
 }
 
-TEST_CASE("The value depends on the exact sum only, not on how it came about", "[ops][norm]") {
+TEST_CASE("The value depends only on the exact sum, not on the order of additions", "[ops][norm]") {
     Inspection halves;
     Inspection whole;
     for (double const value : leaves(1000, -200, 200)) {
@@ -113,9 +113,9 @@ TEST_CASE("A small leaf is not lost beside a large one", "[ops][norm]") {
     CHECK(sum.sum_of_squares() == 0x1p-298);
 }
 
-TEST_CASE("Digits hold as many leaves as 2^40 elements can have", "[ops][norm]") {
-    // Every leaf adds at most 2^28 - 1 to a digit: 2^35 of the widest leaves at once, as the ranks'
-    // sums would be after the reduction.
+TEST_CASE("Digits do not overflow with the leaves of 2^40 elements", "[ops][norm]") {
+    // Every leaf adds at most 2^28 - 1 to a digit. Adds 2^35 of the widest leaves at once, as a
+    // reduction over ranks could.
     Inspection sum;
     for (std::size_t i = 0; i < 20; ++i) {
         sum.sums[i] = ((std::int64_t{1} << 28U) - 1) * (std::int64_t{1} << 34U) * 2;
@@ -125,7 +125,8 @@ TEST_CASE("Digits hold as many leaves as 2^40 elements can have", "[ops][norm]")
     CHECK(sum.sum_of_squares() == 0x1p297);
 }
 
-TEST_CASE("Non-finite elements are counted and the first one is remembered", "[ops][norm]") {
+TEST_CASE("Non-finite elements are counted, and the index of the first one is kept",
+          "[ops][norm]") {
     Inspection first;
     CHECK(first.non_finite_count() == 0);
     CHECK(first.first_non_finite == Inspection::none);

@@ -8,8 +8,8 @@
 
 #include <numeric>
 
-// The blocked product against three plain loops: bit for bit, since the order of each sum is a
-// promise.
+// Compares the blocked product with three plain loops, bit for bit, because the order of each sum
+// is documented.
 
 namespace zero::test::matrix_product_test {
 
@@ -19,8 +19,8 @@ struct Sizes {
     std::size_t rows, depth, columns;
 };
 
-/// Edges of tiles (6 rows, two packs) and of panels (256 deep) by one element, and what lies far
-/// from any.
+/// Sizes within one element of the edges of tiles (6 rows, two packs) and panels (256 deep), and
+/// sizes far from them.
 constexpr Sizes all_sizes[] = {{1, 1, 1},   {1, 5, 2},     {6, 8, 16},   {5, 255, 15}, {7, 256, 17},
                                {6, 257, 8}, {13, 600, 33}, {40, 3, 100}, {3, 0, 4}};
 
@@ -31,7 +31,7 @@ std::vector<float> multiplied(zero::detail::MatrixProduct product) {
     return out;
 }
 
-/// Calls `body` with each instruction set that the machine has.
+/// Calls `body` with each instruction set of the machine.
 template <class Body>
 void with_each_set(Body const& body) {
     for (auto const set : instruction_sets) {
@@ -45,8 +45,7 @@ void with_each_set(Body const& body) {
 
 } // namespace
 
-TEST_CASE("A product of matrices is that of plain loops with ascending sums, bit for bit",
-          "[ops][tensor]") {
+TEST_CASE("A matrix product equals plain loops with ascending sums, bit for bit", "[ops][tensor]") {
     with_each_set([] {
         for (auto const& [rows, depth, columns] : all_sizes) {
             CAPTURE(rows, depth, columns);
@@ -93,7 +92,7 @@ TEST_CASE("The order of a sum shows in its bits", "[ops][tensor]") {
     CHECK_FALSE(same_bits(ascending, descending));
 }
 
-TEST_CASE("Half of a symmetric product is enough", "[ops][tensor]") {
+TEST_CASE("Computing half of a symmetric product gives the whole", "[ops][tensor]") {
     with_each_set([] {
         for (std::size_t const n : {1U, 5U, 6U, 7U, 16U, 17U, 33U, 50U}) {
             CAPTURE(n);
@@ -136,7 +135,7 @@ TEST_CASE("A product is scaled and added to another matrix, each element with tw
     });
 }
 
-TEST_CASE("A transposed matrix has each element at its place", "[ops][tensor]") {
+TEST_CASE("A transposed matrix has each element in its place", "[ops][tensor]") {
     for (Shape const& shape :
          {Shape{1, 1}, Shape{1, 40}, Shape{16, 16}, Shape{17, 33}, Shape{50, 3}}) {
         std::vector<float> numbers(shape.elements());

@@ -5,8 +5,7 @@
 
 namespace zero::test {
 
-/// The least that a number type may be: a functor that compiles with it uses nothing but the
-/// functions of `ops`.
+/// The minimal number type. A functor that compiles with it uses only the functions of `ops`.
 class Minimal {
 public:
     struct Mask {

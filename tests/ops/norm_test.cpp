@@ -14,7 +14,7 @@ using zero::ops::NormSum;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// The infinity norm of some numbers.
+/// The infinity norm of the numbers.
 template <class... Floats>
 double largest(Floats... numbers) {
     NormSum sum;
@@ -22,7 +22,7 @@ double largest(Floats... numbers) {
     return sum.value(NormKind::infinity, 1.0);
 }
 
-TEST_CASE("A norm of nothing is zero, of every kind", "[ops][norm]") {
+TEST_CASE("Every kind of norm is zero without elements", "[ops][norm]") {
     for (auto const kind : {NormKind::l1, NormKind::l2, NormKind::infinity}) {
         CHECK(NormSum{}.value(kind, 3.0) == 0.0);
     }
@@ -61,7 +61,7 @@ TEST_CASE("A magnitude that is infinite or NaN gives an infinite norm", "[ops][n
     CHECK(largest(1.0F, -not_a_number) == infinite);
 }
 
-TEST_CASE("The minimum over ranks of what is exchanged is the largest magnitude of all",
+TEST_CASE("The minimum over ranks of the exchanged values is the largest magnitude of all",
           "[ops][norm]") {
     NormSum first;
     NormSum second;

@@ -36,7 +36,7 @@ bool same(float a, float b) {
            || (std::isnan(a) && std::isnan(b));
 }
 
-TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the instruction", "[ops]") {
+TEST_CASE("A fused multiply-add rounds once, also without the instruction", "[ops]") {
     std::mt19937 engine(1);
     std::uniform_int_distribution<std::uint32_t> any;
     int differences = 0;
@@ -87,8 +87,8 @@ TEST_CASE("A fused multiply-add rounds once, also in arithmetic without the inst
 }
 
 TEST_CASE("A product is never fused with a later sum", "[ops]") {
-    // In one rounding the difference is not zero; GCC would make it one rounding where the hardware
-    // can, were mul() not opaque.
+    // With one rounding the difference would not be zero. If mul() were not opaque, GCC would
+    // contract to one rounding where the hardware can.
     float const volatile x = 1.0F + 0x1p-12F;
     float const a = x;
     CHECK(ops::sub(ops::mul(a, a), 1.0F + 0x1p-11F) == 0.0F);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every optimizer promises, as checks over a fixture (optimizer_fixture.hpp).
+// Checks of the guarantees of every element-wise optimizer, over a fixture (optimizer_fixture.hpp).
 
 #include "host/kernel_inputs.hpp"
 #include "ops/minimal_number.hpp"
@@ -23,7 +23,7 @@
 
 namespace zero::test {
 
-/// One element with its states, zero at first.
+/// One element with its states, which start at zero.
 template <class Fixture>
 struct Element {
     using Optimizer = typename Fixture::Optimizer;
@@ -58,7 +58,8 @@ void check_exact_operations() {
     CHECK(wrong == 0);
 }
 
-/// With float's error of four steps; a thousandth more learning rate is far outside.
+/// The tolerance is the float error of four steps. A learning rate that is larger by a thousandth
+/// exceeds it by far.
 template <class Fixture>
 double trajectory_error(double learning_rate) {
     Element<Fixture> element;
@@ -78,9 +79,9 @@ void check_trajectory() {
     CHECK(trajectory_error<Fixture>(0.05 * 1.001) > 1e-5);
 }
 
-// With the large learning rate the updates outweigh the parameters. With a small one, the rounding
-// of a large parameter in each of the 20 steps may alone exceed 4 * 2^-24 of it, in any
-// implementation that keeps parameters in float.
+// With the large learning rate, the updates outweigh the parameters. With a small one, rounding a
+// large parameter in each of the 20 steps can alone exceed 4 * 2^-24 of it, in any implementation
+// that keeps parameters in float.
 inline constexpr double large_learning_rate = 0.3;
 inline constexpr double promised_error = 4.0;
 
@@ -108,8 +109,8 @@ void check_mistakes_are_found() {
     }
 }
 
-/// Steps over ordinary and special gradients through `host::update` and element by element: the
-/// number of values whose bits differ.
+/// Steps over ordinary and special gradients through `host::update` and element by element. Returns
+/// the number of values whose bits differ.
 template <class Fixture, class G, class P, class M = float>
 int wrong_bits(std::size_t n) {
     using Optimizer = typename Fixture::Optimizer;
@@ -164,7 +165,7 @@ void check_packs() {
     }
 }
 
-/// With `Minimal` nothing compiles but the functions of `ops`.
+/// With `Minimal`, only the functions of `ops` compile.
 template <class Fixture>
 void check_functor_needs_only_ops() {
     using Optimizer = typename Fixture::Optimizer;
@@ -216,7 +217,7 @@ void check_zero_learning_rate() {
     }
 }
 
-/// A NaN gradient ends in the parameter and the states of its own element, and nowhere else.
+/// A NaN gradient reaches only the parameter and the states of its own element.
 template <class Fixture>
 void check_nan_gradient() {
     using Optimizer = typename Fixture::Optimizer;
@@ -230,7 +231,7 @@ void check_nan_gradient() {
             continue;
         }
         for (std::size_t const place :
-             {0U, 5U, 18U}) { // the last one is in the rest behind the packs
+             {0U, 5U, 18U}) { // the last one is in the remainder after the packs
             CAPTURE(host::name_of(set), place);
             std::vector<float> gradient(n, 0.25F);
             gradient[place] = std::numeric_limits<float>::quiet_NaN();
@@ -291,7 +292,7 @@ void check_validation() {
         }
         CHECK_THROWS_WITH(Optimizer::validate(with(field, -2.0)),
                           message(field) + "-2; it must be a finite float of at least 0.");
-        if (field.name == std::string("epsilon")) { // what is divided by may not become 0 unasked
+        if (field.name == std::string("epsilon")) { // a positive divisor must not round to 0
             CHECK_THROWS_WITH(
                 Optimizer::validate(with(field, 1e-46)),
                 message(field)

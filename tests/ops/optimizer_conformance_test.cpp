@@ -19,8 +19,8 @@ TEMPLATE_LIST_TEST_CASE(
     check_exact_operations<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer goes the way that was worked out by hand", "[ops][optimizer]",
-                        AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer follows the trajectory that was computed by hand",
+                        "[ops][optimizer]", AllOptimizers) {
     check_trajectory<TestType>();
 }
 
@@ -34,17 +34,17 @@ TEMPLATE_LIST_TEST_CASE("The comparison with double precision finds every small 
     check_mistakes_are_found<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer gives the same bits in packs and one by one",
+TEMPLATE_LIST_TEST_CASE("An optimizer gives the same bits in packs and element by element",
                         "[ops][optimizer]", AllOptimizers) {
     check_packs<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer computes with nothing but the functions of ops",
-                        "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("An optimizer computes only with the functions of ops", "[ops][optimizer]",
+                        AllOptimizers) {
     check_functor_needs_only_ops<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A zero gradient moves nothing but what weight decay moves",
+TEMPLATE_LIST_TEST_CASE("With a zero gradient only weight decay changes parameters",
                         "[ops][optimizer]", AllOptimizers) {
     check_zero_gradient<TestType>();
 }
@@ -59,9 +59,8 @@ TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches its own element and no other", "
     check_nan_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "Hyper-parameters out of their range are refused with the name of the field",
-    "[ops][optimizer]", AllOptimizers) {
+TEMPLATE_LIST_TEST_CASE("Options out of range are rejected with their name", "[ops][optimizer]",
+                        AllOptimizers) {
     check_validation<TestType>();
 }
 

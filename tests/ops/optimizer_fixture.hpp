@@ -1,22 +1,31 @@
 #pragma once
 
-// What the conformance suite knows about one optimizer. A new one needs a fixture like those in
-// tests/ops/optimizers, written after the published algorithm and the header's comment, not after
-// its code:
+// The interface of a fixture for the conformance suite of optimizers. A new optimizer needs a
+// fixture as in tests/ops/optimizers. Write it after the published algorithm and the comment of the
+// header, not after the code:
 //
 //     struct Fixture {
 //         using Optimizer = ...;
-//         static constexpr char const* name;                  // as errors print it
-//         static constexpr std::array<Field<Options>, n> rates;    // options in [0, 1)
-//         static constexpr std::array<Field<Options>, n> factors;  // options that are finite and
-//         not negative static Options with_decay(double weight_decay);     // else defaults;
-//         without a decay, a zero gradient changes nothing static std::vector<Run<Options>>
-//         mistakes();        // beside with_decay(0.1); each must be found static Options odd(); //
-//         far from the defaults static constexpr std::array<double, 4> trajectory;  // with odd(),
-//         worked out apart: from 0.5, learning rate 0.05, gradients as below static double
-//         reference(Options, double g, double p, double (&state)[states], double learning_rate, int
-//         t);   // in double; the next p static void exact(Options, float g, float& p, float
-//         (&state)[states], double learning_rate, int t);           // each rounding as documented
+//         // as errors print it
+//         static constexpr char const* name;
+//         // options in [0, 1)
+//         static constexpr std::array<Field<Options>, n> rates;
+//         // options that are finite and not negative
+//         static constexpr std::array<Field<Options>, n> factors;
+//         // else defaults; without a decay, a zero gradient changes nothing
+//         static Options with_decay(double weight_decay);
+//         // compared with with_decay(0.1); each must be found
+//         static std::vector<Run<Options>> mistakes();
+//         // far from the defaults
+//         static Options odd();
+//         // with odd(), computed independently: from 0.5, learning rate 0.05, gradients as below
+//         static constexpr std::array<double, 4> trajectory;
+//         // in double; returns the next p
+//         static double reference(Options, double g, double p, double (&state)[states],
+//                                 double learning_rate, int t);
+//         // with each rounding as documented
+//         static void exact(Options, float g, float& p, float (&state)[states],
+//                           double learning_rate, int t);
 //     };
 
 #include "ops/parity.hpp"
@@ -37,13 +46,13 @@ struct Field {
 
 inline constexpr std::array<float, 4> trajectory_gradients{0.25F, -1.0F, 0.125F, -0.5F};
 
-/// a * b, stored, so that nothing fuses it with a sum.
+/// a * b, stored to memory so that it is not fused with a sum.
 inline float rounded_product(float a, float b) {
     float const volatile result = a * b;
     return result;
 }
 
-/// base^exponent for exponents of at most 3, of which there is only one order of multiplications.
+/// base^exponent for exponents up to 3, which have only one order of multiplications.
 inline double small_power(double base, int exponent) {
     double volatile result = 1.0;
     for (int i = 0; i < exponent; ++i) {

@@ -1,4 +1,4 @@
-// What is particular to one optimizer; what all promise is in optimizer_conformance_test.cpp.
+// Checks specific to one optimizer. optimizer_conformance_test.cpp checks the common guarantees.
 
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-TEST_CASE("Each optimizer says how many numbers it keeps per element", "[ops]") {
+TEST_CASE("Each optimizer declares its number of states per element", "[ops]") {
     STATIC_REQUIRE(Adam::states == 2);
     STATIC_REQUIRE(AdamW::states == 2);
     STATIC_REQUIRE(Lion::states == 1);
@@ -29,8 +29,8 @@ TEST_CASE("Each optimizer says how many numbers it keeps per element", "[ops]") 
 }
 
 TEMPLATE_TEST_CASE(
-    "The first step has the length of the learning rate, whatever the size of the gradient",
-    "[ops]", Adam, AdamW, Lion, Adagrad) {
+    "The first step has the length of the learning rate, for every size of the gradient", "[ops]",
+    Adam, AdamW, Lion, Adagrad) {
     for (float const gradient : {1e-3F, -1.0F, 1e6F}) {
         typename TestType::Options options;
         options.weight_decay = 0.0;
@@ -41,9 +41,8 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "Adam and AdamW are the same without weight decay but for one rounding, and differ with it",
-    "[ops]") {
+TEST_CASE("Without weight decay Adam and AdamW differ by one rounding, and with it by more",
+          "[ops]") {
     auto const both = [](double weight_decay) {
         float coupled = 0.5F;
         float decoupled = 0.5F;
@@ -70,8 +69,8 @@ TEST_CASE("AdamW's moments decay without a gradient", "[ops]") {
     CHECK(state[1] == 0.24975F);
 }
 
-TEMPLATE_TEST_CASE("A square beyond float freezes the element instead of destroying it", "[ops]",
-                   Adam, AdamW, Adagrad) {
+TEMPLATE_TEST_CASE("A square that overflows float freezes the element and does not make it NaN",
+                   "[ops]", Adam, AdamW, Adagrad) {
     typename TestType::Options options;
     options.weight_decay = 0.0;
     float parameter = 1.0F;
@@ -91,7 +90,7 @@ TEST_CASE("Sgd's momentum is the gradient after the first step, without dampenin
     CHECK(parameter == 0.96875F);
 }
 
-TEST_CASE("Lion follows the momentum against a small gradient, and rests where both cancel",
+TEST_CASE("Lion follows the momentum against a small gradient, and does not move where both cancel",
           "[ops]") {
     LionOptions const options{.beta1 = 0.5, .beta2 = 0.5};
     float parameter = 1.0F;

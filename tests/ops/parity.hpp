@@ -10,14 +10,13 @@
 #include <random>
 #include <vector>
 
-/// The comparison of an optimizer in float with the same rule in double, over recorded float
-/// gradients.
+/// Compares an optimizer in float with the same rule in double, over recorded float gradients.
 namespace zero::test {
 
 struct Recorded {
     static constexpr std::size_t elements = 4096;
     static constexpr int steps = 20;
-    static constexpr int world = 3; ///< the recorded gradients are sums over so many ranks
+    static constexpr int world = 3; ///< the recorded gradients are sums over this many ranks
 
     Recorded() {
         std::mt19937 engine(20);
@@ -27,9 +26,8 @@ struct Recorded {
         }
         for (int step = 0; step < steps; ++step) {
             float const size =
-                0.03F
-                / static_cast<float>(
-                    1 + step % 4); // gradients change their size, or no decay rate would matter
+                0.03F / static_cast<float>(1 + step % 4); // the size of gradients changes;
+                                                          // otherwise no decay rate would matter
             for (std::size_t i = 0; i < elements; ++i) {
                 gradients.push_back(size * (normal(engine) + 0.5F));
             }
@@ -44,7 +42,7 @@ struct Recorded {
     std::vector<float> gradients;
 };
 
-/// What a run in float does. A mistake differs from the truth in one of these.
+/// The settings of a run in float. A mistake differs from the truth in one of them.
 template <class Options>
 struct Run {
     char const* mistake = "none";
@@ -57,12 +55,12 @@ struct Run {
 
 struct Error {
     double relative = 0.0; ///< the largest |p - reference| / (2^-24 * (|reference| + sum of
-                           ///< |reference update|)): the promise is at most 4
+                           ///< |reference update|)): the guarantee is at most 4
     double update = 0.0; ///< the largest (|p - reference| - one rounding of p per step) / (2^-24 *
                          ///< sum of |reference update|)
 };
 
-/// The worst element after 20 steps. The reference computes with the options that are true.
+/// The worst element after 20 steps. The reference uses the true options.
 template <class Fixture>
 Error worst_error(typename Fixture::Optimizer::Options const& truth, double learning_rate,
                   Run<typename Fixture::Optimizer::Options> const& run) {

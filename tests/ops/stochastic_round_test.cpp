@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-// What stochastic rounding may give, and how often.
+// The possible results of stochastic rounding and their frequencies.
 
 namespace zero::test::stochastic_round_test {
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int draws = 1 << 16;
 
-/// How often a value is rounded to each side. Everything else counts as wrong.
+/// Counts how often a value is rounded to each side. Every other result is wrong.
 template <class T>
 struct Counts {
     Counts(float value, float lower, float upper) {
@@ -34,8 +34,7 @@ struct Counts {
     int up = 0, wrong = 0;
 };
 
-/// Is the value rounded up in this part of all draws, within five standard deviations of at most
-/// 128?
+/// True if this fraction of all draws rounds up, within five standard deviations of at most 128.
 template <class T>
 bool is_up_in(double part, float value, float lower, float upper) {
     Counts<T> const counts(value, lower, upper);
@@ -45,8 +44,8 @@ bool is_up_in(double part, float value, float lower, float upper) {
            && std::fabs(negative.up - expected) < 640.0;
 }
 
-/// Infinities, NaN, and what lies beyond the largest number: as plain rounding does it, whatever
-/// the random bits.
+/// True if the result equals rounding to nearest for all random bits. This holds for infinities,
+/// NaN, and values beyond the largest number.
 template <class T>
 bool is_plain(float value) {
     T const plain = from_float<T>(value);
@@ -57,7 +56,7 @@ bool is_plain(float value) {
 
 } // namespace
 
-TEST_CASE("A value is rounded up as often as it is near to the upper neighbour") {
+TEST_CASE("The frequency of rounding up is the distance from the lower neighbour") {
     CHECK(is_up_in<bfloat16>(0.25, 1.0F + 0x1p-9F, 1.0F, 1.0F + 0x1p-7F));
     CHECK(is_up_in<bfloat16>(0.5, 1.0F + 0x1p-8F, 1.0F, 1.0F + 0x1p-7F));
     CHECK(is_up_in<bfloat16>(0.875, 2.0F - 0x1p-10F, 2.0F - 0x1p-7F, 2.0F));
@@ -70,8 +69,7 @@ TEST_CASE("A value is rounded up as often as it is near to the upper neighbour")
     CHECK_FALSE(is_up_in<bfloat16>(0.25, 1.0F + 0x1p-8F, 1.0F, 1.0F + 0x1p-7F));
 }
 
-TEMPLATE_TEST_CASE("A number of the type stays what it is, with all random bits", "", bfloat16,
-                   float16) {
+TEMPLATE_TEST_CASE("A value of the type is unchanged for all random bits", "", bfloat16, float16) {
     int wrong = 0;
     for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
         TestType const value{static_cast<std::uint16_t>(bits)};
@@ -83,8 +81,8 @@ TEMPLATE_TEST_CASE("A number of the type stays what it is, with all random bits"
     CHECK(wrong == 0);
 }
 
-TEST_CASE("A finite value becomes infinite exactly where plain rounding makes it so, and a NaN "
-          "stays one") {
+TEST_CASE("A finite value becomes infinite exactly where rounding to nearest makes it so, and a "
+          "NaN stays a NaN") {
     for (float const value :
          {0x1.fep127F, 0x1.fe0002p127F, 0x1.fefffep127F, 0x1.ffp127F, 0x1.fffffep127F,
           std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every optimizer of whole parameters promises, as checks over a fixture
+// Checks of the guarantees of every optimizer of whole parameters, over a fixture
 // (tensor_optimizer_fixture.hpp).
 
 #include "ops/tensor_optimizer_fixture.hpp"
@@ -16,8 +16,8 @@
 
 namespace zero::test {
 
-/// The largest |p - reference| over the longest way that an element of the reference went, after 20
-/// steps.
+/// The largest |p - reference| after 20 steps, divided by the longest path of an element of the
+/// reference.
 template <class Fixture>
 double tensor_error(Shape const& shape, typename Fixture::Rule const& rule) {
     using Optimizer = typename Fixture::Optimizer;
@@ -65,7 +65,7 @@ void check_tensor_mistakes_are_found() {
     }
 }
 
-/// Three steps on each instruction set: each rounding is where the header says.
+/// Three steps on each instruction set, with each rounding as documented in the header.
 template <class Fixture>
 void check_tensor_exact_operations() {
     using Optimizer = typename Fixture::Optimizer;
@@ -89,8 +89,8 @@ void check_tensor_exact_operations() {
     }
 }
 
-/// The arithmetic is that of floats, whatever the weights are stored as: they are rounded once, at
-/// the end.
+/// The arithmetic is in float for every storage type of the weights. They are rounded once, at the
+/// end.
 template <class Fixture, class M, class P>
 void check_form(Shape const& shape) {
     using Optimizer = typename Fixture::Optimizer;
@@ -132,7 +132,7 @@ void check_tensor_forms() {
     }
 }
 
-/// Weights in parts are floats beside bfloat16 parameters, bit for bit.
+/// Split weights equal float master weights of bfloat16 parameters, bit for bit.
 template <class Fixture>
 void check_tensor_split() {
     using Optimizer = typename Fixture::Optimizer;
@@ -190,8 +190,8 @@ void check_tensor_zero_gradient() {
     }
 }
 
-/// From weights of zero an optimizer starts like from any others: it follows double precision,
-/// which is finite.
+/// From zero weights an optimizer starts as from any others: it follows double precision, which is
+/// finite.
 template <class Fixture>
 void check_tensor_zero_weights() {
     using Optimizer = typename Fixture::Optimizer;
@@ -229,8 +229,7 @@ void check_tensor_zero_learning_rate() {
     CHECK(long_norm(still.states[0]) > 0.0);
 }
 
-/// What is made of a parameter as a whole has no element that a NaN leaves alone, and each is the
-/// canonical NaN.
+/// An update of a parameter as a whole makes every element the canonical NaN.
 template <class Fixture>
 void check_tensor_nan_gradient() {
     using Optimizer = typename Fixture::Optimizer;

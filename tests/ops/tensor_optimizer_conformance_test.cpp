@@ -26,23 +26,22 @@ TEMPLATE_LIST_TEST_CASE(
     check_tensor_mistakes_are_found<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters rounds weights of 16 bits once",
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters rounds 16-bit weights once",
                         "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_forms<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters updates weights in parts like floats",
+TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters updates split weights like floats",
                         "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_split<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "A zero gradient of a whole parameter moves nothing but what weight decay moves",
-    "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("With a zero gradient of a whole parameter only weight decay changes it",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_zero_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("A whole parameter of zeros is moved", "[ops][tensor]",
+TEMPLATE_LIST_TEST_CASE("A whole parameter of zeros is updated", "[ops][tensor]",
                         AllTensorOptimizers) {
     check_tensor_zero_weights<TestType>();
 }
@@ -57,9 +56,8 @@ TEMPLATE_LIST_TEST_CASE("A NaN gradient reaches every element of a matrix", "[op
     check_tensor_nan_gradient<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "Hyper-parameters of optimizers of whole parameters are refused with the name of the field",
-    "[ops][tensor]", AllTensorOptimizers) {
+TEMPLATE_LIST_TEST_CASE("Options of optimizers of whole parameters are rejected with their name",
+                        "[ops][tensor]", AllTensorOptimizers) {
     check_tensor_validation<TestType>();
 }
 

@@ -1,24 +1,31 @@
 #pragma once
 
-// What the conformance suite knows about one optimizer of whole parameters. A new one needs a
-// fixture like those in tests/ops/tensor_optimizers/, written after the published algorithm and the
-// header's comment, not after its code:
+// The interface of a fixture for the conformance suite of optimizers of whole parameters. A new one
+// needs a fixture as in tests/ops/tensor_optimizers/. Write it after the published algorithm and
+// the comment of the header, not after the code:
 //
 //     struct Fixture {
 //         using Optimizer = ...;
-//         static constexpr char const* name;                       // as errors print it
-//         static constexpr std::array<Field<Options>, n> rates;    // options in [0, 1)
-//         static constexpr std::array<Field<Options>, n> factors;  // options that are finite and
-//         not negative static constexpr double tolerance;                       // of 20 steps in
-//         float, relative to the longest way of an element struct Rule { char const* mistake;
-//         Options options; ... };   // what the reference does static Options without_decay(); // a
-//         zero gradient changes nothing static Rule truth();                                     //
-//         far from the defaults static std::vector<Rule> mistakes();                     // each
-//         must be found, in a matrix of 5 x 3 static void reference(Rule, Shape,
-//         std::vector<double> const& g, std::vector<double>& p, std::vector<double>
-//         (&state)[states], double learning_rate, int t); static void exact(Options, Shape,
-//         std::vector<float> const& g, std::vector<float>& p, std::vector<float> (&state)[states],
-//         double learning_rate, int t);
+//         // as errors print it
+//         static constexpr char const* name;
+//         // options in [0, 1)
+//         static constexpr std::array<Field<Options>, n> rates;
+//         // options that are finite and not negative
+//         static constexpr std::array<Field<Options>, n> factors;
+//         // of 20 steps in float, relative to the longest path of an element
+//         static constexpr double tolerance;
+//         // the settings of the reference
+//         struct Rule { char const* mistake; Options options; ... };
+//         // a zero gradient changes nothing
+//         static Options without_decay();
+//         // far from the defaults
+//         static Rule truth();
+//         // each must be found, in a matrix of 5 x 3
+//         static std::vector<Rule> mistakes();
+//         static void reference(Rule, Shape, std::vector<double> const& g, std::vector<double>& p,
+//                               std::vector<double> (&state)[states], double learning_rate, int t);
+//         static void exact(Options, Shape, std::vector<float> const& g, std::vector<float>& p,
+//                           std::vector<float> (&state)[states], double learning_rate, int t);
 //     };
 
 #include "host/kernel_inputs.hpp"
@@ -38,14 +45,14 @@
 namespace zero::test {
 
 struct Shape {
-    std::size_t rows; ///< 0: no matrix
+    std::size_t rows; ///< 0 if not a matrix
     std::size_t columns;
 
     [[nodiscard]] std::size_t elements() const { return rows == 0 ? columns : rows * columns; }
 };
 
-/// No matrix, one element, one row, one column, wide, tall and square ones; sizes that no pack,
-/// tile or panel divides.
+/// Shapes: not a matrix, one element, one row, one column, wide, tall and square. No pack, tile or
+/// panel divides the sizes.
 inline constexpr std::array<Shape, 9> shapes{
     {{0, 1}, {0, 300}, {1, 1}, {1, 9}, {9, 1}, {3, 5}, {5, 3}, {7, 40}, {13, 13}}};
 
@@ -59,7 +66,7 @@ inline std::vector<float> random_numbers(std::size_t n, std::uint32_t seed, floa
     return values;
 }
 
-/// The square root of the sum of squares, by another way than the library's.
+/// The square root of the sum of squares, computed differently from the library.
 template <class T>
 double long_norm(std::vector<T> const& values) {
     long double sum = 0.0L;
@@ -69,8 +76,8 @@ double long_norm(std::vector<T> const& values) {
     return std::sqrt(static_cast<double>(sum));
 }
 
-/// One parameter in memory, updated by the host backend. Its scratch memory is poisoned before each
-/// step and guarded behind its end.
+/// One parameter in memory, updated by the host backend. Its scratch space is poisoned before each
+/// step and guarded at its end.
 template <class Optimizer, class M = float, class P = M>
 struct HeldTensor {
     static constexpr float guard = 12345.0F;
@@ -83,7 +90,7 @@ struct HeldTensor {
         }
     }
 
-    /// @return whether the update stayed inside its scratch memory
+    /// @return true if the update stayed inside its scratch space
     template <class G>
     bool step(typename Optimizer::Options const& options, std::vector<G> const& gradient,
               double learning_rate, int t, float factor = 1.0F) {

@@ -1,5 +1,5 @@
-// What is particular to one optimizer of whole parameters; what all promise is in
-// tensor_optimizer_conformance_test.cpp.
+// Checks specific to one optimizer of whole parameters. tensor_optimizer_conformance_test.cpp
+// checks the common guarantees.
 
 #include "ops/tensor_optimizers/lamb.hpp"
 #include "ops/tensor_optimizers/muon.hpp"
@@ -11,7 +11,7 @@ namespace zero::test::tensor_optimizer_test {
 
 namespace {
 
-/// X X^T or, of a tall matrix, X^T X: the element farthest from those of the identity.
+/// The largest deviation of X X^T from the identity, or of X^T X for a tall matrix.
 double distance_from_orthogonal(std::vector<float> const& x, Shape const& shape) {
     bool const is_tall = shape.rows > shape.columns;
     auto const turned = MuonFixture::transposed(x, shape);
@@ -28,7 +28,7 @@ double distance_from_orthogonal(std::vector<float> const& x, Shape const& shape)
 
 } // namespace
 
-TEST_CASE("LAMB's first step has the length of the learning rate times that of the weights",
+TEST_CASE("LAMB's first step has the norm of the weights times the learning rate",
           "[ops][tensor]") {
     LambOptions const options{.epsilon = 0.0, .weight_decay = 0.0};
     for (float const size : {1e-3F, 1.0F, 1e3F}) {
@@ -52,7 +52,7 @@ TEST_CASE("LAMB takes Adam's step from weights of zero", "[ops][tensor]") {
     }
 }
 
-TEST_CASE("LAMB reads no shape", "[ops][tensor]") {
+TEST_CASE("LAMB does not depend on the shape", "[ops][tensor]") {
     HeldTensor<Lamb> matrix({6, 10}, random_numbers(60, 1, 1.0F));
     HeldTensor<Lamb> none({0, 60}, random_numbers(60, 1, 1.0F));
     matrix.step({}, random_numbers(60, 2, 1.0F), 0.1, 1);
@@ -60,7 +60,7 @@ TEST_CASE("LAMB reads no shape", "[ops][tensor]") {
     CHECK(matrix.master == none.master);
 }
 
-TEST_CASE("Muon's step is nearly orthogonal, whatever the size of the gradient", "[ops][tensor]") {
+TEST_CASE("Muon's step is nearly orthogonal, for every size of the gradient", "[ops][tensor]") {
     for (Shape const& shape : {Shape{8, 20}, Shape{20, 8}, Shape{1, 9}}) {
         for (float const size : {1e-4F, 1.0F, 1e4F}) {
             CAPTURE(shape.rows, shape.columns, size);
@@ -86,7 +86,7 @@ TEST_CASE("Muon's step of one element has the sign of the gradient", "[ops][tens
     }
 }
 
-TEST_CASE("Muon updates what is no matrix like AdamW, with a learning rate of its own",
+TEST_CASE("Muon updates parameters that are not matrices like AdamW, with their own learning rate",
           "[ops][tensor]") {
     MuonOptions const options{.adamw = {.weight_decay = 0.2}, .adamw_learning_rate_factor = 0.5};
     HeldTensor<Muon> tensor({0, 100}, random_numbers(100, 1, 1.0F));
@@ -104,20 +104,20 @@ TEST_CASE("Muon updates what is no matrix like AdamW, with a learning rate of it
     CHECK(tensor.states[1] == second);
 }
 
-TEST_CASE("Muon keeps nothing in the second state of a matrix", "[ops][tensor]") {
+TEST_CASE("Muon does not use the second state of a matrix", "[ops][tensor]") {
     HeldTensor<Muon> tensor({6, 10}, random_numbers(60, 1, 1.0F));
     tensor.step({}, random_numbers(60, 2, 1.0F), 0.1, 1);
     CHECK(tensor.states[1] == std::vector<float>(60));
     CHECK(tensor.states[0] == random_numbers(60, 2, 1.0F));
 }
 
-TEST_CASE("Muon refuses options of its AdamW that are out of range", "[ops][tensor]") {
+TEST_CASE("Muon rejects options of its AdamW that are out of range", "[ops][tensor]") {
     CHECK_THROWS_AS(Muon::validate({.adamw = {.beta2 = 1.0}}), InvalidArgument);
     CHECK_THROWS_WITH(Muon::validate({.adamw = {.beta2 = 1.0}}),
                       "zero::AdamW: beta2 is 1; it must be at least 0 and less than 1.");
 }
 
-TEST_CASE("Options of optimizers of whole parameters that differ give other hashes",
+TEST_CASE("Different options of optimizers of whole parameters give different hashes",
           "[ops][tensor]") {
     auto const hash_of = []<class O>(O, typename O::Options const& options) {
         Hash hash;

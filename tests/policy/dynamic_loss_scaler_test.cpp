@@ -6,7 +6,7 @@ namespace zero::test::dynamic_loss_scaler_test {
 
 using Rows = std::vector<test::ScalerRow>;
 
-TEST_CASE("the dynamic loss scaler starts at 2^16 and grows by 2 after exactly 1000 clean steps") {
+TEST_CASE("The dynamic loss scaler starts at 2^16 and grows by 2 after exactly 1000 clean steps") {
     DynamicLossScalerOptions const options;
     auto const start = DynamicLossScaler::initial(options);
     CHECK(start.scale == 65536.0F);
@@ -18,7 +18,7 @@ TEST_CASE("the dynamic loss scaler starts at 2^16 and grows by 2 after exactly 1
     CHECK(test::last_scale(options, std::string(2000, '.')) == 262144.0F);
 }
 
-TEST_CASE("clean steps alone grow the scale once an interval") {
+TEST_CASE("Clean steps alone grow the scale once an interval") {
     DynamicLossScalerOptions const options{
         .initial_scale = 8, .growth_interval = 3, .hysteresis = 1};
     CHECK(
@@ -26,14 +26,14 @@ TEST_CASE("clean steps alone grow the scale once an interval") {
         == Rows{{8, 1, 1}, {8, 2, 1}, {16, 0, 1}, {16, 1, 1}, {16, 2, 1}, {32, 0, 1}, {32, 1, 1}});
 }
 
-TEST_CASE("an interval of one grows the scale on every clean step") {
+TEST_CASE("An interval of one grows the scale on every clean step") {
     DynamicLossScalerOptions const options{
         .initial_scale = 8, .growth_interval = 1, .hysteresis = 1};
     CHECK(test::play(options, "..x.") == Rows{{16, 0, 1}, {32, 0, 1}, {16, 0, 1}, {32, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean steps must be in a "
-          "row to grow it") {
+TEST_CASE("With a hysteresis of 1 every overflow halves the scale, and only consecutive clean "
+          "steps grow it") {
     DynamicLossScalerOptions const options{
         .initial_scale = 64, .growth_interval = 3, .hysteresis = 1};
     CHECK(test::play(options, "x..x...xx")
@@ -48,7 +48,7 @@ TEST_CASE("with a hysteresis of 1 every overflow halves the scale, and clean ste
                   {8, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halves the scale until "
+TEST_CASE("With a hysteresis of 2 the first overflow is free, and then each halves the scale until "
           "the next growth") {
     DynamicLossScalerOptions const options{
         .initial_scale = 64, .growth_interval = 3, .hysteresis = 2};
@@ -65,13 +65,13 @@ TEST_CASE("with a hysteresis of 2 the first overflow is free, and then each halv
                   {16, 0, 1}});
 }
 
-TEST_CASE("with a hysteresis of 3 two overflows are free") {
+TEST_CASE("With a hysteresis of 3 two overflows are free") {
     DynamicLossScalerOptions const options{
         .initial_scale = 64, .growth_interval = 100, .hysteresis = 3};
     CHECK(test::play(options, "xxxx") == Rows{{64, 0, 2}, {64, 0, 1}, {32, 0, 1}, {16, 0, 1}});
 }
 
-TEST_CASE("consecutive hysteresis is restored by every clean step, so that only overflows in a row "
+TEST_CASE("Every clean step restores a consecutive hysteresis, so only consecutive overflows "
           "shrink the scale") {
     DynamicLossScalerOptions const options{
         .initial_scale = 64, .growth_interval = 4, .hysteresis = 2, .consecutive_hysteresis = true};
@@ -90,7 +90,8 @@ TEST_CASE("consecutive hysteresis is restored by every clean step, so that only 
                   {64, 0, 2}});
 }
 
-TEST_CASE("factors that are no powers of two are applied as they are, rounded to float") {
+TEST_CASE(
+    "Factors that are not powers of two are applied exactly, and the product is rounded to float") {
     DynamicLossScalerOptions const options{.initial_scale = 1000,
                                            .growth_factor = 1.5F,
                                            .backoff_factor = 0.3F,

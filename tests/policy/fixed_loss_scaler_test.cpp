@@ -6,7 +6,7 @@
 
 namespace zero::test::fixed_loss_scaler_test {
 
-TEST_CASE("without a loss scaler the scale is 1 for ever and overflows are the engine's affair") {
+TEST_CASE("Without a loss scaler the scale stays 1 and the engine handles overflows") {
     NoLossScalerOptions const options;
     NoLossScaler::validate(options);
     auto state = NoLossScaler::initial(options);
@@ -18,7 +18,7 @@ TEST_CASE("without a loss scaler the scale is 1 for ever and overflows are the e
     STATIC_REQUIRE_FALSE(NoLossScaler::skips_overflow);
 }
 
-TEST_CASE("a static loss scaler keeps the scale that it was given and skips overflows") {
+TEST_CASE("A static loss scaler keeps its scale and skips overflows") {
     StaticLossScalerOptions const options{1024.0F};
     auto state = StaticLossScaler::initial(options);
     for (bool const overflow : {false, true, true, false}) {

@@ -6,8 +6,8 @@ namespace zero::test::growth_delay_test {
 
 using State = DynamicLossScaler::State;
 
-TEST_CASE("a growth delay puts off the first growth after the start and after each overflow, and "
-          "no other") {
+TEST_CASE(
+    "A growth delay postpones only the first growth after the start and after each overflow") {
     DynamicLossScalerOptions const options{
         .initial_scale = 8, .growth_interval = 2, .growth_delay = 2, .hysteresis = 1};
     auto const rows = test::play(options, "......x....");
@@ -18,14 +18,14 @@ TEST_CASE("a growth delay puts off the first growth after the start and after ea
     CHECK(scales == std::vector<float>{8, 8, 8, 16, 16, 32, 16, 16, 16, 16, 32});
 }
 
-TEST_CASE("an overflow inside the delay starts it anew") {
+TEST_CASE("An overflow during the delay restarts it") {
     DynamicLossScalerOptions const options{
         .initial_scale = 8, .growth_interval = 1, .growth_delay = 2, .hysteresis = 9};
     CHECK(test::last_scale(options, ".x..") == 8.0F);
     CHECK(test::last_scale(options, ".x...") == 16.0F);
 }
 
-TEST_CASE("the delay that is left is part of the state") {
+TEST_CASE("The remaining delay is part of the state") {
     DynamicLossScalerOptions const options{
         .initial_scale = 8, .growth_interval = 1, .growth_delay = 1};
     CHECK(DynamicLossScaler::initial(options).delay_left == 1);
@@ -35,14 +35,14 @@ TEST_CASE("the delay that is left is part of the state") {
     CHECK(DynamicLossScaler::next(State{8, 0, 2, 0}, true, options).delay_left == 1);
 }
 
-TEST_CASE("a count of clean steps from a longer interval grows at once instead of never") {
+TEST_CASE("A count of clean steps from a longer interval grows at once instead of never") {
     DynamicLossScalerOptions const options{.initial_scale = 8, .growth_interval = 10};
     State const state = DynamicLossScaler::next(State{8, 500, 2, 0}, false, options);
     CHECK(state.scale == 16.0F);
     CHECK(state.clean_steps == 0);
 }
 
-TEST_CASE("growth held at the maximum keeps the scale, where clamping takes the maximum") {
+TEST_CASE("Holding at the maximum keeps the scale, and clamping takes the maximum") {
     DynamicLossScalerOptions options{.initial_scale = 64,
                                      .growth_interval = 1,
                                      .hysteresis = 2,

@@ -29,7 +29,7 @@ struct Category {
 struct OptionsType {
     using Options = SomeOptions;
 };
-/// Everything that names the state, so that a state can be replaced as one part.
+/// All members that name the state, so that the state can be replaced as a unit.
 template <class S>
 struct Rule {
     using State = S;
@@ -83,7 +83,7 @@ using WithRule = Archetype<Category, OptionsType, R, Skips, Validate>;
 
 } // namespace
 
-TEST_CASE("the shipped loss scalers model their concept, and nothing is left to diagnose") {
+TEST_CASE("The shipped loss scalers model their concept, and nothing is left to diagnose") {
     STATIC_REQUIRE(LossScaler<NoLossScaler>);
     STATIC_REQUIRE(LossScaler<StaticLossScaler>);
     STATIC_REQUIRE(LossScaler<DynamicLossScaler>);
@@ -92,12 +92,13 @@ TEST_CASE("the shipped loss scalers model their concept, and nothing is left to 
     STATIC_REQUIRE(diagnose_loss_scaler<DynamicLossScaler>());
 }
 
-TEST_CASE("a loss scaler is its category, options, state, one constant and four functions") {
+TEST_CASE(
+    "A loss scaler consists of its category, options, state, one constant and four functions") {
     STATIC_REQUIRE(LossScaler<WithRule<Rule<SomeState>>>);
     STATIC_REQUIRE(diagnose_loss_scaler<WithRule<Rule<SomeState>>>());
 }
 
-TEST_CASE("a loss scaler that lacks one part is none") {
+TEST_CASE("A type that lacks one requirement is not a loss scaler") {
     STATIC_REQUIRE_FALSE(LossScaler<Archetype<OptionsType, Rule<SomeState>, Skips, Validate>>);
     STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, Rule<SomeState>, Skips, Validate>>);
     STATIC_REQUIRE_FALSE(LossScaler<Archetype<Category, OptionsType, Skips, Validate>>);
@@ -107,12 +108,12 @@ TEST_CASE("a loss scaler that lacks one part is none") {
     STATIC_REQUIRE_FALSE(LossScaler<int>);
 }
 
-TEST_CASE("the state of a loss scaler has a scale and is copied as bytes") {
+TEST_CASE("The state of a loss scaler has a scale and is trivially copyable") {
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<Rule<ScalelessState>>>);
     STATIC_REQUIRE_FALSE(LossScaler<WithRule<Rule<TextState>>>);
 }
 
-TEST_CASE("a loss scaler with one wrong part is none") {
+TEST_CASE("A type with one wrong requirement is not a loss scaler") {
     STATIC_REQUIRE_FALSE(
         LossScaler<Archetype<OtherCategory, OptionsType, Rule<SomeState>, Skips, Validate>>);
     STATIC_REQUIRE_FALSE(

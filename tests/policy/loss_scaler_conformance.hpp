@@ -1,11 +1,12 @@
 #pragma once
 
-// What every loss scaler promises, as checks over a fixture. A new scaler needs one:
+// Checks of the guarantees of every loss scaler, over a fixture. A new scaler needs one:
 //
 //     template <> struct LossScalerFixture<Scaler> {
-//         static std::vector<Options> accepted();   // the defaults first, then options far from
-//         them; no two play the same rule static std::vector<Options> refused();    // each has one
-//         mistake
+//         // the defaults first, then options far from them; no two define the same rule
+//         static std::vector<Options> accepted();
+//         // each has one mistake
+//         static std::vector<Options> refused();
 //     };
 
 #include "support/catch.hpp"
@@ -39,7 +40,7 @@ namespace zero::test {
 template <class Scaler>
 struct LossScalerFixture;
 
-/// Clean steps and overflows ('x'), the latter alone and in bursts.
+/// Clean steps and overflows ('x'), with single overflows and bursts.
 inline std::string scaler_weather(std::uint32_t seed, std::size_t steps) {
     std::mt19937 random(seed);
     std::string events;
@@ -50,7 +51,7 @@ inline std::string scaler_weather(std::uint32_t seed, std::size_t steps) {
     return events;
 }
 
-/// The scale before each step, from a state on.
+/// The scale before each step, starting from a state.
 template <class Scaler>
 std::vector<float> scales_of(typename Scaler::State state, std::string const& events,
                              typename Scaler::Options const& options) {
@@ -72,7 +73,7 @@ void check_scaler_options() {
         CHECK_THROWS_AS(Scaler::validate(options), InvalidArgument);
     }
     for (std::size_t one = 0; one < accepted.size();
-         ++one) { // or ranks with different rules would not be told
+         ++one) { // otherwise ranks with different rules would not get an error
         for (std::size_t other = 0; other < one; ++other) {
             CHECK(zero::detail::hash_of_options<Scaler>(accepted[one])
                   != zero::detail::hash_of_options<Scaler>(accepted[other]));
@@ -81,8 +82,7 @@ void check_scaler_options() {
     CHECK((accepted.size() > 1 || std::is_empty_v<typename Scaler::Options>));
 }
 
-/// @brief What is wrong with a rule that plays random overflows with these options; empty if
-/// nothing is.
+/// @brief Returns the defect of a rule under random overflows with these options, or an empty text.
 template <class Scaler>
 std::string problem_of_rule(typename Scaler::Options const& options) {
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
@@ -105,8 +105,8 @@ std::string problem_of_rule(typename Scaler::Options const& options) {
     return "";
 }
 
-/// @brief The state is all that a rule remembers: a run that goes on from the bytes of a state is
-/// the same run, and another one between them changes nothing.
+/// @brief Checks that a rule keeps no data outside its state: a run that resumes from the bytes of
+/// a state is the same run, also after another run.
 template <class Scaler>
 std::string problem_of_resuming(typename Scaler::Options const& options) {
     std::string const events = scaler_weather(7, 2500);
@@ -136,7 +136,8 @@ void check_scaler_rule() {
     }
 }
 
-/// What a rank saw in the steps `events`: every bit of the state and the scale after each.
+/// The record of a rank over the steps `events`: every bit of the state, and the scale after each
+/// step.
 template <class Stage>
 std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
                                                    typename Stage::Options const& options) {
@@ -149,7 +150,7 @@ std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
                 engine.begin_step();
                 float const scale = engine.loss_scale();
                 for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
-                    if (events[step] == 'x' && rank == 1) { // the other rank has to skip, too
+                    if (events[step] == 'x' && rank == 1) { // the other rank must skip as well
                         engine.hand_over(
                             3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
                     }
@@ -171,13 +172,13 @@ std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
     return ranks[0];
 }
 
-/// In an engine: each step is made with the scale of the rule, a step that overflowed changes
-/// nothing, and every stage gives the same bits.
+/// In an engine, each step uses the scale of the rule, a step that overflows changes nothing, and
+/// every stage gives the same bits.
 template <class Scaler>
 void check_scaler_in_engine() {
-    std::string const events = Scaler::skips_overflow
-                                   ? "..x.xx...x.."
-                                   : "........"; // without, the engine's option decides
+    std::string const events =
+        Scaler::skips_overflow ? "..x.xx...x.."
+                               : "........"; // without a scaler, the option of the engine decides
     for (auto const& scaler : LossScalerFixture<Scaler>::accepted()) {
         auto const run = [&]<int N>() {
             using Stage = ZeroStage<N, SizeCappedBucketer, Scaler>;

@@ -57,19 +57,19 @@ struct LossScalerFixture<DynamicLossScaler> {
 namespace zero::test::loss_scaler_conformance_test {
 
 TEMPLATE_LIST_TEST_CASE(
-    "A loss scaler accepts its options, refuses each mistake, and lets ranks compare them",
+    "A loss scaler accepts valid options, rejects each mistake, and hashes its options",
     "[policy][scaler]", ShippedLossScalers) {
     check_scaler_options<TestType>();
 }
 
-TEMPLATE_LIST_TEST_CASE("The scale and its inverse are numbers, no overflow grows it, exhausted is "
-                        "what cannot shrink, and a run resumes from its state",
+TEMPLATE_LIST_TEST_CASE("The scale and its inverse stay finite, overflows do not grow it, an "
+                        "exhausted state cannot shrink it, and a run resumes from its state",
                         "[policy][scaler]", ShippedLossScalers) {
     check_scaler_rule<TestType>();
 }
 
-TEST_CASE("The suite finds rules that grow on an overflow, vanish, give up early, or remember "
-          "something beside their state") {
+TEST_CASE("The suite finds rules that grow on an overflow, vanish, are exhausted early, or keep "
+          "data outside their state") {
     struct Grows : DynamicLossScaler {
         static State next(State state, bool overflow, Options const& options) noexcept {
             return DynamicLossScaler::next(state, !overflow, options);
@@ -105,7 +105,7 @@ TEST_CASE("The suite finds rules that grow on an overflow, vanish, give up early
 }
 
 TEMPLATE_LIST_TEST_CASE(
-    "An engine steps with the scale of the rule and to the same bits in every stage",
+    "An engine steps with the scale of the rule, to the same bits in every stage",
     "[policy][scaler]", ShippedLossScalers) {
     check_scaler_in_engine<TestType>();
 }

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-// The tables of docs/loss_scalers.md, worked out by hand from the other systems' sources.
+// The tables of docs/loss_scalers.md, derived by hand from the sources of the other systems.
 
 namespace zero::test::loss_scaler_presets_test {
 
@@ -30,7 +30,7 @@ std::string clean(std::size_t steps) {
 
 } // namespace
 
-TEST_CASE("each preset is valid and has the defaults of its system") {
+TEST_CASE("Each preset is valid and has the defaults of its system") {
     for (auto const& options : {presets::deepspeed(), presets::deepspeed(true), presets::pytorch(),
                                 presets::megatron(), presets::apex(), presets::apex(1)}) {
         CHECK_NOTHROW(DynamicLossScaler::validate(options));
@@ -64,8 +64,8 @@ TEST_CASE("DeepSpeed grows on clean step 1001 and then every 1000, the others on
     }
 }
 
-TEST_CASE(
-    "DeepSpeed, window 2: one step more after an overflow, and growth restores the hysteresis") {
+TEST_CASE("DeepSpeed, window 2: growth takes one step more after an overflow and restores the "
+          "hysteresis") {
     CHECK(test::play(shortened(presets::deepspeed(), 64, 2), "...x.xx.....x")
           == Rows{{64, 0, 2},
                   {64, 1, 2},
@@ -96,10 +96,11 @@ TEST_CASE("DeepSpeed is exhausted at exactly the minimum and only when the hyste
     CHECK(exhausted == "--!----");
     auto fresh = DynamicLossScaler::initial(shortened(presets::deepspeed(), 1, 2));
     CHECK_FALSE(DynamicLossScaler::is_exhausted(
-        fresh, options)); // at the minimum, but the hysteresis answers
+        fresh, options)); // at the minimum, but with hysteresis left
 }
 
-TEST_CASE("PyTorch, interval 3: each overflow halves, and clean steps in a row double") {
+TEST_CASE(
+    "PyTorch, interval 3: each overflow halves the scale, and consecutive clean steps double it") {
     CHECK(test::play(shortened(presets::pytorch(), 64, 3), "..x...xx")
           == Rows{{64, 1, 1},
                   {64, 2, 1},
@@ -125,12 +126,11 @@ TEST_CASE("PyTorch goes below 1, here down to 2^-126, and does not grow past the
                   {0x1p127F, 1, 1},
                   {0x1p126F, 0, 1}});
     auto clamped = top;
-    clamped.at_maximum = AtMaximumScale::clamp; // what the preset leaves out
+    clamped.at_maximum = AtMaximumScale::clamp; // unlike the preset
     CHECK(test::last_scale(clamped, "....") == std::numeric_limits<float>::max());
 }
 
-TEST_CASE(
-    "Megatron, window 3: the hysteresis is restored by growth only, and the scale holds at 1") {
+TEST_CASE("Megatron, window 3: only growth restores the hysteresis, and the scale holds at 1") {
     CHECK(test::play(shortened(presets::megatron(), 4, 3), "x..x.x...xxxxx")
           == Rows{{4, 0, 1},
                   {4, 1, 1},
@@ -148,8 +148,8 @@ TEST_CASE(
                   {1, 0, 1}});
 }
 
-TEST_CASE("Apex, hysteresis 2 and interval 3: an overflow starts the count anew, and every clean "
-          "step restores the hysteresis") {
+TEST_CASE("Apex, hysteresis 2 and interval 3: an overflow restarts the count, and every clean step "
+          "restores the hysteresis") {
     CHECK(test::play(shortened(presets::apex(), 64, 3), "..x.xx...x")
           == Rows{{64, 1, 2},
                   {64, 2, 2},

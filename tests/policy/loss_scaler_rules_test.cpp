@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-// Each preset against the other system's rule, over random overflows.
+// Compares each preset with the rule of the other system, over random overflows.
 
 namespace zero::test::loss_scaler_rules_test {
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int sequences = 4000;
 constexpr int steps = 300;
 
-/// Overflows come alone and in bursts, from hardly ever to nearly always.
+/// Single overflows and bursts, from rare to nearly always.
 class Weather {
 public:
     explicit Weather(std::uint32_t seed)
@@ -53,11 +53,11 @@ struct Tally {
     int growths = 0;
     int reductions = 0;
     int exhaustions = 0;
-    int ends = 0; ///< sequences in which the other rule left the range of scales here
+    int ends = 0; ///< sequences in which the other rule left the range of scales
 };
 
-/// Plays the same random steps with both; `make_rule` and `make_options` get the number of the
-/// sequence and shorten intervals by it.
+/// Runs the same random steps with both. `make_rule` and `make_options` get the number of the
+/// sequence, which selects shorter intervals.
 template <class MakeRule, class MakeOptions>
 Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
     Tally tally;
@@ -75,7 +75,7 @@ Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
             state = DynamicLossScaler::next(state, overflow, options);
             if (scale_of(rule) < 0x1p-126 || scale_of(rule) > 0x1p127) {
                 ++tally.ends;
-                break; // where the others go on to zero or infinity
+                break; // the other rule continues to zero or infinity
             }
             tally.scales_differ += static_cast<double>(state.scale) != scale_of(rule) ? 1 : 0;
             tally.growths += scale_of(rule) > before ? 1 : 0;
@@ -105,7 +105,7 @@ auto shortened(Make const& make) {
     };
 }
 
-/// Equal at each of the steps, of which many changed the scale.
+/// Equal at every step, many of which change the scale.
 void check_equal(Tally const& tally) {
     CHECK(tally.scales_differ == 0);
     CHECK(tally.exhaustion_differs == 0);
@@ -152,26 +152,26 @@ auto const megatron_options = [](int sequence) {
 
 } // namespace
 
-TEST_CASE("the DeepSpeed preset plays DeepSpeed's rule, step by step, and is exhausted where that "
-          "throws") {
+TEST_CASE(
+    "The DeepSpeed preset equals DeepSpeed's rule step by step, and is exhausted where it throws") {
     Tally const tally = compare(deepspeed_rule, deepspeed_options);
     check_equal(tally);
     CHECK(tally.exhaustions > 100);
 }
 
-TEST_CASE("the PyTorch preset plays GradScaler's rule, step by step") {
+TEST_CASE("The PyTorch preset equals GradScaler's rule step by step") {
     check_equal(compare(pytorch_rule, pytorch_options));
 }
 
-TEST_CASE("the Apex preset plays the rule of update_scale_hysteresis, step by step") {
+TEST_CASE("The Apex preset equals the rule of update_scale_hysteresis step by step") {
     check_equal(compare(apex_rule, apex_options));
 }
 
-TEST_CASE("the Megatron preset plays Megatron-LM's rule, step by step") {
+TEST_CASE("The Megatron preset equals Megatron-LM's rule step by step") {
     check_equal(compare(megatron_rule, megatron_options));
 }
 
-TEST_CASE("the comparison tells the rules, and each knob of a preset, from one another") {
+TEST_CASE("The comparison distinguishes the rules and each option of a preset") {
     auto const changed = [](auto make, auto member, auto value) {
         return [=](int sequence) {
             auto options = make(sequence);

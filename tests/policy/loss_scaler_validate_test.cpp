@@ -35,7 +35,7 @@ using Options = DynamicLossScalerOptions;
 
 } // namespace
 
-TEST_CASE("a static scale that is not positive and finite is refused") {
+TEST_CASE("A static scale that is not positive and finite is rejected") {
     CHECK(message<StaticLossScaler>({0.0F})
           == "zero: the loss scaler's scale is 0.000000; it must be positive and finite.");
     CHECK(message<StaticLossScaler>({-2.0F})
@@ -47,7 +47,7 @@ TEST_CASE("a static scale that is not positive and finite is refused") {
     CHECK(message<StaticLossScaler>({0.5F}) == "nothing was thrown");
 }
 
-TEST_CASE("initial scale, minimum and maximum of a dynamic scaler must be positive and finite") {
+TEST_CASE("Initial scale, minimum and maximum of a dynamic scaler must be positive and finite") {
     std::string const end = "; it must be positive and finite.";
     CHECK(with(&Options::initial_scale, 0.0F)
           == "zero: the loss scaler's initial_scale is 0.000000" + end);
@@ -79,7 +79,7 @@ TEST_CASE("The initial scale must lie between minimum and maximum") {
     CHECK(with(&Options::initial_scale, 1.0F) == "nothing was thrown");
 }
 
-TEST_CASE("the growth factor must be above 1 and finite") {
+TEST_CASE("The growth factor must be above 1 and finite") {
     std::string const expected = "zero: the dynamic loss scaler's growth_factor must be above 1.";
     for (float const factor : {1.0F, 0.5F, 0.0F, -2.0F, not_a_number, infinity}) {
         CHECK(with(&Options::growth_factor, factor) == expected);
@@ -96,7 +96,7 @@ TEST_CASE("The backoff factor must lie between 0 and 1") {
     CHECK(with(&Options::backoff_factor, 0.75F) == "nothing was thrown");
 }
 
-TEST_CASE("growth interval and hysteresis must be at least 1") {
+TEST_CASE("Growth interval and hysteresis must be at least 1") {
     CHECK(with(&Options::growth_interval, 0U)
           == "zero: the dynamic loss scaler's growth_interval must be at least 1.");
     CHECK(with(&Options::hysteresis, 0U)
@@ -105,7 +105,7 @@ TEST_CASE("growth interval and hysteresis must be at least 1") {
     CHECK(with(&Options::hysteresis, 1U) == "nothing was thrown");
 }
 
-TEST_CASE("a call at the minimum needs a function") {
+TEST_CASE("A callback at the minimum needs a function") {
     Options options;
     options.at_minimum = AtMinimumScale::call_back;
     CHECK(message<DynamicLossScaler>(options)
@@ -115,7 +115,7 @@ TEST_CASE("a call at the minimum needs a function") {
     CHECK(with(&Options::at_minimum, AtMinimumScale::throw_error) == "nothing was thrown");
 }
 
-TEST_CASE("a scale whose inverse would be infinite is refused") {
+TEST_CASE("A scale whose inverse would be infinite is rejected") {
     CHECK(message<StaticLossScaler>({0x1p-126F}) == "nothing was thrown");
     CHECK(message<StaticLossScaler>({0x1p-127F})
           == "zero: the loss scaler's scale is below 2^-126, where its inverse would overflow; "
@@ -126,7 +126,7 @@ TEST_CASE("a scale whose inverse would be infinite is refused") {
              "give a larger one.");
 }
 
-TEST_CASE("a call at the minimum that nobody would make is refused") {
+TEST_CASE("A callback that would never be called is rejected") {
     std::string const expected = "zero: the dynamic loss scaler's on_minimum and context would be "
                                  "ignored; set at_minimum to call_back, or leave them out.";
     int context = 0;
@@ -141,7 +141,7 @@ TEST_CASE("a call at the minimum that nobody would make is refused") {
     CHECK(message<DynamicLossScaler>(options) == "nothing was thrown");
 }
 
-TEST_CASE("a state from elsewhere has to lie inside the bounds") {
+TEST_CASE("A state that the caller sets must lie inside the bounds") {
     Options const options{.minimum = 2, .maximum = 65536};
     CHECK_NOTHROW(DynamicLossScaler::validate_state({2}, options));
     CHECK_NOTHROW(DynamicLossScaler::validate_state({65536}, options));

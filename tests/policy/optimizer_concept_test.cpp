@@ -33,8 +33,7 @@ struct Category {
 struct OptionsType {
     using Options = SomeOptions;
 };
-/// Everything that names the type of the constants of a step, so that it can be replaced as one
-/// part.
+/// All members that name the type of the constants of a step, so that it can be replaced as a unit.
 template <class H>
 struct Step {
     using Hyper = H;
@@ -101,7 +100,7 @@ struct HyperAlone {
     using Hyper = SomeHyper;
     static SomeHyper hyper(SomeOptions const&, double, std::uint64_t) noexcept;
 };
-/// Without a functor: what a whole-tensor optimizer has in its place.
+/// Has no functor, but the two functions of an optimizer of whole parameters.
 struct Tensors : HyperAlone {
     template <class Tensor>
     static void update_tensor(Tensor const&, SomeHyper const&) noexcept;
@@ -138,20 +137,20 @@ using WithStep = Archetype<Category, OptionsType, S, States, Whole, Validate>;
 
 } // namespace
 
-TEMPLATE_TEST_CASE("the shipped optimizers model their concept, and nothing is left to diagnose",
+TEMPLATE_TEST_CASE("The shipped optimizers model their concept, and nothing is left to diagnose",
                    "", Adagrad, Adam, AdamW, Lamb, Lion, Muon, Sgd) {
     STATIC_REQUIRE(Optimizer<TestType>);
     STATIC_REQUIRE(diagnose_optimizer<TestType>());
     STATIC_REQUIRE(std::is_empty_v<TestType>);
 }
 
-TEST_CASE("an optimizer is its category, options, constants of a step, two constants, two "
+TEST_CASE("An optimizer consists of its category, options, constants of a step, two constants, two "
           "functions and a functor") {
     STATIC_REQUIRE(Optimizer<WithStep<Step<SomeHyper>>>);
     STATIC_REQUIRE(diagnose_optimizer<WithStep<Step<SomeHyper>>>());
 }
 
-TEST_CASE("an optimizer that lacks one part is none") {
+TEST_CASE("A type that lacks one requirement is not an optimizer") {
     using Good = Step<SomeHyper>;
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<OptionsType, Good, States, Whole, Validate>>);
     STATIC_REQUIRE_FALSE(Optimizer<Archetype<Category, Good, States, Whole, Validate>>);
@@ -163,7 +162,7 @@ TEST_CASE("an optimizer that lacks one part is none") {
     STATIC_REQUIRE_FALSE(Optimizer<int>);
 }
 
-TEST_CASE("an optimizer with one wrong part is none") {
+TEST_CASE("A type with one wrong requirement is not an optimizer") {
     using Good = Step<SomeHyper>;
     STATIC_REQUIRE_FALSE(
         Optimizer<Archetype<OtherCategory, OptionsType, Good, States, Whole, Validate>>);
@@ -184,7 +183,7 @@ TEST_CASE("an optimizer with one wrong part is none") {
     STATIC_REQUIRE_FALSE(Optimizer<WithStep<DoubleFunctor>>);
 }
 
-TEST_CASE("an optimizer of whole parameters has two functions in place of the functor") {
+TEST_CASE("An optimizer of whole parameters has two functions instead of the functor") {
     STATIC_REQUIRE(Optimizer<WithTensors<Tensors, Scratch>>);
     STATIC_REQUIRE(TensorOptimizer<WithTensors<Tensors, Scratch>>);
     STATIC_REQUIRE_FALSE(ElementOptimizer<WithTensors<Tensors, Scratch>>);
@@ -193,7 +192,8 @@ TEST_CASE("an optimizer of whole parameters has two functions in place of the fu
     STATIC_REQUIRE_FALSE(TensorOptimizer<WithStep<Step<SomeHyper>>>);
 }
 
-TEST_CASE("an optimizer of whole parameters that lacks a part or has a wrong one is none") {
+TEST_CASE(
+    "A type that lacks a requirement or has a wrong one is not an optimizer of whole parameters") {
     STATIC_REQUIRE_FALSE(
         Optimizer<Archetype<Category, OptionsType, Tensors, States, NeedsWhole, Validate>>);
     STATIC_REQUIRE_FALSE(

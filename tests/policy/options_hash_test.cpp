@@ -1,5 +1,5 @@
-#include <zero/policy/has_compared_options.hpp>
 #include <zero/policy/detail/hash_of_options.hpp>
+#include <zero/policy/has_compared_options.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
 
@@ -42,7 +42,7 @@ struct AddsOtherOptions {
     static void add_to(Hash& hash, AdamWOptions const& options) { hash.add(options.beta1); }
 };
 
-/// The hash of a policy's options with one member changed differs from that of its defaults.
+/// True if the hash changes when one option differs from its default.
 template <class P, class T>
 bool tells(T P::Options::*member, T value) {
     typename P::Options options;
@@ -63,7 +63,7 @@ TEST_CASE("A policy adds its options by a static function that returns nothing")
     CHECK(zero::detail::hash_of_options<AddsNothing>({4}) == Hash().value());
 }
 
-TEST_CASE("Shipped policies with options add each that has to agree") {
+TEST_CASE("Shipped policies hash each option that must be equal on all ranks") {
     CHECK(tells<AdamW>(&AdamWOptions::beta1, 0.5));
     CHECK(tells<AdamW>(&AdamWOptions::beta2, 0.5));
     CHECK(tells<AdamW>(&AdamWOptions::epsilon, 0.5));

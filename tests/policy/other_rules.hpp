@@ -3,13 +3,13 @@
 #include <cmath>
 #include <cstdint>
 
-// How other systems change the loss scale, written from their sources as straight lines, with their
-// variables, and without the library.
+// The loss scale rules of other systems, transcribed from their sources with their variables, and
+// without the library.
 
 namespace zero::test {
 
-/// DeepSpeed: iterations are numbered, and the distance to the last overflow decides. In double,
-/// like Python.
+/// DeepSpeed: the distance to the last overflow decides, counted in iterations. In double, as in
+/// Python.
 struct DeepSpeedRule {
     double scale = 65536.0;
     std::int64_t window = 1000;
@@ -74,7 +74,7 @@ struct PyTorchRule {
     }
 };
 
-/// Apex's `update_scale_hysteresis`: PyTorch's rule behind a counter that goes on below zero.
+/// Apex's `update_scale_hysteresis`: PyTorch's rule with a counter that continues below zero.
 struct ApexRule {
     PyTorchRule inner;
     int hysteresis = 2;
@@ -95,7 +95,8 @@ struct ApexRule {
     }
 };
 
-/// Megatron-LM: a float tensor; the hysteresis counter goes on below zero until a growth.
+/// Megatron-LM: the scale is a float tensor, and the hysteresis counter continues below zero until
+/// a growth.
 struct MegatronRule {
     float scale = 4294967296.0F;
     float minimum = 1.0F;

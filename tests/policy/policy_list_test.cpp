@@ -31,13 +31,13 @@ using Partitioning =
 
 } // namespace
 
-TEST_CASE("a policy that is not given is the default") {
+TEST_CASE("A missing policy is the default") {
     STATIC_REQUIRE(std::is_same_v<Optimizing<>, AdamW>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, DynamicLossScaler>, AdamW>);
     STATIC_REQUIRE(std::is_same_v<Partitioning<Sgd>, ContiguousPartitioner>);
 }
 
-TEST_CASE("a policy is found at any place of the list") {
+TEST_CASE("A policy is found at any position of the list") {
     STATIC_REQUIRE(std::is_same_v<Optimizing<Sgd, RoundRobinPartitioner, DynamicLossScaler>, Sgd>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, Sgd, DynamicLossScaler>, Sgd>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<RoundRobinPartitioner, DynamicLossScaler, Sgd>, Sgd>);
@@ -47,19 +47,19 @@ TEST_CASE("a policy is found at any place of the list") {
                                   RoundRobinPartitioner>);
 }
 
-TEST_CASE("types that are no policies are passed over by the search and do not count") {
+TEST_CASE("Types that are not policies are skipped and not counted") {
     STATIC_REQUIRE(std::is_same_v<Optimizing<NoPolicy, int, Sgd>, Sgd>);
     STATIC_REQUIRE(std::is_same_v<Optimizing<NoPolicy>, AdamW>);
     STATIC_REQUIRE(zero::detail::is_single<OptimizerCategory, NoPolicy, int, UnknownCategory>);
 }
 
-TEST_CASE("a category is single when it occurs once or not at all") {
+TEST_CASE("A category is single if it occurs at most once") {
     STATIC_REQUIRE(zero::detail::is_single<OptimizerCategory>);
     STATIC_REQUIRE(zero::detail::is_single<LossScalerCategory, Sgd, NoLossScaler, AdamW>);
     STATIC_REQUIRE_FALSE(zero::detail::is_single<OptimizerCategory, Sgd, NoLossScaler, AdamW>);
 }
 
-TEST_CASE("two policies of one category are not distinct, wherever they stand") {
+TEST_CASE("Two policies of one category are not distinct, at any position") {
     STATIC_REQUIRE(zero::detail::are_distinct<>);
     STATIC_REQUIRE(
         zero::detail::are_distinct<Parameters<float>, UnitBucketer, ContiguousPartitioner,
@@ -76,7 +76,7 @@ TEST_CASE("two policies of one category are not distinct, wherever they stand") 
     STATIC_REQUIRE_FALSE(zero::detail::are_distinct<GradientReduction<>, GradientReduction<float>>);
 }
 
-TEST_CASE("only complete models of a known category are valid policies") {
+TEST_CASE("Only complete models of a known category are valid policies") {
     STATIC_REQUIRE(zero::detail::is_valid_policy<Sgd>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<DynamicLossScaler>());
     STATIC_REQUIRE(zero::detail::is_valid_policy<Parameters<float16>>());

@@ -1,6 +1,7 @@
 #include "support/catch.hpp"
 
 #include <zero/policy/gradient_reduction.hpp>
+#include <zero/policy/predivide_factor.hpp>
 
 #include <limits>
 #include <vector>
@@ -17,7 +18,7 @@ GradientReductionOptions with_predivide(float value) {
 
 } // namespace
 
-TEST_CASE("a float16 payload is divided by the power of two next to the root of W") {
+TEST_CASE("A float16 payload is divided by the power of two nearest to the root of W") {
     auto const factor = [](std::size_t world) { return predivide_factor({}, world, true); };
     // 2^k up to W = 2 * 4^k, where the root is 2^k * sqrt(2).
     CHECK(factor(1) == 1.0F);
@@ -37,7 +38,7 @@ TEST_CASE("a float16 payload is divided by the power of two next to the root of 
     CHECK(factor(1024) == 32.0F);
 }
 
-TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 "
+TEST_CASE("The factor for float16 is a power of two within sqrt(2) of the root of W, for 1 to 1024 "
           "ranks") {
     for (std::size_t world = 1; world <= 1024; ++world) {
         float const factor = predivide_factor({}, world, true);
@@ -50,14 +51,13 @@ TEST_CASE("the factor for float16 is a power of two within sqrt(2) of the root o
     }
 }
 
-TEST_CASE("float and bfloat16 payloads are not divided") {
+TEST_CASE("Payloads of float and bfloat16 are not divided") {
     for (std::size_t const world : std::vector<std::size_t>{1, 8, 1024}) {
         CHECK(predivide_factor({}, world, false) == 1.0F);
     }
 }
 
-TEST_CASE("a factor that is asked for is used for every type and number of ranks, a power of two "
-          "or not") {
+TEST_CASE("An explicit factor is used for every type and number of ranks, power of two or not") {
     for (float const value : {0.25F, 1.0F, 2.0F, 3.0F, 1024.0F}) {
         CHECK(predivide_factor(with_predivide(value), 3, false) == value);
         CHECK(predivide_factor(with_predivide(value), 64, true) == value);
@@ -65,7 +65,7 @@ TEST_CASE("a factor that is asked for is used for every type and number of ranks
 }
 
 TEST_CASE(
-    "a factor is refused with its value when it or its inverse is not a positive normal number") {
+    "A factor is rejected with its value if it or its inverse is not a positive normal number") {
     auto const message = [](float value) {
         try {
             (void)predivide_factor(with_predivide(value), 4, true);
@@ -85,8 +85,8 @@ TEST_CASE(
     CHECK(message(std::numeric_limits<float>::quiet_NaN()) == "zero: predivide is nan" + end);
 }
 
-TEST_CASE("the default schedule and factor are left to the stage and the wire, and the result is a "
-          "mean") {
+TEST_CASE("The default schedule depends on the stage, the default factor on the communication "
+          "type, and the result is a mean") {
     GradientReductionOptions const options;
     CHECK(options.kind == ReductionKind::mean);
     CHECK_FALSE(options.schedule.has_value());

@@ -8,8 +8,8 @@
 #include <regex>
 #include <set>
 
-// The lists of shipped policies are those of the headers, and a policy costs nothing that it does
-// not use.
+// The lists of shipped policies match the headers, and a policy does not pay for what it does not
+// use.
 
 namespace zero::test::shipped_policies_test {
 
@@ -22,7 +22,7 @@ std::set<std::string> names_in(std::tuple<P...> const*) {
     return names;
 }
 
-/// The classes of the headers whose first member says that they are policies.
+/// The classes of the headers whose first member is `policy_category`.
 std::set<std::string> names_in_headers() {
     std::set<std::string> names;
     std::regex const policy(
@@ -56,8 +56,7 @@ constexpr bool have_options(std::tuple<P...> const*) {
 static_assert(have_options(static_cast<ShippedValuePolicies const*>(nullptr)),
               "the options of a policy are an aggregate with defaults");
 
-/// Options of four policies that have none: no two of the same type, which could not share an
-/// address.
+/// Four empty options types. No two are the same type, because these could not share an address.
 template <int>
 struct None {
     struct Options {};
@@ -72,8 +71,8 @@ struct BareConfig {
     using MasterWeights = None<3>;
 };
 
-/// Written out: what is left of StageOptions without its policies. Of `reduction` all policies have
-/// the same options.
+/// The members of StageOptions that belong to no policy. All reduction policies have the same
+/// options.
 struct EngineOptions {
     std::optional<float> gradient_clipping;
     NonFinite non_finite;
@@ -94,7 +93,7 @@ struct EngineOptions {
 
 } // namespace
 
-TEST_CASE("The lists of shipped policies are those of the headers") {
+TEST_CASE("The lists of shipped policies match the headers") {
     auto listed =
         names_in(static_cast<joined<ShippedValuePolicies, ShippedCommunicators> const*>(nullptr));
     CHECK(listed.erase("DealtGroupPartitioner") == 1); // derives from WholeGroupPartitioner
@@ -105,10 +104,10 @@ TEST_CASE("The lists of shipped policies are those of the headers") {
     CHECK(names_in_headers() == listed);
 }
 
-TEST_CASE("Policies without options take no room in the options of a stage") {
+TEST_CASE("Policies without options take no space in the options of a stage") {
     STATIC_REQUIRE(sizeof(StageOptions<BareConfig>) == sizeof(EngineOptions));
-    // And one with options takes theirs: the defaults are size-capped buckets, no scaler, AdamW and
-    // no seed.
+    // Policies with options take their size. The defaults are size-capped buckets, no scaler, AdamW
+    // and no seed.
     constexpr std::size_t options = sizeof(SizeCappedBucketerOptions) + sizeof(AdamWOptions);
     STATIC_REQUIRE(sizeof(ZeroStage<2>::Options) == sizeof(EngineOptions) + options);
     STATIC_REQUIRE(sizeof(ZeroStage<3>::Options) == sizeof(EngineOptions) + sizeof(AdamWOptions));
@@ -116,8 +115,8 @@ TEST_CASE("Policies without options take no room in the options of a stage") {
                    == sizeof(EngineOptions) + sizeof(AdamWOptions) + sizeof(std::uint64_t));
 }
 
-TEST_CASE("The number of the stage, its partitioner and its bucketer add nothing to an engine, and "
-          "a loss scaler its options and state") {
+TEST_CASE("Stage number, partitioner and bucketer add nothing to the size of an engine, and a loss "
+          "scaler adds its options and state") {
     STATIC_REQUIRE(sizeof(ZeroStage<0>) == sizeof(ZeroStage<2>));
     STATIC_REQUIRE(sizeof(ZeroStage<2, RoundRobinPartitioner>) == sizeof(ZeroStage<2>));
     STATIC_REQUIRE(sizeof(ZeroStage<2, UnitBucketer>)
@@ -127,7 +126,7 @@ TEST_CASE("The number of the stage, its partitioner and its bucketer add nothing
                    <= sizeof(ZeroStage<2>) + alignof(std::max_align_t));
 }
 
-TEST_CASE("What a policy does without takes no memory of the backend") {
+TEST_CASE("Data that a policy does not use takes no memory of the backend") {
     auto const bytes = []<class Stage>(BufferKind kind) {
         std::size_t found = 0;
         run_ranks(1, [&](LoopbackCommunicator& communicator) {

@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 #include <zero/policy/gradient_reduction.hpp>
+#include <zero/policy/gradient_reduction_policy.hpp>
 #include <zero/policy/master_weights.hpp>
 #include <zero/policy/master_weights_policy.hpp>
 #include <zero/policy/optimizer_state.hpp>
@@ -67,14 +68,14 @@ using Types = Archetype<Reduction, ReductionOptions, GradientPart<Gradient>,
 
 } // namespace
 
-TEST_CASE("the shipped parameter policies model their concept") {
+TEST_CASE("The shipped parameter policies model their concept") {
     STATIC_REQUIRE(ParametersPolicy<Parameters<float>>);
     STATIC_REQUIRE(ParametersPolicy<Parameters<bfloat16>>);
     STATIC_REQUIRE(ParametersPolicy<Parameters<float16>>);
     STATIC_REQUIRE(diagnose_parameters<Parameters<bfloat16>>());
 }
 
-TEST_CASE("a parameter policy lists storage types, at least one and none twice") {
+TEST_CASE("A parameter policy lists storage types, at least one and none twice") {
     STATIC_REQUIRE(ParametersPolicy<Parameters<bfloat16, float>>);
     STATIC_REQUIRE(ParametersPolicy<Parameters<float, float16, bfloat16>>);
     STATIC_REQUIRE_FALSE(ParametersPolicy<Parameters<>>);
@@ -90,7 +91,7 @@ TEST_CASE("a parameter policy lists storage types, at least one and none twice")
     STATIC_REQUIRE_FALSE(ParametersPolicy<float>);
 }
 
-TEST_CASE("the shipped policies of master weights model their concept") {
+TEST_CASE("The shipped master weights policies model their concept") {
     STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float>>);
     STATIC_REQUIRE(MasterWeightsPolicy<MasterWeights<float16>>);
     STATIC_REQUIRE(MasterWeightsPolicy<NoMasterWeights>);
@@ -100,8 +101,8 @@ TEST_CASE("the shipped policies of master weights model their concept") {
     STATIC_REQUIRE(diagnose_master_weights<NoMasterWeights>());
 }
 
-TEST_CASE("a policy of master weights is its category, options, a form, and a storage type exactly "
-          "for a copy") {
+TEST_CASE("A master weights policy consists of its category, options, a form, and a storage type "
+          "exactly for a copy") {
     using Master = Category<MasterWeightsCategory>;
     STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Copied, Named<float>>>);
     STATIC_REQUIRE(MasterWeightsPolicy<Archetype<Master, AnyOptions, Own, Named<void>>>);
@@ -120,15 +121,15 @@ TEST_CASE("a policy of master weights is its category, options, a form, and a st
     STATIC_REQUIRE_FALSE(MasterWeightsPolicy<float>);
 }
 
-TEST_CASE("the shipped policies of optimizer states model their concept") {
+TEST_CASE("The shipped optimizer state policies model their concept") {
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<float>>);
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16>>);
     STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16>>);
     STATIC_REQUIRE(diagnose_optimizer_state<BlockScaledState<float16>>());
 }
 
-TEST_CASE("a policy of optimizer states is its category, options and a storage type, with a scale "
-          "exactly for float16") {
+TEST_CASE("An optimizer state policy consists of its category, options and a storage type, with a "
+          "scale exactly for float16") {
     using State = Category<OptimizerStateCategory>;
     STATIC_REQUIRE(
         OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>>);
@@ -148,12 +149,12 @@ TEST_CASE("a policy of optimizer states is its category, options and a storage t
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<float>);
 }
 
-TEST_CASE("a gradient reduction fills its types in from the parameter type") {
+TEST_CASE("A gradient reduction derives its default types from the parameter type") {
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::GradientType<bfloat16>, bfloat16>);
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::CommunicationType<bfloat16>, bfloat16>);
     STATIC_REQUIRE(std::is_same_v<GradientReduction<>::AccumulationType<bfloat16>, float>);
     STATIC_REQUIRE(std::is_same_v<GradientReduction<float>::CommunicationType<bfloat16>,
-                                  float>); // what the gradient is
+                                  float>); // the gradient type
     STATIC_REQUIRE(
         std::is_same_v<GradientReduction<float, float16, bfloat16>::GradientType<bfloat16>, float>);
     STATIC_REQUIRE(
@@ -167,7 +168,8 @@ TEST_CASE("a gradient reduction fills its types in from the parameter type") {
     STATIC_REQUIRE(diagnose_gradient_reduction<GradientReduction<>>());
 }
 
-TEST_CASE("a gradient reduction is its category, the library's options and three storage types") {
+TEST_CASE("A gradient reduction consists of its category, the options of the library and three "
+          "storage types") {
     STATIC_REQUIRE(GradientReductionPolicy<Types<float, bfloat16, float16>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Types<double, float, float>>);
     STATIC_REQUIRE_FALSE(GradientReductionPolicy<Types<float, double, float>>);

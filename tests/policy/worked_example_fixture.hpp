@@ -1,6 +1,6 @@
 #pragma once
 
-// What the conformance suite needs to know of the worked example; the page shows it, too.
+// Connects the worked example to the conformance suite. The page shows this text as well.
 
 #include "policy/loss_scaler_conformance.hpp"
 #include "policy/worked_example.hpp"

@@ -3,8 +3,7 @@
 #include "support/page.hpp"
 #include "support/shipped_policies.hpp"
 
-// The worked example of docs/adding_a_policy.md: it conforms, it trains, and the page shows its
-// text.
+// The worked example of docs/adding_a_policy.md conforms and trains, and the page shows its text.
 
 namespace zero::test::worked_example_test {
 
@@ -18,10 +17,10 @@ TEST_CASE("The worked example conforms") {
     check_loss_scaler<CautiousLossScaler>();
 }
 
-TEST_CASE("The worked example plays its rule") {
+TEST_CASE("The worked example follows its rule") {
     CautiousLossScalerOptions const options{
         .initial_scale = 8.0F, .patience = 2, .most_patience = 5};
-    // Two clean steps double; an overflow halves, and then four are needed, then five.
+    // Two clean steps double the scale. After an overflow, four are needed, then five.
     CHECK((scales_of<CautiousLossScaler>(CautiousLossScaler::initial(options), "..x....xx.....",
                                          options)
            == std::vector<float>{8, 8, 16, 8, 8, 8, 8, 16, 8, 4, 4, 4, 4, 4}));
@@ -33,7 +32,7 @@ TEST_CASE("The worked example plays its rule") {
     CHECK(CautiousLossScaler::is_exhausted(state, options));
 }
 
-TEST_CASE("float16 parameters train with the worked example to the same bits in every stage") {
+TEST_CASE("Parameters in float16 train with the worked example to the same bits in every stage") {
     auto const run = []<int N>(CautiousLossScalerOptions const& scaler) {
         return on_ranks<std::vector<std::vector<float>>>(
             2, [&](LoopbackCommunicator& communicator) {
@@ -62,7 +61,7 @@ TEST_CASE("float16 parameters train with the worked example to the same bits in 
     CHECK_FALSE((run.operator()<0>({.initial_scale = 0x1p12F}) == expected));
 }
 
-TEST_CASE("The blocks of the page are the text of the worked example and of its fixture") {
+TEST_CASE("The code blocks of the page are the text of the worked example and its fixture") {
     std::string const sources = text_of("tests/policy/worked_example.hpp")
                                 + text_of("tests/policy/worked_example_fixture.hpp");
     auto const blocks = blocks_of(page, "cpp");

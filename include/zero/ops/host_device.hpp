@@ -1,9 +1,6 @@
 #pragma once
 
-/// @file
-/// @brief `ZERO_HOST_DEVICE` marks functions that run on the host and in kernels. Empty unless nvcc
-/// compiles the unit.
-
+/// @brief Marks functions that run on the host and in kernels. Empty unless nvcc compiles the unit.
 #if defined(__CUDACC__)
 #define ZERO_HOST_DEVICE __host__ __device__
 #else

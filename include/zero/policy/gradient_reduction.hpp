@@ -10,7 +10,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief How the gradients of ranks and micro-steps are combined.
+/// @brief The operation that combines the gradients of ranks and micro-steps.
 enum class ReductionKind : std::uint8_t {
     mean,         ///< mean over ranks and micro-steps
     sum,          ///< sum over ranks and micro-steps

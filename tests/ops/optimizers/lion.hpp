@@ -16,7 +16,7 @@ struct LionFixture {
 
     static Options with_decay(double weight_decay) { return {.weight_decay = weight_decay}; }
     static std::vector<Run<Options>>
-    mistakes() { // the size of a gradient does not matter, only what turns a sign
+    mistakes() { // the size of a gradient does not matter, only a changed sign
         return {{.mistake = "beta1", .options = {.beta1 = 0.89, .weight_decay = 0.1}},
                 {.mistake = "beta2", .options = {.beta2 = 0.98, .weight_decay = 0.1}},
                 {.mistake = "weight decay", .options = with_decay(0.101)},

@@ -93,8 +93,8 @@ struct MuonFixture {
         }
     }
 
-    /// Without a transposition: (X X^T)^k X is X (X^T X)^k. Element by element, y = X X^T X and z =
-    /// X X^T y.
+    /// Needs no transposition, because (X X^T)^k X is X (X^T X)^k. Computes y = X X^T X and z = X
+    /// X^T y element by element.
     static std::vector<double> iterate(std::vector<double> const& x, Shape const& shape, double b) {
         auto const gram_times = [&](std::vector<double> const& y) {
             std::vector<double> z(x.size());
