@@ -40,7 +40,7 @@ TEST_CASE("Rows that do not divide a parameter are refused by name") {
     CHECK(outcome.type == "InvalidArgument");
     CHECK(outcome.message
           == "zero: parameter 'first.weight' has 500 elements, which are not 21 rows of equal "
-             "length; give the rows of the matrix, or 0 if it is none.");
+             "length; give the rows of the matrix, or 0 if it is not a matrix.");
     CHECK(outcome_of_making<ZeroStage<2>>(nothing).type == "returned");
 }
 

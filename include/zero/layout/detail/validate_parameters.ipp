@@ -78,10 +78,10 @@ ZERO_INLINE void require_unit_order(std::span<std::size_t const> unit_order, std
                                           options.types(), " types; give the size of each."});
         }
         if (spec.rows != 0 && spec.elements % spec.rows != 0) {
-            throw_error<InvalidArgument>(
-                {"zero: parameter '", spec.name, "' has ", spec.elements,
-                 " elements, which are not ", spec.rows,
-                 " rows of equal length; give the rows of the matrix, or 0 if it is none."});
+            throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
+                                          " elements, which are not ", spec.rows,
+                                          " rows of equal length; give the rows of the matrix, or "
+                                          "0 if it is not a matrix."});
         }
         if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
             throw_error<InvalidArgument>(
