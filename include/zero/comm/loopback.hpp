@@ -288,6 +288,7 @@ static_assert(Communicator<LoopbackCommunicator>);
 
 #if defined(ZERO_COMPILED)
 #include "detail/loopback_instantiations.hpp"
+#include "detail/wait_for_collectives.hpp"
 
 namespace ZERO_NAMESPACE {
 ZERO_COMM_INSTANTIATE_LOOPBACK(extern)

@@ -22,7 +22,7 @@ void run_ranks(int world, LoopbackOptions const& options, Body&& body) {
                                     [&](Communicator& communicator) { body(communicator); });
 }
 
-/// @copydoc run_ranks
+/// @brief Runs the ranks with the default options.
 template <class Communicator = LoopbackCommunicator, class Body>
 void run_ranks(int world, Body&& body) {
     run_ranks<Communicator>(world, LoopbackOptions{}, std::forward<Body>(body));

@@ -19,7 +19,7 @@ public:
                            std::size_t capacity = default_capacity)
         : ThreadedQueue(capacity), _state(seed * 2 + 1), _longest(longest) {}
 
-    ~DelayingQueue() override { stop(); }
+    ~DelayingQueue() override;
 
 private:
     void pause() override;

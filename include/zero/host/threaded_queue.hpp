@@ -29,7 +29,7 @@ public:
     /// @throws InvalidArgument if the capacity is 0
     explicit ThreadedQueue(std::size_t capacity = default_capacity);
 
-    ~ThreadedQueue() override { stop(); }
+    ~ThreadedQueue() override;
 
     [[nodiscard]] Event record() override {
         return {_progress, _head.load(std::memory_order_relaxed)};

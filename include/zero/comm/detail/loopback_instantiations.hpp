@@ -14,6 +14,7 @@
 #define ZERO_COMM_INSTANTIATE_LOOPBACK(prefix)                                                     \
     prefix template class detail::LoopbackFrame<HostBackend>;                                      \
     prefix template class Loopback<HostBackend>;                                                   \
+    prefix template void detail::wait_for_collectives(Loopback<HostBackend>&, host::Queue*);       \
     ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float)                                               \
     ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, bfloat16)                                            \
     ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float16)

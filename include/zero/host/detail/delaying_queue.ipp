@@ -7,6 +7,10 @@
 
 namespace ZERO_NAMESPACE::host {
 
+ZERO_INLINE DelayingQueue::~DelayingQueue() {
+    stop();
+}
+
 ZERO_INLINE void DelayingQueue::pause() {
     _state = _state * 6364136223846793005U + 1442695040888963407U;
     auto const random = static_cast<unsigned>(_state >> 33U);

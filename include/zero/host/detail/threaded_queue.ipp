@@ -18,6 +18,10 @@ ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity)
     _worker = std::thread([this] { work(); });
 }
 
+ZERO_INLINE ThreadedQueue::~ThreadedQueue() {
+    stop();
+}
+
 ZERO_INLINE void ThreadedQueue::wait(Event const& event) {
     if (!event.is_complete() && !event.is_of(_progress.get())) {
         Entry& entry = reserve();
