@@ -65,7 +65,7 @@ TEST_CASE("A step that is captured without a join waits for work outside the cap
     CHECK(text_of_capture(true, true).empty());
     std::string const without = text_of_capture(false, true);
     CAPTURE(without);
-    CHECK(without.find("call join() of an engine right before it begins") != std::string::npos);
+    CHECK(without.find("call join() of the engine right before the capture") != std::string::npos);
     CHECK(without.find(std::to_string(cudaErrorStreamCaptureInvalidated)) != std::string::npos);
     CHECK(text_of_capture(true, false) == std::to_string(cudaErrorStreamCaptureUnjoined));
 }
