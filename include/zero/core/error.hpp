@@ -1,5 +1,6 @@
 #pragma once
 
+#include "detail/located_message.hpp"
 #include "detail/namespace.hpp"
 #include "source_location.hpp"
 
@@ -11,12 +12,14 @@ namespace ZERO_NAMESPACE {
 /// @brief Base class of every exception of this library. `what()` names the parameter, the rank and
 /// the remedy where they exist.
 ///
-/// Derived classes inherit the constructor. Its default argument is evaluated at the call, so
-/// `where()` is the line of the throw.
+/// Derived classes inherit the constructors.
 class Error : public std::runtime_error {
 public:
-    explicit Error(std::string const& message, SourceLocation where = SourceLocation::current(),
-                   int code = 0)
+    /// @brief `where()` becomes the line of the call. @param message a text
+    explicit Error(detail::LocatedMessage const& message, int code = 0)
+        : Error(message.text, message.where, code) {}
+
+    Error(std::string const& message, SourceLocation where, int code = 0)
         : std::runtime_error(message), _where(where), _code(code) {}
 
     /// @brief Where in the library the exception was constructed.
