@@ -21,11 +21,11 @@ enum class Fence : std::uint8_t {
     weights_read,      ///< update and all-gather wait for the readers of the old weights
     parameter_lease_reuse, ///< all-gather waits for the last reader of the unit that used the
                            ///< memory before (stage 3)
-    loss_scale_captured, ///< backward pass waits for the scale of this step
-    loss_scale_read,     ///< capture waits for the readers of the previous scale
-    peers_ready,         ///< a transport waits until its peers' data is written
-    peers_reduced,       ///< second half of an all-reduce waits for the peers' first half
-    peers_done           ///< reuse of a buffer waits until the peers have read it
+    loss_scale_captured,   ///< backward pass waits for the scale of this step
+    loss_scale_read,       ///< capture waits for the readers of the previous scale
+    peers_ready,           ///< a transport waits until its peers' data is written
+    peers_reduced,         ///< second half of an all-reduce waits for the peers' first half
+    peers_done             ///< reuse of a buffer waits until the peers have read it
 };
 
 /// @brief Number of enumerators of `Fence`.

@@ -30,7 +30,7 @@ struct StochasticPointers {
     P* parameter = nullptr;        ///< read, updated in float, and rounded to either neighbour
     std::uint64_t first_index = 0; ///< index of the first element in registration order: the
                                    ///< counter of its random number
-    std::uint64_t key = 0; ///< key of the step; unset in a table of slices, see `decided`
+    std::uint64_t key = 0;         ///< key of the step; unset in a table of slices, see `decided`
 };
 
 } // namespace ZERO_NAMESPACE

@@ -14,9 +14,9 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// Runs one rank and tells the group when it has thrown or finished.
-ZERO_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const& body,
-                          FunctionRef<std::size_t, std::string_view> const& abort,
-                          Failures& failures) noexcept {
+ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const& body,
+                               FunctionRef<std::size_t, std::string_view> const& abort,
+                               Failures& failures) noexcept {
     try {
         std::string const name = text({"rank ", rank});
         try {
@@ -36,8 +36,8 @@ ZERO_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const& body
     }
 }
 
-ZERO_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> body,
-                             FunctionRef<std::size_t, std::string_view> abort) {
+ZERO_COLD_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> body,
+                                  FunctionRef<std::size_t, std::string_view> abort) {
     Failures failures(world);
     std::vector<std::thread> threads;
     try {

@@ -4,7 +4,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void TextPiece::add_to(std::string& text) const {
+ZERO_COLD_INLINE void TextPiece::add_to(std::string& text) const {
     switch (_kind) {
     case Kind::characters: text.append(_characters, _size); break;
     case Kind::integer: text += std::to_string(_integer); break;
@@ -13,7 +13,7 @@ ZERO_INLINE void TextPiece::add_to(std::string& text) const {
     }
 }
 
-[[gnu::noinline, gnu::cold]] ZERO_INLINE std::string text(std::initializer_list<TextPiece> pieces) {
+[[gnu::noinline]] ZERO_COLD_INLINE std::string text(std::initializer_list<TextPiece> pieces) {
     std::string result;
     for (TextPiece const& piece : pieces) {
         piece.add_to(result);

@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE BalancedPartitioner::State
+ZERO_COLD_INLINE BalancedPartitioner::State
 BalancedPartitioner::begin(std::span<std::size_t const> elements, std::size_t world) {
     std::vector<std::uint64_t> descending;
     for (std::size_t const size : elements) {
@@ -28,8 +28,8 @@ BalancedPartitioner::begin(std::span<std::size_t const> elements, std::size_t wo
     return state;
 }
 
-ZERO_INLINE void BalancedPartitioner::partition(std::span<PartitionItem> items, State& state,
-                                                std::span<std::size_t> cuts) {
+ZERO_COLD_INLINE void BalancedPartitioner::partition(std::span<PartitionItem> items, State& state,
+                                                     std::span<std::size_t> cuts) {
     detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()), cuts);
     state.next += items.size();
 }

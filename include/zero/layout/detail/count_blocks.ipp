@@ -5,8 +5,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
-                                     Placement placement) {
+ZERO_COLD_INLINE std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket,
+                                          std::size_t rank, Placement placement) {
     std::size_t sum = 0;
     auto const add = [&](Piece const& slice) { sum += blocks_of(slice.elements); };
     if (placement == Placement::replicated) {

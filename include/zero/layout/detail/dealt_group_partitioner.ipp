@@ -5,7 +5,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE std::vector<std::size_t>
+ZERO_COLD_INLINE std::vector<std::size_t>
 DealtGroupPartitioner::order(std::span<std::size_t const> elements, std::size_t world) {
     std::vector<std::size_t> dealt;
     for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {

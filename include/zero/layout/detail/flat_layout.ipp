@@ -10,7 +10,7 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-ZERO_INLINE void append_unless_last(std::vector<std::size_t>& list, std::size_t value) {
+ZERO_COLD_INLINE void append_unless_last(std::vector<std::size_t>& list, std::size_t value) {
     if (list.empty() || list.back() != value) {
         list.push_back(value);
     }
@@ -18,22 +18,22 @@ ZERO_INLINE void append_unless_last(std::vector<std::size_t>& list, std::size_t 
 
 } // namespace detail
 
-[[gnu::cold]] ZERO_INLINE FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters,
-                                                 std::size_t world, std::vector<BucketPlan> buckets,
-                                                 std::vector<std::size_t> unit_order)
+ZERO_COLD_INLINE FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, std::size_t world,
+                                        std::vector<BucketPlan> buckets,
+                                        std::vector<std::size_t> unit_order)
     : _world(world), _parameters(std::move(parameters)), _buckets(std::move(buckets)),
       _unit_order(std::move(unit_order)) {
     index_parameters();
     index_buckets();
 }
 
-ZERO_INLINE std::size_t FlatLayout::content(std::size_t bucket, Range extent) const {
+ZERO_COLD_INLINE std::size_t FlatLayout::content(std::size_t bucket, Range extent) const {
     std::size_t sum = 0;
     for_slices(bucket, extent, [&](Piece const& slice) { sum += slice.elements; });
     return sum;
 }
 
-ZERO_INLINE std::uint64_t FlatLayout::hash() const {
+ZERO_COLD_INLINE std::uint64_t FlatLayout::hash() const {
     Hash hash;
     hash.add(_world);
     for (std::size_t index = 0; index < _parameters.size(); ++index) {
@@ -53,7 +53,7 @@ ZERO_INLINE std::uint64_t FlatLayout::hash() const {
     return hash.value();
 }
 
-ZERO_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) const {
+ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) const {
     ParameterSpec const& spec = _parameters[index];
     Hash hash;
     hash.add(spec.elements)
@@ -68,7 +68,7 @@ ZERO_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) const {
     return hash.value();
 }
 
-[[gnu::cold]] ZERO_INLINE void FlatLayout::index_parameters() {
+ZERO_COLD_INLINE void FlatLayout::index_parameters() {
     std::size_t next = 0;
     for (std::size_t index = 0; index < _parameters.size(); ++index) {
         _first_element.push_back(next);
@@ -87,7 +87,7 @@ ZERO_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) const {
     }
 }
 
-[[gnu::cold]] ZERO_INLINE void FlatLayout::index_buckets() {
+ZERO_COLD_INLINE void FlatLayout::index_buckets() {
     _bucket_begin.push_back(0);
     for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
         _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));

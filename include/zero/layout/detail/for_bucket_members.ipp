@@ -9,8 +9,9 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns how many of the first parameters of `order` may share a bucket.
-ZERO_INLINE std::size_t count_shareable(std::span<ParameterSpec const> parameters,
-                                        std::span<std::size_t const> order, bool inside_units) {
+ZERO_COLD_INLINE std::size_t count_shareable(std::span<ParameterSpec const> parameters,
+                                             std::span<std::size_t const> order,
+                                             bool inside_units) {
     ParameterSpec const& first = parameters[order[0]];
     std::size_t count = 1;
     while (first.units.size() == 1 && count < order.size()
@@ -21,10 +22,10 @@ ZERO_INLINE std::size_t count_shareable(std::span<ParameterSpec const> parameter
     return count;
 }
 
-ZERO_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
-                                    std::span<std::size_t const> order, bool inside_units,
-                                    BucketerRef bucketer, std::size_t element_bytes,
-                                    FunctionRef<std::span<std::size_t const>> visit) {
+ZERO_COLD_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
+                                         std::span<std::size_t const> order, bool inside_units,
+                                         BucketerRef bucketer, std::size_t element_bytes,
+                                         FunctionRef<std::span<std::size_t const>> visit) {
     while (!order.empty()) {
         std::size_t const shareable = count_shareable(parameters, order, inside_units);
         List<BucketItem> items;

@@ -10,10 +10,10 @@
 
 namespace ZERO_NAMESPACE {
 
-[[gnu::cold]] ZERO_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
-                                                    StageRow const& row, Storage storage,
-                                                    std::size_t extra_leases, std::size_t type,
-                                                    std::size_t further_gradient_leases) {
+ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
+                                           StageRow const& row, Storage storage,
+                                           std::size_t extra_leases, std::size_t type,
+                                           std::size_t further_gradient_leases) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
     bool const is_gathered = row.shards_parameters();

@@ -6,8 +6,8 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order,
-                                          std::size_t type) {
+ZERO_COLD_INLINE std::size_t most_open_buckets(FlatLayout const& layout, bool in_index_order,
+                                               std::size_t type) {
     std::size_t const buckets = layout.trainable_buckets();
     std::vector<std::size_t> units_left(buckets, 0);
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
@@ -44,7 +44,7 @@ ZERO_INLINE std::size_t most_open_buckets(FlatLayout const& layout, bool in_inde
     return most;
 }
 
-ZERO_INLINE std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t type) {
+ZERO_COLD_INLINE std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::size_t type) {
     std::size_t most = 0;
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         std::size_t count = 0;
@@ -56,8 +56,8 @@ ZERO_INLINE std::size_t most_buckets_of_a_unit(FlatLayout const& layout, std::si
     return most;
 }
 
-ZERO_INLINE std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets,
-                                       std::size_t type) {
+ZERO_COLD_INLINE std::size_t largest_bucket(FlatLayout const& layout, std::size_t buckets,
+                                            std::size_t type) {
     std::size_t largest = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
         largest = layout.bucket(bucket).type == type

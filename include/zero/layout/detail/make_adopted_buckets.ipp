@@ -111,8 +111,8 @@ private:
 };
 
 /// @brief Returns the parameters that have elements, in descending order of address.
-ZERO_INLINE std::vector<std::size_t> descending_order(std::span<ParameterSpec const> parameters,
-                                                      std::span<std::size_t const> offsets) {
+ZERO_COLD_INLINE std::vector<std::size_t>
+descending_order(std::span<ParameterSpec const> parameters, std::span<std::size_t const> offsets) {
     std::vector<std::size_t> const ascending =
         order_by(std::vector<std::uint64_t>(offsets.begin(), offsets.end()));
     std::vector<std::size_t> order;
@@ -124,10 +124,10 @@ ZERO_INLINE std::vector<std::size_t> descending_order(std::span<ParameterSpec co
     return order;
 }
 
-ZERO_INLINE std::vector<BucketPlan> make_adopted_buckets(std::span<ParameterSpec const> parameters,
-                                                         std::span<std::size_t const> offsets,
-                                                         LayoutOptions const& options,
-                                                         BucketerRef bucketer) {
+ZERO_COLD_INLINE std::vector<BucketPlan>
+make_adopted_buckets(std::span<ParameterSpec const> parameters,
+                     std::span<std::size_t const> offsets, LayoutOptions const& options,
+                     BucketerRef bucketer) {
     validate_parameters(parameters, options);
     bucketer.validate(bucketer.options);
     if (!options.unit_order.empty()) {

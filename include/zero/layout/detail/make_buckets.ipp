@@ -25,9 +25,9 @@ struct PartitionGroup {
 };
 
 /// @brief Returns the parameters of a group in gradient-ready order.
-ZERO_INLINE std::vector<std::size_t> group_members(PartitionGroup group,
-                                                   std::span<ParameterSpec const> parameters,
-                                                   std::span<std::size_t const> unit_order) {
+ZERO_COLD_INLINE std::vector<std::size_t> group_members(PartitionGroup group,
+                                                        std::span<ParameterSpec const> parameters,
+                                                        std::span<std::size_t const> unit_order) {
     std::vector<std::size_t> members;
     for (std::size_t const index : ready_order(parameters, unit_order)) {
         if (parameters[index].trainable == group.trainable
@@ -38,8 +38,8 @@ ZERO_INLINE std::vector<std::size_t> group_members(PartitionGroup group,
     return members;
 }
 
-ZERO_INLINE std::vector<std::size_t> group_sizes(std::span<ParameterSpec const> parameters,
-                                                 std::span<std::size_t const> indices) {
+ZERO_COLD_INLINE std::vector<std::size_t> group_sizes(std::span<ParameterSpec const> parameters,
+                                                      std::span<std::size_t const> indices) {
     std::vector<std::size_t> elements;
     elements.reserve(indices.size());
     for (std::size_t const index : indices) {
@@ -50,8 +50,8 @@ ZERO_INLINE std::vector<std::size_t> group_sizes(std::span<ParameterSpec const> 
 
 /// @brief Returns `values[positions[0]], values[positions[1]], ...`
 /// @throws InvalidArgument if `positions` is not a permutation
-ZERO_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> values,
-                                              std::span<std::size_t const> positions) {
+ZERO_COLD_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> values,
+                                                   std::span<std::size_t const> positions) {
     std::vector<std::size_t> result;
     std::vector<char> is_taken(values.size(), false);
     for (std::size_t const position : positions) {
@@ -71,10 +71,10 @@ ZERO_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> value
 }
 
 /// @brief Appends the buckets of one group, in the order in which they are filled.
-ZERO_INLINE void append_buckets(std::vector<BucketPlan>& buckets, PartitionGroup group,
-                                std::span<ParameterSpec const> parameters,
-                                LayoutOptions const& options, PartitionerRef const& partitioner,
-                                BucketerRef bucketer) {
+ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, PartitionGroup group,
+                                     std::span<ParameterSpec const> parameters,
+                                     LayoutOptions const& options,
+                                     PartitionerRef const& partitioner, BucketerRef bucketer) {
     std::vector<std::size_t> order = group_members(group, parameters, options.unit_order);
     if (partitioner.order != nullptr) {
         order = permuted(order, partitioner.order(group_sizes(parameters, order), options.world));
@@ -99,8 +99,8 @@ ZERO_INLINE void append_buckets(std::vector<BucketPlan>& buckets, PartitionGroup
 /// @brief Returns the buckets of several types in the order in which they become complete. A bucket
 /// is complete with the last of its parameters.
 /// @param order all parameters in gradient-ready order
-ZERO_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan const> buckets,
-                                                       std::span<std::size_t const> order) {
+ZERO_COLD_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan const> buckets,
+                                                            std::span<std::size_t const> order) {
     std::vector<std::size_t> position(order.size());
     for (std::size_t index = 0; index < order.size(); ++index) {
         position[order[index]] = index;
@@ -120,10 +120,10 @@ ZERO_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan cons
     return ordered;
 }
 
-ZERO_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters,
-                                                 LayoutOptions const& options,
-                                                 PartitionerRef const& partitioner,
-                                                 BucketerRef bucketer) {
+ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters,
+                                                      LayoutOptions const& options,
+                                                      PartitionerRef const& partitioner,
+                                                      BucketerRef bucketer) {
     validate_parameters(parameters, options);
     bucketer.validate(bucketer.options);
     std::vector<BucketPlan> buckets;

@@ -5,7 +5,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE std::string to_string(MemoryPlan const& plan) {
+ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
     std::string text;
     for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
         MemoryRow const& row = plan.rows[kind];

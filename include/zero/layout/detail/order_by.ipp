@@ -4,7 +4,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
+ZERO_COLD_INLINE std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
     std::size_t const count = keys.size();
     std::vector<std::size_t> order(count);
     for (std::size_t index = 0; index < count; ++index) {

@@ -7,9 +7,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
-                                        std::span<Piece const> pieces, std::size_t world,
-                                        PartitionerRef const& partitioner, void* state) {
+ZERO_COLD_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
+                                             std::span<Piece const> pieces, std::size_t world,
+                                             PartitionerRef const& partitioner, void* state) {
     List<PartitionItem> items;
     for (std::size_t index = 0; index < pieces.size(); ++index) {
         items.push_back({index, pieces[index].elements, 0});

@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::size_t place_in_order(std::span<PartitionItem> items) {
+ZERO_COLD_INLINE std::size_t place_in_order(std::span<PartitionItem> items) {
     std::size_t end = 0;
     for (PartitionItem& item : items) {
         item.offset = end;
@@ -18,7 +18,7 @@ ZERO_INLINE std::size_t place_in_order(std::span<PartitionItem> items) {
     return end;
 }
 
-ZERO_INLINE void cut_evenly(std::span<PartitionItem> items, std::span<std::size_t> cuts) {
+ZERO_COLD_INLINE void cut_evenly(std::span<PartitionItem> items, std::span<std::size_t> cuts) {
     std::size_t const world = cuts.size() - 1;
     std::size_t const extent = even_extent(place_in_order(items), world);
     for (std::size_t rank = 0; rank <= world; ++rank) {
@@ -26,9 +26,9 @@ ZERO_INLINE void cut_evenly(std::span<PartitionItem> items, std::span<std::size_
     }
 }
 
-ZERO_INLINE void place_by_owner(std::span<PartitionItem> items,
-                                std::span<std::uint64_t const> owners,
-                                std::span<std::size_t> cuts) {
+ZERO_COLD_INLINE void place_by_owner(std::span<PartitionItem> items,
+                                     std::span<std::uint64_t const> owners,
+                                     std::span<std::size_t> cuts) {
     List<PartitionItem> const unordered{std::span<PartitionItem const>(items)};
     std::vector<std::size_t> const order = order_by(owners);
     std::size_t end = 0;

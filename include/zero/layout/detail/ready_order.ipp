@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters,
-                                                 std::span<std::size_t const> unit_order) {
+ZERO_COLD_INLINE std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters,
+                                                      std::span<std::size_t const> unit_order) {
     std::vector<std::uint64_t> position(unit_order.size(), 0);
     for (std::size_t index = 0; index < unit_order.size(); ++index) {
         position[unit_order[index]] = index;

@@ -12,11 +12,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-[[gnu::cold]] ZERO_INLINE void require_partition(std::span<ParameterSpec const> parameters,
-                                                 std::span<Piece const> pieces,
-                                                 std::span<PartitionItem const> items,
-                                                 std::span<std::size_t const> cuts,
-                                                 PartitionerRef const& partitioner) {
+ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameters,
+                                        std::span<Piece const> pieces,
+                                        std::span<PartitionItem const> items,
+                                        std::span<std::size_t const> cuts,
+                                        PartitionerRef const& partitioner) {
     for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
         if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
             throw_error<InvalidArgument>(

@@ -8,8 +8,8 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE void RoundRobinPartitioner::partition(std::span<PartitionItem> items, State& state,
-                                                  std::span<std::size_t> cuts) {
+ZERO_COLD_INLINE void RoundRobinPartitioner::partition(std::span<PartitionItem> items, State& state,
+                                                       std::span<std::size_t> cuts) {
     std::size_t const world = cuts.size() - 1;
     std::vector<std::uint64_t> owners;
     for (std::size_t index = 0; index < items.size(); ++index) {

@@ -4,8 +4,8 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE std::vector<std::size_t> shard_begins(FlatLayout const& layout, std::size_t rank,
-                                                  std::size_t type) {
+ZERO_COLD_INLINE std::vector<std::size_t> shard_begins(FlatLayout const& layout, std::size_t rank,
+                                                       std::size_t type) {
     std::vector<std::size_t> begins{0};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         begins.push_back(
@@ -15,7 +15,8 @@ ZERO_INLINE std::vector<std::size_t> shard_begins(FlatLayout const& layout, std:
     return begins;
 }
 
-ZERO_INLINE std::vector<std::size_t> replica_begins(FlatLayout const& layout, std::size_t type) {
+ZERO_COLD_INLINE std::vector<std::size_t> replica_begins(FlatLayout const& layout,
+                                                         std::size_t type) {
     std::vector<std::size_t> begins{0};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         begins.push_back(begins.back()

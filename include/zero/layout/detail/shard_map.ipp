@@ -30,7 +30,7 @@ std::size_t last_at_most(std::size_t count, std::size_t value, KeyAt key_at) {
 
 } // namespace detail
 
-ZERO_INLINE ShardMap::ShardMap(FlatLayout const& layout)
+ZERO_COLD_INLINE ShardMap::ShardMap(FlatLayout const& layout)
     : _layout(&layout), _pieces(layout.parameters().size()) {
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         _types = detail::larger(_types, layout.bucket(bucket).type + 1);
@@ -48,11 +48,11 @@ ZERO_INLINE ShardMap::ShardMap(FlatLayout const& layout)
     }
 }
 
-ZERO_INLINE std::size_t ShardMap::elements(std::size_t rank, std::size_t type) const {
+ZERO_COLD_INLINE std::size_t ShardMap::elements(std::size_t rank, std::size_t type) const {
     return begins(rank, type).back();
 }
 
-ZERO_INLINE std::optional<ShardElement> ShardMap::owner(ModelElement where) const {
+ZERO_COLD_INLINE std::optional<ShardElement> ShardMap::owner(ModelElement where) const {
     if (where.parameter >= _pieces.size()) {
         detail::throw_error<InvalidArgument>({"zero: there is no parameter number ",
                                               where.parameter, "; the layout has ", _pieces.size(),
@@ -81,7 +81,7 @@ ZERO_INLINE std::optional<ShardElement> ShardMap::owner(ModelElement where) cons
                         spec.type};
 }
 
-ZERO_INLINE std::optional<ModelElement> ShardMap::element(ShardElement where) const {
+ZERO_COLD_INLINE std::optional<ModelElement> ShardMap::element(ShardElement where) const {
     if (where.offset >= elements(where.rank, where.type)) {
         detail::throw_error<InvalidArgument>({"zero: rank ", where.rank, " has no offset ",
                                               where.offset, "; it owns ",
@@ -101,7 +101,7 @@ ZERO_INLINE std::optional<ModelElement> ShardMap::element(ShardElement where) co
     return ModelElement{piece.parameter, piece.parameter_begin + (offset - piece.bucket_begin)};
 }
 
-ZERO_INLINE void ShardMap::sort(std::vector<BucketPiece>& pieces) {
+ZERO_COLD_INLINE void ShardMap::sort(std::vector<BucketPiece>& pieces) {
     std::vector<std::uint64_t> begins;
     begins.reserve(pieces.size());
     for (BucketPiece const& found : pieces) {
@@ -114,8 +114,8 @@ ZERO_INLINE void ShardMap::sort(std::vector<BucketPiece>& pieces) {
     pieces.swap(sorted);
 }
 
-ZERO_INLINE std::vector<std::size_t> const& ShardMap::begins(std::size_t rank,
-                                                             std::size_t type) const {
+ZERO_COLD_INLINE std::vector<std::size_t> const& ShardMap::begins(std::size_t rank,
+                                                                  std::size_t type) const {
     if (rank >= _layout->world() || type >= _types) {
         detail::throw_error<InvalidArgument>(
             {"zero: there is no rank ", rank, " with parameters of type number ", type,

@@ -5,9 +5,9 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
-                                         ReductionSchedule schedule, std::size_t micro_steps,
-                                         std::span<std::size_t const> acquired_units) {
+ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
+                                              ReductionSchedule schedule, std::size_t micro_steps,
+                                              std::span<std::size_t const> acquired_units) {
     detail::require_rank(layout, rank);
     std::uint64_t reduced = 0;  // its own extents, read from each other rank
     std::uint64_t gathered = 0; // the extents of the other ranks
@@ -32,9 +32,9 @@ ZERO_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t r
     return traffic;
 }
 
-ZERO_INLINE Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
-                                 std::size_t micro_steps,
-                                 std::span<std::size_t const> acquired_units) {
+ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,
+                                      ReductionSchedule schedule, std::size_t micro_steps,
+                                      std::span<std::size_t const> acquired_units) {
     Traffic sum;
     for (std::size_t rank = 0; rank < layout.world(); ++rank) {
         Traffic const own =

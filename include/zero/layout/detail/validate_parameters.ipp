@@ -16,7 +16,8 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Throws `InvalidArgument` unless `unit_order` lists each of the `units` once.
-ZERO_INLINE void require_unit_order(std::span<std::size_t const> unit_order, std::size_t units) {
+ZERO_COLD_INLINE void require_unit_order(std::span<std::size_t const> unit_order,
+                                         std::size_t units) {
     std::vector<char> is_listed(units, false);
     std::size_t listed = 0;
     for (std::size_t const unit : unit_order) {
@@ -33,8 +34,8 @@ ZERO_INLINE void require_unit_order(std::span<std::size_t const> unit_order, std
     }
 }
 
-[[gnu::cold]] ZERO_INLINE void validate_parameters(std::span<ParameterSpec const> parameters,
-                                                   LayoutOptions const& options) {
+ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> parameters,
+                                          LayoutOptions const& options) {
     if (options.world == 0) {
         throw_error<InvalidArgument>({"zero: world is 0; a layout needs at least one rank."});
     }

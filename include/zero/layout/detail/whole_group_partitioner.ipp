@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE WholeGroupPartitioner::State
+ZERO_COLD_INLINE WholeGroupPartitioner::State
 WholeGroupPartitioner::begin(std::span<std::size_t const> elements, std::size_t world) noexcept {
     std::size_t sum = 0;
     for (std::size_t const size : elements) {
@@ -16,8 +16,8 @@ WholeGroupPartitioner::begin(std::span<std::size_t const> elements, std::size_t 
     return {even_extent(sum, world), elements.size(), 0};
 }
 
-ZERO_INLINE void WholeGroupPartitioner::partition(std::span<PartitionItem> items, State& state,
-                                                  std::span<std::size_t> cuts) {
+ZERO_COLD_INLINE void WholeGroupPartitioner::partition(std::span<PartitionItem> items, State& state,
+                                                       std::span<std::size_t> cuts) {
     std::size_t const world = cuts.size() - 1;
     std::size_t end = state.position + detail::place_in_order(items);
     state.items_left -= items.size();

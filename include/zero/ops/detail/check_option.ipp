@@ -10,8 +10,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void check_option(bool holds, char const* policy, char const* field, double value,
-                              char const* range) {
+ZERO_COLD_INLINE void check_option(bool holds, char const* policy, char const* field, double value,
+                                   char const* range) {
     if (!holds) {
         char number[32];
         std::snprintf(number, sizeof number, "%g", value);
@@ -20,7 +20,7 @@ ZERO_INLINE void check_option(bool holds, char const* policy, char const* field,
     }
 }
 
-ZERO_INLINE void check_epsilon(char const* policy, double value) {
+ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
     check_option(is_non_negative_float(value), policy, "epsilon", value,
                  "a finite float of at least 0");
     check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,

@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE void Lion::validate(Options const& options) {
+ZERO_COLD_INLINE void Lion::validate(Options const& options) {
     detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1,
                          "at least 0 and less than 1");
     detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2,

@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE void Muon::validate(Options const& options) {
+ZERO_COLD_INLINE void Muon::validate(Options const& options) {
     detail::check_option(detail::is_rate(options.momentum), "Muon", "momentum", options.momentum,
                          "at least 0 and less than 1");
     detail::check_option(detail::is_non_negative_float(options.weight_decay), "Muon",

@@ -9,13 +9,13 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE void DynamicLossScaler::require(bool holds, char const* what) {
+ZERO_COLD_INLINE void DynamicLossScaler::require(bool holds, char const* what) {
     if (!holds) {
         detail::throw_error<InvalidArgument>({"zero: the dynamic loss scaler's ", what, '.'});
     }
 }
 
-ZERO_INLINE void DynamicLossScaler::validate(Options const& options) {
+ZERO_COLD_INLINE void DynamicLossScaler::validate(Options const& options) {
     detail::require_scale(options.initial_scale, "initial_scale");
     detail::require_scale(options.minimum, "minimum");
     detail::require_scale(options.maximum, "maximum");
@@ -39,7 +39,7 @@ ZERO_INLINE void DynamicLossScaler::validate(Options const& options) {
             "them out");
 }
 
-ZERO_INLINE void DynamicLossScaler::validate_state(State state, Options const& options) {
+ZERO_COLD_INLINE void DynamicLossScaler::validate_state(State state, Options const& options) {
     if (state.scale < options.minimum || state.scale > options.maximum) {
         detail::throw_error<InvalidArgument>(
             {"zero: the loss scale ", state.scale,
@@ -48,7 +48,7 @@ ZERO_INLINE void DynamicLossScaler::validate_state(State state, Options const& o
     }
 }
 
-ZERO_INLINE void DynamicLossScaler::add_to(Hash& hash, Options const& options) noexcept {
+ZERO_COLD_INLINE void DynamicLossScaler::add_to(Hash& hash, Options const& options) noexcept {
     hash.add(double{options.initial_scale})
         .add(double{options.growth_factor})
         .add(double{options.backoff_factor});

@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE void NoLossScaler::validate_state(State state, Options const&) {
+ZERO_COLD_INLINE void NoLossScaler::validate_state(State state, Options const&) {
     if (state.scale != 1.0F) {
         detail::throw_error<InvalidArgument>(
             {"zero: the loss scale ", state.scale,

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_INLINE float predivide_factor(GradientReductionOptions const& options, std::size_t world,
-                                   bool communicates_float16) {
+ZERO_COLD_INLINE float predivide_factor(GradientReductionOptions const& options, std::size_t world,
+                                        bool communicates_float16) {
     if (options.predivide) {
         constexpr float smallest_normal = 0x1p-126F; // 2^126 is the largest whose inverse is normal
         float const divisor = *options.predivide;

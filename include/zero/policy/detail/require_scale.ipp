@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void require_scale(float value, char const* name) {
+ZERO_COLD_INLINE void require_scale(float value, char const* name) {
     if (!(value > 0.0F) || !is_finite(value)) {
         throw_error<InvalidArgument>(
             {"zero: the loss scaler's ", name, " is ", value, "; it must be positive and finite."});

@@ -3,8 +3,8 @@
 #include "../../core/detail/require_cxx20.hpp"
 
 #include "../../core/detail/namespace.hpp"
-#include "../engine.hpp"
 #include "../any_parameter.hpp"
+#include "../engine.hpp"
 #include "composition_conflict.hpp"
 #include "engine_config.hpp"
 #include "engine_rebuild.hpp"

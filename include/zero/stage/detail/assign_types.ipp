@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void assign_types(std::span<AnyParameter> parameters,
-                              std::span<std::array<DType, 2> const> types) {
+ZERO_COLD_INLINE void assign_types(std::span<AnyParameter> parameters,
+                                   std::span<std::array<DType, 2> const> types) {
     for (AnyParameter& parameter : parameters) {
         std::array<DType, 2> const wanted{parameter.type, parameter.gradient_type};
         std::size_t& type = parameter.spec.type;

@@ -4,7 +4,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE List<ComparedOption> ComparedSettings::hashes() const {
+ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     auto const hash_of = [](auto value) { return Hash().add(value).value(); };
     Hash types;
     for (DType const type : parameters) {

@@ -6,8 +6,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::size_t count_placed_blocks(FlatLayout const& layout, std::size_t type,
-                                            std::size_t rank, Placement placement) {
+ZERO_COLD_INLINE std::size_t count_placed_blocks(FlatLayout const& layout, std::size_t type,
+                                                 std::size_t rank, Placement placement) {
     std::size_t blocks = 0;
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         blocks +=

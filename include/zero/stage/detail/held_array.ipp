@@ -10,12 +10,12 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE bool HeldArray::has(FlatLayout const& layout, std::size_t parameter) const {
+ZERO_COLD_INLINE bool HeldArray::has(FlatLayout const& layout, std::size_t parameter) const {
     ParameterSpec const& spec = layout.parameter(parameter);
     return spec.type == type && spec.elements != 0 && (spec.trainable || has_frozen);
 }
 
-ZERO_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const {
+ZERO_COLD_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const {
     std::size_t most = 0;
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         most =
@@ -24,7 +24,7 @@ ZERO_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const {
     return most;
 }
 
-ZERO_INLINE List<HeldSlice> HeldArray::by_parameter() const {
+ZERO_COLD_INLINE List<HeldSlice> HeldArray::by_parameter() const {
     std::vector<std::uint64_t> parameters;
     for (HeldSlice const& slice : slices) {
         parameters.push_back(slice.parameter);
@@ -36,8 +36,8 @@ ZERO_INLINE List<HeldSlice> HeldArray::by_parameter() const {
     return sorted;
 }
 
-ZERO_INLINE std::vector<std::size_t> HeldArray::byte_cuts(FlatLayout const& layout,
-                                                          std::size_t parameter) const {
+ZERO_COLD_INLINE std::vector<std::size_t> HeldArray::byte_cuts(FlatLayout const& layout,
+                                                               std::size_t parameter) const {
     std::vector<std::size_t> cuts;
     std::size_t const bucket = layout.parameter_buckets(parameter).front();
     for (Piece const& piece : layout.pieces(bucket)) {

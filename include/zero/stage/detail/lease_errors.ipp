@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,
-                                     std::size_t bucket, std::size_t rank) {
+ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,
+                                          std::size_t bucket, std::size_t rank) {
     throw_error<LateGradient>(
         {"zero: a gradient for parameter '", layout.parameter(parameter).name,
          "' comes after the reduction of its bucket ", bucket,
@@ -16,8 +16,8 @@ ZERO_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t param
          "); call gradients_ready() only after the last gradient of the unit."});
 }
 
-ZERO_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
-                                         std::size_t rank) {
+ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
+                                              std::size_t rank) {
     throw_error<OutOfOrder>(
         {"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
          " finds no free gradient lease on rank ", rank,
@@ -25,8 +25,9 @@ ZERO_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t u
          "none), register parameters in order of use, or set extra_leases."});
 }
 
-ZERO_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
-                                          std::size_t rank, std::size_t missing, std::size_t free) {
+ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
+                                               std::size_t rank, std::size_t missing,
+                                               std::size_t free) {
     throw_error<OutOfOrder>(
         {"zero: unit ", unit, " needs ", missing, " gathered buckets, the first is bucket ",
          layout.unit_buckets(unit).front(), ", but only ", free,
@@ -34,7 +35,7 @@ ZERO_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t 
          ")."});
 }
 
-ZERO_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {
+ZERO_COLD_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {
     throw_error<InvalidArgument>(
         {"zero: parameter '", layout.parameter(parameter).name, "' of the adopted block lies in ",
          layout.parameter_buckets(parameter).size(),

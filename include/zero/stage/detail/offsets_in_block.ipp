@@ -9,9 +9,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters,
-                                                      void const* block, std::size_t elements,
-                                                      std::size_t element_bytes) {
+ZERO_COLD_INLINE std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters,
+                                                           void const* block, std::size_t elements,
+                                                           std::size_t element_bytes) {
     auto const block_begin = reinterpret_cast<std::uintptr_t>(block);
     std::vector<std::size_t> offsets;
     for (auto const& parameter : parameters) {

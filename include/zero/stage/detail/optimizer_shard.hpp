@@ -14,7 +14,6 @@
 #include "scratch_floats.hpp"
 #include "step_state.hpp"
 #include "stores_by_type.hpp"
-#include "scratch_floats.hpp"
 #include "visit_tuple.hpp"
 
 #include <cstddef>

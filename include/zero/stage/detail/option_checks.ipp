@@ -10,7 +10,7 @@ namespace ZERO_NAMESPACE::detail {
 
 // Not inlined: g++ 12 otherwise assumes that the value of an empty optional is read, and warns in
 // the caller's code.
-[[gnu::noinline]] ZERO_INLINE void check_clipping(std::optional<float> const& largest_norm) {
+[[gnu::noinline]] ZERO_COLD_INLINE void check_clipping(std::optional<float> const& largest_norm) {
     if (largest_norm && (!(*largest_norm > 0.0F) || !is_finite(*largest_norm))) {
         throw_error<InvalidArgument>(
             {"zero: gradient_clipping is ", *largest_norm,
@@ -18,7 +18,7 @@ namespace ZERO_NAMESPACE::detail {
     }
 }
 
-ZERO_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
+ZERO_COLD_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
     if (skips_overflow && non_finite != NonFinite::skip) {
         throw_error<InvalidArgument>(
             {"zero: non_finite would be ignored, because the loss scaler skips steps whose "
@@ -27,7 +27,7 @@ ZERO_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
     }
 }
 
-ZERO_INLINE void check_optimizer_is_used(std::size_t groups, bool is_default) {
+ZERO_COLD_INLINE void check_optimizer_is_used(std::size_t groups, bool is_default) {
     if (groups != 0 && !is_default) {
         throw_error<InvalidArgument>(
             {"zero: 'optimizer' would be ignored, because 'groups' lists the hyper-parameters of "
@@ -35,19 +35,19 @@ ZERO_INLINE void check_optimizer_is_used(std::size_t groups, bool is_default) {
     }
 }
 
-ZERO_INLINE void throw_for_group(InvalidArgument const& error, std::size_t group) {
+ZERO_COLD_INLINE void throw_for_group(InvalidArgument const& error, std::size_t group) {
     throw_error<InvalidArgument>({error.what(), " It is an option of group ", group, '.'});
 }
 
-ZERO_INLINE void check_learning_rate_factor(std::size_t group, double factor) {
+ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double factor) {
     if (!is_non_negative_float(factor)) {
         throw_error<InvalidArgument>({"zero: learning_rate_factor of group ", group, " is ", factor,
                                       "; it must be finite as a float and not negative."});
     }
 }
 
-ZERO_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
-                               std::size_t leases_until_rebuild, bool has_block) {
+ZERO_COLD_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
+                                    std::size_t leases_until_rebuild, bool has_block) {
     if (storage != Storage::owned
         && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         throw_error<InvalidArgument>(

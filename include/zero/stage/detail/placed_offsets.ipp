@@ -6,8 +6,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE PlacedOffsets::PlacedOffsets(FlatLayout const& layout, std::size_t buckets,
-                                         std::size_t type, std::size_t rank, Placement placement) {
+ZERO_COLD_INLINE PlacedOffsets::PlacedOffsets(FlatLayout const& layout, std::size_t buckets,
+                                              std::size_t type, std::size_t rank,
+                                              Placement placement) {
     bool const is_sharded = placement == Placement::sharded;
     std::vector<std::size_t> const begins =
         is_sharded ? shard_begins(layout, rank, type) : replica_begins(layout, type);

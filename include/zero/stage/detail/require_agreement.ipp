@@ -43,8 +43,8 @@ namespace ZERO_NAMESPACE::detail {
     return names.empty() ? "'bucketer' or the partitioner" : names;
 }
 
-ZERO_INLINE void require_agreement(FlatLayout const& layout, std::span<DType const> types,
-                                   List<ComparedOption> const& options, GatherValues gather) {
+ZERO_COLD_INLINE void require_agreement(FlatLayout const& layout, std::span<DType const> types,
+                                        List<ComparedOption> const& options, GatherValues gather) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (ComparedOption const& option : options) {
         own.push_back(option.hash);

@@ -4,7 +4,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters) {
+ZERO_COLD_INLINE std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters) {
     std::vector<ParameterSpec> specs;
     for (auto const& parameter : parameters) {
         specs.push_back(parameter.spec);

@@ -25,20 +25,22 @@ namespace ZERO_NAMESPACE::detail {
     return text({"element ", element});
 }
 
-ZERO_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t kept) {
+ZERO_COLD_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t kept) {
     throw_error<OutOfOrder>({"zero: the report of step ", serial,
                              " was overwritten; read it before ", kept,
                              " further steps are enqueued."});
 }
 
-ZERO_INLINE void throw_non_finite(FlatLayout const& layout, StepReport const& report, int rank) {
+ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport const& report,
+                                       int rank) {
     throw_error<NonFiniteGradients>({"zero: ", report.non_finite_count,
                                      " gradients are infinite or NaN, the first is ",
                                      locate_element(layout, report.first_non_finite),
                                      "; the step changed nothing (rank ", rank, ")."});
 }
 
-ZERO_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report, int rank) {
+ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report,
+                                      int rank) {
     throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ",
                                      report.loss_scale, ", first in ",
                                      locate_element(layout, report.first_non_finite),

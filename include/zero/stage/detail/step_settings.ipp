@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_t listed_groups)
+ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_t listed_groups)
     : _group_count(listed_groups) {
     for (auto const& parameter : layout.parameters()) {
         _group_count = larger(_group_count, parameter.group + 1);
@@ -18,21 +18,22 @@ ZERO_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_t lis
     _settings.resize(2 * _group_count + 1);
 }
 
-ZERO_INLINE void StepSettings::set_learning_rate_factor(std::size_t group, double factor) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group,
+                                                             double factor) noexcept {
     _settings[2 * group] = std::bit_cast<std::uint64_t>(factor);
 }
 
-ZERO_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
-                                                    std::uint64_t options_hash) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
+                                                         std::uint64_t options_hash) noexcept {
     _settings[2 * group + 1] = options_hash;
 }
 
-ZERO_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
     _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
 }
 
-ZERO_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
-                                             double learning_rate) const noexcept {
+ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
+                                                  double learning_rate) const noexcept {
     Hash all;
     all.add(begun).add(learning_rate);
     for (std::uint64_t const setting : _settings) {

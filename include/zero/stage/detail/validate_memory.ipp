@@ -55,7 +55,7 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
     }
 }
 
-ZERO_INLINE void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
+ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
     List<Claim> values;
     List<Claim> gradients;
     for (auto const& parameter : parameters) {

@@ -9,9 +9,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void validate_registration(std::span<AnyParameter const> parameters, std::size_t groups,
-                                       Storage storage, bool needs_whole, bool serves_adopted,
-                                       std::size_t types) {
+ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parameters,
+                                            std::size_t groups, Storage storage, bool needs_whole,
+                                            bool serves_adopted, std::size_t types) {
     if (needs_whole && storage == Storage::adopted) {
         throw_error<InvalidArgument>(
             {"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; "
