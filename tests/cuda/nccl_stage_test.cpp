@@ -123,7 +123,7 @@ std::string text_of_construction() {
 
 } // namespace
 
-TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: even cuts", "",
+TEMPLATE_TEST_CASE_SIG("An engine over NCCL trains as over the loopback: even cuts", "",
                        ((int N), N), 0, 1, 2, 3) {
     for (int const world : {1, 2, 3}) {
         CHECK(train_on<N, NonBlocking>(world) == train_on<2, LoopbackCommunicator>(world));
@@ -131,7 +131,7 @@ TEMPLATE_TEST_CASE_SIG("an engine over NCCL trains as over the loopback: even cu
 }
 
 TEMPLATE_TEST_CASE_SIG(
-    "an engine over NCCL trains as over the loopback: uneven cuts and 16-bit gradients", "",
+    "An engine over NCCL trains as over the loopback: uneven cuts and 16-bit gradients", "",
     ((int N), N), 0, 2) {
     CHECK(train_on<N, NonBlocking, Half, RoundRobinPartitioner>(3)
           == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));

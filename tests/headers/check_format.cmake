@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.20)
 
 set(patterns "")
 foreach(folder IN ITEMS include tests bench examples src)
-    foreach(suffix IN ITEMS hpp cpp cuh cu h ipp)
+    foreach(suffix IN ITEMS hpp cpp cuh cu h ipp tpp)
         list(APPEND patterns "${ROOT}/${folder}/*.${suffix}")
     endforeach()
 endforeach()

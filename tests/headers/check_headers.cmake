@@ -13,7 +13,7 @@ function(complain text)
 endfunction()
 
 file(GLOB_RECURSE headers RELATIVE "${ROOT}/include" "${ROOT}/include/zero/*.hpp" "${ROOT}/include/zero/*.cuh"
-    "${ROOT}/include/zero/*.ipp")
+    "${ROOT}/include/zero/*.ipp" "${ROOT}/include/zero/*.tpp")
 foreach(header IN LISTS headers)
     file(READ "${ROOT}/include/${header}" text)
     if(NOT text MATCHES "#pragma once")

@@ -39,12 +39,14 @@ private:
 
     Kind _kind = Kind::characters;
     char _character = '\0';
-    union { // NOLINTBEGIN(readability-identifier-naming): anonymous, so its members are private members
+    // NOLINTBEGIN(readability-identifier-naming): members of an anonymous union are private here
+    union {
         char const* _characters;
         long long _integer;
         unsigned long long _natural;
         double _real;
-    }; // NOLINTEND(readability-identifier-naming)
+    };
+    // NOLINTEND(readability-identifier-naming)
     std::size_t _size = 0;
 };
 

@@ -93,21 +93,7 @@ public:
     /// @brief The memory to which commands of the backward pass add a parameter's gradient.
     template <class Types>
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
-        auto const& own = store<Types>();
-        auto const& spec = _layout->parameter(parameter);
-        if (own.callers(parameter) != nullptr || !spec.trainable || spec.elements == 0) {
-            return own.callers(parameter);
-        }
-        auto const buckets = _layout->parameter_buckets(parameter);
-        if (buckets.size() != 1) {
-            throw_split_gradient(*_layout, parameter);
-        }
-        for (Piece const& piece : _layout->pieces(buckets.front())) {
-            if (piece.parameter == parameter) {
-                return own.at(buckets.front(), piece);
-            }
-        }
-        return nullptr;
+        return store<Types>().gradient(parameter);
     }
 
     /// @brief Adds a transient gradient; its memory is free after the returned event.

@@ -7,16 +7,15 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
-#include "../../host/detail/copy_loop.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
+#include "lease_errors.hpp"
 #include "placed_buffer.hpp"
 
 #include <cstddef>
@@ -66,6 +65,25 @@ public:
 
     /// @brief The caller-owned memory of a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
+
+    /// @brief The memory to which the backward pass adds a parameter's gradient: caller-owned, or a
+    /// piece of an open bucket. Null if the parameter is frozen or empty.
+    [[nodiscard]] G* gradient(std::size_t parameter) const {
+        auto const& spec = _layout->parameter(parameter);
+        if (_callers[parameter] != nullptr || !spec.trainable || spec.elements == 0) {
+            return _callers[parameter];
+        }
+        auto const buckets = _layout->parameter_buckets(parameter);
+        if (buckets.size() != 1) {
+            throw_split_gradient(*_layout, parameter);
+        }
+        for (Piece const& piece : _layout->pieces(buckets.front())) {
+            if (piece.parameter == parameter) {
+                return at(buckets.front(), piece);
+            }
+        }
+        return nullptr;
+    }
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }

@@ -7,7 +7,6 @@
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../owned_slice.hpp"

@@ -9,7 +9,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
-#include "../../ops/arithmetic.hpp"
 #include "../../policy/detail/hash_of_options.hpp"
 #include "../../policy/detail/require_scale.hpp"
 #include "../../policy/dynamic_loss_scaler.hpp"
