@@ -1,4 +1,14 @@
-# Configures, builds and runs a project that uses the library in one WAY; see CMakeLists.txt.
+# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt.
+
+if(NOT LIBRARY)
+    set(LIBRARY zero::zero)
+    set(PACKAGE zero)
+endif()
+file(GLOB sources "${PROJECT}/*.cpp")
+set(cmake_project "${PROJECT}")
+if(NOT EXISTS "${cmake_project}/CMakeLists.txt")
+    set(cmake_project "${CMAKE_CURRENT_LIST_DIR}/project")
+endif()
 
 file(REMOVE_RECURSE "${WORK}")
 set(prefix "${WORK}/prefix")
@@ -9,17 +19,17 @@ set(consumer "${WORK}/build/consumer")
 file(MAKE_DIRECTORY "${WORK}/build")
 if(WAY STREQUAL "copied_folder") # the copied folder is all it needs
     file(COPY "${ROOT}/include/zero" DESTINATION "${WORK}/third_party")
-    execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${WORK}/third_party" "${PROJECT}/main.cpp" -pthread -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${WORK}/third_party" ${sources} -pthread -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
 elseif(WAY STREQUAL "pkg-config")
     file(RENAME "${prefix}" "${prefix}-moved") # an installed copy can be moved
     set(ENV{PKG_CONFIG_PATH} "${prefix}-moved/share/pkgconfig")
-    execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs "zero = ${VERSION}" OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs "${PACKAGE} = ${VERSION}" OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     separate_arguments(flags UNIX_COMMAND "${flags}")
-    execute_process(COMMAND "${COMPILER}" -std=c++20 "${PROJECT}/main.cpp" ${flags} -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND "${COMPILER}" -std=c++20 ${sources} ${flags} -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
 else()
     execute_process(
-        COMMAND "${CMAKE_COMMAND}" -S "${PROJECT}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
-            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}"
+        COMMAND "${CMAKE_COMMAND}" -S "${cmake_project}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
+            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DSOURCES=${sources}"
         COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 endif()

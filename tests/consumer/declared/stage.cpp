@@ -1,0 +1,3 @@
+#include "stage.hpp"
+
+ZERO_DEFINE_STAGE(Zero);
