@@ -1,10 +1,12 @@
-# conan create packaging/conan -s compiler.cppstd=20
+# conan create packaging/conan -s compiler.cppstd=20                            header-only: zero::zero
+# conan create packaging/conan -s compiler.cppstd=20 -o "zero/*:compiled=True"   with zero::compiled
 
 import os
 import re
 
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, cmake_layout
 from conan.tools.files import copy, load
 
 
@@ -13,9 +15,10 @@ class Zero(ConanFile):
     description = "Composable ZeRO (Zero Redundancy Optimizer) building blocks"
     license = "MIT"
     topics = ("deep learning", "distributed training", "header-only")
-    package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    no_copy_source = True
+    options = {"compiled": [True, False]}
+    default_options = {"compiled": False}
+    generators = ("CMakeToolchain",)
 
     @property
     def _root(self):
@@ -26,24 +29,44 @@ class Zero(ConanFile):
         self.version = ".".join(re.search(rf"version_{part} = (\d+);", text).group(1) for part in ("major", "minor", "patch"))
 
     def export_sources(self):
-        copy(self, "include/*", self._root, self.export_sources_folder)
-        copy(self, "LICENSE", self._root, self.export_sources_folder)
+        for pattern in ("include/*", "src/*", "cmake/*", "CMakeLists.txt", "LICENSE"):
+            copy(self, pattern, self._root, self.export_sources_folder)
+
+    def layout(self):
+        cmake_layout(self)
 
     def validate(self):
         check_min_cppstd(self, 20)
 
     def package_id(self):
-        self.info.clear()
+        if not self.info.options.compiled:
+            self.info.clear()  # headers serve every platform
+
+    def build(self):
+        if self.options.compiled:
+            cmake = CMake(self)
+            parts = ("TESTS", "BENCHMARKS", "EXAMPLES")
+            cmake.configure(variables={**{f"ZERO_BUILD_{part}": "OFF" for part in parts}, "ZERO_CUDA": "OFF"})
+            cmake.build(target="zero_compiled")
 
     def package(self):
         copy(self, "include/*", self.source_folder, self.package_folder)
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        copy(self, "libzero.a", self.build_folder, os.path.join(self.package_folder, "lib"), keep_path=False)
 
     def package_info(self):
-        self.cpp_info.bindirs = []
-        self.cpp_info.libdirs = []
         self.cpp_info.set_property("cmake_file_name", "zero")
-        self.cpp_info.set_property("cmake_target_name", "zero::zero")
-        self.cpp_info.set_property("pkg_config_name", "zero")
+        headers = self.cpp_info.components["headers"]
+        headers.set_property("cmake_target_name", "zero::zero")
+        headers.set_property("pkg_config_name", "zero")
+        headers.bindirs = []
+        headers.libdirs = []
         if self.settings.os in ("Linux", "FreeBSD"):
-            self.cpp_info.system_libs = ["pthread"]
+            headers.system_libs = ["pthread"]
+        if self.options.compiled:
+            compiled = self.cpp_info.components["compiled"]
+            compiled.set_property("cmake_target_name", "zero::compiled")
+            compiled.set_property("pkg_config_name", "zero-compiled")
+            compiled.requires = ["headers"]
+            compiled.libs = ["zero"]
+            compiled.defines = ["ZERO_COMPILED"]

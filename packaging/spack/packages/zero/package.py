@@ -12,6 +12,7 @@ class Zero(CMakePackage):
     version("0.1.0")
 
     variant("tests", default=False, description="Build the tests")
+    variant("compiled", default=False, description="Build zero::compiled as well")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -23,6 +24,7 @@ class Zero(CMakePackage):
     def cmake_args(self):
         return [
             self.define_from_variant("ZERO_BUILD_TESTS", "tests"),
+            self.define_from_variant("ZERO_BUILD_COMPILED", "compiled"),
             self.define("ZERO_BUILD_BENCHMARKS", False),
             self.define("ZERO_BUILD_EXAMPLES", False),
             self.define("ZERO_CUDA", "OFF"),
