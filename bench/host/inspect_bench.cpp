@@ -1,5 +1,6 @@
 #include "host/memory_twin.hpp"
 
+#include <zero/core/convert.hpp>
 #include <zero/host/kernels.hpp>
 
 #include <benchmark/benchmark.h>

@@ -17,6 +17,7 @@
 
 #include <zero/comm/communicator.hpp>
 #include <zero/core/dtype.hpp>
+#include <zero/core/error.hpp>
 
 #include <algorithm>
 #include <cstddef>

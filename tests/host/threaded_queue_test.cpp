@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include <zero/core/error.hpp>
+
 namespace zero::test::threaded_queue_test {
 
 using test::DelayingKind;

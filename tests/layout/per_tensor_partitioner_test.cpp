@@ -8,6 +8,8 @@
 #include <zero/layout/padding.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 
+#include <type_traits>
+
 namespace zero::test::per_tensor_partitioner_test {
 
 using test::List;

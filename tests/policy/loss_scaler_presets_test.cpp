@@ -4,6 +4,7 @@
 
 #include <zero/policy/loss_scaler_presets.hpp>
 
+#include <cstddef>
 #include <limits>
 
 // The tables of docs/loss_scalers.md, derived by hand from the sources of the other systems.

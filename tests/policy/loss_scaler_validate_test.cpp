@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>

@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 
+#include <zero/core/error.hpp>
 #include <zero/policy/gradient_reduction.hpp>
 #include <zero/policy/predivide_factor.hpp>
 

@@ -3,6 +3,7 @@
 // The loss scaler of docs/adding_a_policy.md. The blocks of the page are this file's text;
 // worked_example_test.cpp compares them.
 
+#include <zero/core/error.hpp>
 #include <zero/policy/loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>

@@ -3,6 +3,7 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 
 #include "support/toy_model.hpp"
 
+#include <zero/layout/parameter_spec.hpp>
 #include <zero/ops/norm.hpp>
 #include <zero/stage/norm_scope.hpp>
 

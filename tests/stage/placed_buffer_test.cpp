@@ -1,12 +1,14 @@
 #include "support/catch.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/detail/make_buckets.hpp>
 #include <zero/layout/detail/validate_parameters.hpp>
 #include <zero/layout/layout_options.hpp>
 #include <zero/layout/make_layout.hpp>
+#include <zero/layout/shard_map.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/detail/placed_buffer.hpp>
 

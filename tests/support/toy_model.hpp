@@ -2,6 +2,7 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
+#include <zero/layout/parameter_spec.hpp>
 #include <zero/stage/parameter.hpp>
 
 #include <cstddef>
