@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 
+#include <zero/host/detail/copy_loop.hpp>
 #include <zero/host/host_backend.hpp>
 
 #include <cstddef>

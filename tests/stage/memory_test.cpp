@@ -4,6 +4,7 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/lease_count.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
