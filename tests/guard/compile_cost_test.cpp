@@ -49,8 +49,7 @@ std::int64_t allocated_megabytes(std::string const& report) {
         if (line.find(" TOTAL ") == 0) {
             std::istringstream words(line);
             std::string last;
-            while (words >> last) {
-            }
+            while (words >> last) {}
             bool const is_kilobytes = last.back() == 'k' || last.back() == 'K';
             return std::stoll(last) / (is_kilobytes ? 1000 : 1);
         }
@@ -61,10 +60,9 @@ std::int64_t allocated_megabytes(std::string const& report) {
 std::int64_t cost_of(fs::path const& work, std::string const& flags, std::string const& text) {
     auto const file = (work / "unit.cpp").string();
     std::ofstream(file) << text;
-    auto const outcome =
-        run_program("'" ZERO_COMPILER "' -std=c++20 -O2 -ftime-report " + flags
-                    + " -c '-I" ZERO_SOURCE_DIR "/include' '" + file + "' -o '"
-                    + (work / "unit.o").string() + "' 2>&1");
+    auto const outcome = run_program("'" ZERO_COMPILER "' -std=c++20 -O2 -ftime-report " + flags
+                                     + " -c '-I" ZERO_SOURCE_DIR "/include' '" + file + "' -o '"
+                                     + (work / "unit.o").string() + "' 2>&1");
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     return allocated_megabytes(outcome.output);

@@ -19,6 +19,7 @@ public:
     explicit Error(detail::LocatedMessage const& message, int code = 0)
         : Error(message.text, message.where, code) {}
 
+    /// @brief `where()` becomes the given place. @param code of the underlying interface, or 0
     Error(std::string const& message, SourceLocation where, int code = 0)
         : std::runtime_error(message), _where(where), _code(code) {}
 

@@ -11,7 +11,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// Returns the number of ranks. @throws InvalidArgument if it is not positive
-ZERO_COLD_INLINE std::size_t checked_world(int world) {
+ZERO_INLINE std::size_t checked_world(int world) {
     if (world <= 0) {
         throw_error<InvalidArgument>(
             {"zero: a group of ", world, " ranks; world must be at least 1."});
@@ -20,7 +20,7 @@ ZERO_COLD_INLINE std::size_t checked_world(int world) {
 }
 
 /// Returns the time-out. @throws InvalidArgument if it is not positive
-ZERO_COLD_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options) {
+ZERO_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options) {
     if (options.time_out.count() <= 0) {
         throw_error<InvalidArgument>(
             {"zero: a time-out of ", options.time_out.count(), " ms; it must be positive."});
@@ -28,11 +28,11 @@ ZERO_COLD_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& op
     return options.time_out;
 }
 
-ZERO_COLD_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options)
+ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options)
     : _rendezvous(checked_world(world), checked_time_out(options)),
       _slots(static_cast<std::size_t>(world)) {}
 
-ZERO_COLD_INLINE void LoopbackGroup::enter(std::size_t rank) {
+ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
     CollectiveTag const& tag = _slots[rank].call.tag;
     _rendezvous.enter(rank, tag.what, tag.index);
     if (std::size_t const other = first_difference(); other != 0) {
@@ -41,7 +41,7 @@ ZERO_COLD_INLINE void LoopbackGroup::enter(std::size_t rank) {
 }
 
 /// Returns the first rank whose call differs from the call of rank 0; 0 if all calls are equal.
-ZERO_COLD_INLINE std::size_t LoopbackGroup::first_difference() const noexcept {
+ZERO_INLINE std::size_t LoopbackGroup::first_difference() const noexcept {
     for (std::size_t rank = 1; rank < _slots.size(); ++rank) {
         if (!(_slots[rank].call == _slots[0].call)) {
             return rank;
@@ -50,7 +50,7 @@ ZERO_COLD_INLINE std::size_t LoopbackGroup::first_difference() const noexcept {
     return 0;
 }
 
-ZERO_COLD_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
+ZERO_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
     std::string difference;
     try {
         difference = describe(_slots[0].call, other, _slots[other].call);
@@ -62,8 +62,8 @@ ZERO_COLD_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
     throw_mismatch(difference);
 }
 
-ZERO_COLD_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
-                                                      std::exception_ptr const& failure) noexcept {
+ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
+                                                 std::exception_ptr const& failure) noexcept {
     try {
         try {
             std::rethrow_exception(failure);
@@ -77,7 +77,7 @@ ZERO_COLD_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
     }
 }
 
-ZERO_COLD_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
+ZERO_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
     try {
         abort(text({"rank ", rank, " left the group (its communicator was destroyed)"}), false);
     } catch (...) { // no memory for the text
@@ -85,7 +85,7 @@ ZERO_COLD_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
     }
 }
 
-ZERO_COLD_INLINE void LoopbackGroup::throw_if_rank_failed() const {
+ZERO_INLINE void LoopbackGroup::throw_if_rank_failed() const {
     for (LoopbackSlot const& slot : _slots) {
         if (slot.has_failed) {
             throw_error<Aborted>({"zero: the group was aborted: ", _rendezvous.cause()});

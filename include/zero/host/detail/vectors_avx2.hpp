@@ -40,10 +40,10 @@ inline constexpr std::uintptr_t prefetch_bytes = 2048;
 /// Prefetches the cache line `prefetch_bytes` after an address. The line may lie beyond the end of
 /// an array: a prefetch does not fault.
 [[gnu::always_inline]] inline void prefetch_after(void const* address) noexcept {
-    // computed as a number, because a pointer must not leave its array
+    // The sum is a number, because a pointer must not leave its array.
     auto const behind = reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes;
-    __builtin_prefetch(reinterpret_cast<void const*>(
-        behind)); // NOLINT(performance-no-int-to-ptr): nothing is read there
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nothing is read there
+    __builtin_prefetch(reinterpret_cast<void const*>(behind));
 }
 
 /// Stores past the caches, to an address that is a multiple of 16.

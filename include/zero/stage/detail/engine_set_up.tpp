@@ -7,9 +7,9 @@
 #include "../../core/detail/text.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../engine.hpp"
-#include "require_agreement.hpp"
 #include "compared_options.hpp"
 #include "gradient_store.hpp"
+#include "require_agreement.hpp"
 #include "scratch_floats.hpp"
 
 #include <exception>
