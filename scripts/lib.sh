@@ -30,7 +30,7 @@ is_there() {
         libbenchmark-dev) has_header benchmark/benchmark.h ;;
         libeigen3-dev) has_header Eigen/Dense || has_header eigen3/Eigen/Dense ;;
         libcli11-dev) has_header CLI/CLI.hpp ;;
-        valgrind | doxygen) has "$1" ;;
+        valgrind | doxygen | clang-format-16) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
 }
@@ -47,6 +47,7 @@ what_it_is() {
         libcli11-dev) echo "CLI11 (options of the training example)" ;;
         valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
         doxygen) echo "Doxygen (the API reference)" ;;
+        clang-format-16) echo "clang-format 16 (checks the formatting)" ;;
     esac
 }
 

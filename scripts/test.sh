@@ -39,7 +39,7 @@ packages=(g++ cmake ninja-build catch2)
 optional=()
 for leg in "${legs[@]}"; do
     case $leg in
-        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev); optional+=(valgrind doxygen) ;;
+        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev); optional+=(valgrind doxygen clang-format-16) ;;
         clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev) ;;
     esac
 done
