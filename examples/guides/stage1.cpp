@@ -98,7 +98,7 @@ float train(zero::LoopbackCommunicator& communicator) {
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
         engine.begin_micro_step(true); // the last one of the step, and here the only one
-        // From here on the values are those of the last step.
+        // `acquire` makes the values of the previous update readable.
         auto weights = engine.acquire(0);
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};

@@ -101,7 +101,7 @@ float train(zero::LoopbackCommunicator& communicator) {
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {
-            // From here on the values of the layer are those of the last step.
+            // `acquire` makes the layer's values of the previous update readable.
             auto const weights = engine.acquire(number);
             Layer& layer = model[number];
             activations.push_back(

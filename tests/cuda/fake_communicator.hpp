@@ -23,7 +23,8 @@ struct FakeWorld {
     FakeSystem system;
 };
 
-/// @brief Keeps the library alive; a base, so it is destroyed after the communicator.
+/// @brief Owns the fakes of a communicator. It must be the first base class, so that the fakes are
+/// destroyed after the communicator.
 template <class World>
 struct FakeWorldKeeper {
     std::shared_ptr<World> fakes;

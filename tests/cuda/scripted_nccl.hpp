@@ -325,8 +325,8 @@ struct Script {
         return made;
     }
 
-    /// An address, counted from the memory's; it may lie behind its end, because nothing is read
-    /// there.
+    /// Returns the address `byte` bytes after the start of `memory`. The address may lie past the
+    /// end, because nothing is read there.
     template <class T>
     [[nodiscard]] T* at(std::size_t byte) {
         return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(memory) + byte);

@@ -40,8 +40,8 @@ struct Parts {
     std::vector<std::uint8_t> rounded_up;
 };
 
-/// Writes all floats with this upper half into parts and reads them again. @return the number that
-/// changed or have another cast
+/// Writes every float with this upper half into parts and reads the floats back.
+/// @return the number of failed comparisons: 0 to 2, one each for the parameters and the floats
 int exchange(std::uint32_t upper) {
     constexpr std::size_t n = 65536;
     static Parts parts(n);

@@ -87,8 +87,8 @@ TEST_CASE("An empty unit order means the reverse order of use") {
 }
 
 TEST_CASE("Open buckets are counted for the unit order of the layout") {
-    // Units finish forwards. Buckets made for the backward order all stay open until the last unit.
-    // Of buckets made for the forward order only one and the tied one are open at a time.
+    // Buckets made for the order in which the units finish are open one at a time. Buckets made for
+    // the backward order all stay open until the last unit if the units finish in forward order.
     std::vector<ParameterSpec> specs = model();
     specs.erase(specs.begin());
     for (Order const& units : {Order{3, 2, 1, 0}, Order{0, 1, 2, 3}, Order{2, 0, 3, 1}}) {

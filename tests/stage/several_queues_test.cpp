@@ -13,8 +13,9 @@
 #include <stdexcept>
 #include <vector>
 
-// A model with queues of its own besides the compute queue. A gate holds the first one until
-// everything is enqueued, so any command that forgets to wait for it runs too early.
+// The model writes gradients on two queues, `slow` and `fast`, besides the compute queue. A gate
+// holds `slow` until everything is enqueued, so a command that does not wait for `slow` runs too
+// early.
 
 namespace zero::test::several_queues_test {
 

@@ -249,8 +249,9 @@ public:
     /// @brief Sets the hyper-parameters of a group, from the next step on.
     void set_hyper_parameters(std::size_t group, typename Config::Optimizer::Options const& hyper);
 
-    /// @brief Returns the number of steps that were not skipped. Waits. @throws CommunicatorError
-    /// if the collectives it waited for were aborted and the engine did not know it yet
+    /// @brief Returns the number of steps that were not skipped. Waits for all enqueued commands.
+    /// @throws CommunicatorError if the collectives were aborted and no earlier call has reported
+    /// it
     [[nodiscard]] std::uint64_t step_count() const;
 
     /// @brief Returns the loss scaler's trackers. Waits.

@@ -71,10 +71,9 @@ inline void shape_model(Random& random, Configuration& c) {
     bool const has_tied = random.chance(40) && c.units > 1;
     std::size_t total = 0;
     for (std::size_t unit = 0; unit < c.units; ++unit) {
-        std::size_t const count = random.chance(8) && unit + 1 != c.units
-                                      ? 0
-                                      // A unit may have no parameter.
-                                      : random.between(1, 3);
+        // Any unit but the last may have no parameters.
+        std::size_t const count =
+            random.chance(8) && unit + 1 != c.units ? 0 : random.between(1, 3);
         for (std::size_t i = 0; i < count; ++i) {
             std::size_t const elements =
                 total < 3500 ? random_size(random, c.cap_elements) : random.between(0, 65);

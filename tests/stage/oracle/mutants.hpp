@@ -173,7 +173,8 @@ public:
 
     explicit MutantCommunicator(Inner& inner) : _inner(&inner) {}
 
-    /// Waits until every rank has its engine, then activates the bug.
+    /// Sets the number of buckets, waits until every rank has constructed its engine, then
+    /// activates the mutation.
     void set_buckets(std::size_t buckets) {
         _buckets = buckets;
         std::int64_t arrived = 1;

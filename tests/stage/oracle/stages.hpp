@@ -75,7 +75,8 @@ constexpr bool is_composition(int stage, Row const& row) {
 template <int N, std::size_t R>
 inline constexpr bool is_stage = is_composition(N, rows[R]);
 
-/// Returns whether the stage accepts the run-time choices of a configuration.
+/// Returns whether a configuration is valid: its policies must form a valid stage, and in stage 3
+/// the engine must own the memory.
 inline bool is_legal(int stage, Configuration const& c) {
     return is_composition(stage, c.types()) && (stage != 3 || c.memory == Memory::owned);
 }

@@ -18,7 +18,8 @@ namespace ZERO_NAMESPACE::host::detail {
 /// How an update writes the parameter in addition to its master weight.
 enum class ParameterWrite { none, cached, streamed };
 
-/// Weights with a separate master: the result is rounded to M and, from the same float, to P.
+/// Accesses a master weight of type M. A store rounds the result to M. Unless `parameter_write` is
+/// `none`, it also rounds the same float to P and writes the parameter.
 template <StorageType M, StorageType P, ParameterWrite parameter_write>
 struct MasterAccess {
     static constexpr bool writes_parameter = parameter_write != ParameterWrite::none;

@@ -28,7 +28,7 @@ ZERO_PART_OF_FUNCTOR F lamb_update(F const& direction, F const& weight,
                     ops::mul(constants.weight_decay, weight));
 }
 
-/// @brief Leaves the weights unchanged, for their norm.
+/// @brief Leaves the weights unchanged, so that `norm` returns the norm of the weights.
 struct LambWeight {
     static constexpr std::size_t states = 0;
     struct Hyper {};
@@ -37,7 +37,8 @@ struct LambWeight {
     ZERO_HOST_DEVICE void operator()(F const&, F&, F (&)[N], Hyper const&) const {}
 };
 
-/// @brief Updates the moments and replaces the weight by the update, for its norm.
+/// @brief Updates the moments and replaces the weight with the update, so that `norm` returns the
+/// norm of the update. The stored weight does not change.
 struct LambUpdate {
     static constexpr std::size_t states = 2;
     using Hyper = LambConstants;

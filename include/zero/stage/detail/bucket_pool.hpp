@@ -68,8 +68,8 @@ public:
         ++_free;
     }
 
-    /// @brief Drops the events of the free leases. Call it once their last uses are ordered before
-    /// all later commands.
+    /// @brief Drops the events of all leases. Every last use must already be ordered before all
+    /// later commands.
     void forget_events() noexcept {
         for (Lease& lease : _leases) {
             lease.last_use = {};
