@@ -9,7 +9,7 @@
 ///
 /// `ZERO_NAMESPACE` opens the namespace of the library. `ZERO_INLINE` stands before every function
 /// that is defined in an `.ipp` file, or `ZERO_COLD_INLINE` if no step calls it: it is then
-/// compiled for size, which takes a third off the time to compile a header-only unit.
+/// compiled for size.
 
 #if defined(ZERO_COMPILED)
 #define ZERO_NAMESPACE zero::inline compiled
