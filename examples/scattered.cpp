@@ -40,7 +40,7 @@ struct Layer {
 float input(std::size_t sample, std::size_t i) {
     return 2.0F * std::sin(static_cast<float>(sample * 31 + i));
 }
-/// What the model must learn.
+/// The function that the model must learn.
 float target(float x) {
     return x + 0.5F * std::tanh(2.0F * x + 0.5F);
 }

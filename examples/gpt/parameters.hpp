@@ -16,7 +16,7 @@ namespace gpt {
 
 enum class Initialisation : std::uint8_t { zeros, ones, normal };
 
-/// @brief What a trainer needs to know about one parameter. Its position in the list is its index.
+/// @brief One parameter as a trainer sees it. Its position in the list is its index.
 struct Parameter {
     std::string name;
     std::size_t elements = 0;

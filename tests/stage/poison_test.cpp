@@ -86,7 +86,7 @@ bool is_nan(float value) {
     return value != value;
 }
 
-/// What one rank finds beside and behind its leases.
+/// The values that one rank finds beside and after its leases.
 struct Seen {
     int nan_in_gradient_padding = 0, nan_in_weight_padding = 0;
     bool is_fresh_gradient_nan = false, is_zeroed_gradient_nan = true, is_released_nan = false;

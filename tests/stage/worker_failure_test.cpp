@@ -57,7 +57,7 @@ struct FaultyBackend : HostBackend {
 
 using FaultyCommunicator = Loopback<FaultyBackend>;
 
-/// What rank 1 observes of its engine after the failure.
+/// The behaviour of rank 1's engine after the failure.
 struct Seen {
     Outcome first; ///< of the first call that threw
     Outcome begin, acquire, changed, full;

@@ -8,7 +8,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The options of a group of `Loopback` communicators.
 struct LoopbackOptions {
-    /// @brief How long a rank waits for its peers in one collective; must be positive.
+    /// @brief The time that a rank waits for its peers in one collective; must be positive.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 };
 

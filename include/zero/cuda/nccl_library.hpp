@@ -29,7 +29,7 @@ struct NcclUniqueId {
     std::array<std::byte, 128> bytes{}; ///< as NCCL made them, equal on all ranks of the group
 };
 
-/// @brief How a reduction combines the ranks' values, per element.
+/// @brief The operation by which a reduction combines the ranks' values, per element.
 enum class NcclReduction : std::uint8_t {
     sum, ///< in the order of NCCL's algorithm
     min  ///< the smallest
@@ -38,7 +38,7 @@ enum class NcclReduction : std::uint8_t {
 /// @brief Element types by size and meaning. The numbers are this library's, not NCCL's.
 enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 
-/// @brief How calls behave that NCCL cannot finish at once.
+/// @brief The behaviour of calls that NCCL cannot finish at once.
 ///
 /// Non-blocking calls return at once and are polled, so the caller can give up: an absent peer
 /// becomes an exception after the time-out. Each call starts a thread inside NCCL. Blocking calls

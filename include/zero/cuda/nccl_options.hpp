@@ -12,17 +12,17 @@ namespace ZERO_NAMESPACE::cuda {
 /// All ranks of a group must choose the same `native_all_reduce`; engines of stage 0 compare it. A
 /// time of `std::chrono::milliseconds::max()` means no limit.
 struct NcclOptions {
-    /// How long peers may stay away, above 0: during the start, in a call, and for enqueued
+    /// The time that peers may stay away, above 0: during the start, in a call, and for enqueued
     /// collectives, counted from the end of the previous one.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
-    /// How long a destructor waits for enqueued collectives and for the shutdown of NCCL before it
-    /// aborts the communicator, at least 0, counted from the start of the destructor. An abort is
-    /// waited for at most 5 s: NCCL's own abort waits indefinitely for CUDA graphs and for peers on
-    /// the same machine.
+    /// The time that a destructor waits for enqueued collectives and for the shutdown of NCCL
+    /// before it aborts the communicator, at least 0, counted from the start of the destructor. An
+    /// abort is waited for at most 5 s: NCCL's own abort waits indefinitely for CUDA graphs and for
+    /// peers on the same machine.
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
-    /// How often a watchdog thread looks for errors and time-outs while the program waits for the
-    /// device, at least 0. With 0 there is no watchdog: only calls on the communicator notice
-    /// failures, and a program that waits for the device waits for ever.
+    /// The interval at which a watchdog thread looks for errors and time-outs while the program
+    /// waits for the device, at least 0. With 0 there is no watchdog: only calls on the
+    /// communicator notice failures, and a program that waits for the device waits for ever.
     std::chrono::milliseconds watch_interval = std::chrono::milliseconds(500);
     /// Mode of the communicators that this library creates.
     NcclMode mode = NcclMode::non_blocking;

@@ -10,8 +10,9 @@ namespace ZERO_NAMESPACE::cuda {
 using NcclWork = void (*)(
     NcclLibrary& nccl, NcclHandle handle); ///< what `NcclSystem::run_bounded` runs; must not throw
 
-/// @brief What the communicator needs besides NCCL: devices, events, time, threads and environment
-/// variables. Replaceable like `NcclLibrary`; `LinkedSystem` is the implementation for programs.
+/// @brief Everything the communicator needs besides NCCL: devices, events, time, threads and
+/// environment variables. Replaceable like `NcclLibrary`; `LinkedSystem` is the implementation for
+/// programs.
 ///
 /// Functions that return int return codes of the CUDA runtime, 0 for success.
 class NcclSystem {

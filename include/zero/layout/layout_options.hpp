@@ -7,7 +7,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What `make_layout` must know besides the parameters.
+/// @brief The arguments of `make_layout` besides the parameters.
 struct LayoutOptions {
     std::size_t world = 1;             ///< W, the number of ranks, at least 1
     std::size_t element_bytes = 4;     ///< bytes per element of the first parameter type

@@ -6,7 +6,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What a step does with infinite or NaN gradients when the loss scaler does not decide it.
+/// @brief The answer of a step to infinite or NaN gradients when the loss scaler does not decide
+/// it.
 enum class NonFinite : std::uint8_t {
     skip,       ///< change nothing
     step,       ///< update with them

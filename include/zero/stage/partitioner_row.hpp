@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What a partitioner can be combined with: a row of `partitioner_table`.
+/// @brief A row of `partitioner_table`: the stages and features that a partitioner goes with.
 struct PartitionerRow {
     char const* name;           ///< of the type
     bool is_even;               ///< every bucket takes the native collectives

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What it means that a trainable parameter got no gradient in a micro-step.
+/// @brief The meaning of a trainable parameter without a gradient in a micro-step.
 enum class UnusedParameters : std::uint8_t {
     zero, ///< its gradient is zero: moments decay, weight decay applies
     error ///< UnusedParameter is thrown at the end of the micro-step

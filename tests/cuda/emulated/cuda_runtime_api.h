@@ -94,7 +94,7 @@ inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 
-/// What it enqueued.
+/// The enqueued commands.
 inline thread_local std::size_t kernels = 0;
 inline thread_local std::size_t fills = 0;
 inline thread_local std::size_t copies = 0;

@@ -105,7 +105,7 @@ private:
         return 4;
     }
 
-    /// What a fiber does, block after block.
+    /// The work of a fiber, block after block.
     static void start() {
         for (;;) {
             current->_call(current->_body);

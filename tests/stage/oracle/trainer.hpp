@@ -23,8 +23,8 @@
 
 namespace zero::test::oracle {
 
-/// What the trainer needs of a backend besides the engine: queues for the commands of the model,
-/// and memory that these commands can use.
+/// Everything the trainer needs of a backend besides the engine: queues for the commands of the
+/// model, and memory that these commands can use.
 template <class Backend>
 struct Side {
     using OwnedQueue = std::unique_ptr<host::Queue>;

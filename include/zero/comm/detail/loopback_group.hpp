@@ -12,7 +12,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What one rank of a loopback group shows its peers.
+/// @brief The state that one rank of a loopback group shows its peers.
 ///
 /// The rank writes its slot before `enter`. The peers read it between `enter` and the next `pass`,
 /// and `has_failed` after the last `pass` until they `enter` again.

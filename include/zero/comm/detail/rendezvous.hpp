@@ -45,7 +45,7 @@ public:
     [[nodiscard]] std::string cause() const;
 
 private:
-    /// How long the other ranks wait for a better cause after a provisional one.
+    /// The time that the other ranks wait for a better cause after a provisional one.
     static constexpr Duration grace{1000};
 
     /// The longest time-out: a deadline must be representable.

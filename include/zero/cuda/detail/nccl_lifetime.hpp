@@ -112,7 +112,7 @@ public:
 protected:
     using Lock = std::unique_lock<std::mutex>;
 
-    /// What is in progress; becomes text only when it is needed, so that calls do not allocate.
+    /// The call in progress; becomes text only when it is needed, so that calls do not allocate.
     struct Doing {
         char const* step;
         CollectiveCall const* call;
