@@ -3,11 +3,11 @@
 # The header and the library are taken from one directory, or a header would be paired with another installation's library: an error at run time at best. Looked for in
 #   1. NCCL_ROOT (variable of CMake or of the environment): there and nowhere else,
 #   2. CMAKE_PREFIX_PATH, 3. the CUDA toolkit, 4. the package nvidia-nccl of the Python interpreter in PATH, 5. /usr/local and /usr.
-# A directory that holds only one of the two, or links to another installation's header, is passed over.
+# A directory that holds only one of the two, or links to another installation's header, is skipped.
 
 include(FindPackageHandleStandardArgs)
 
-# Sets <header> and <library> to what lies under a root, to "" unless both do.
+# Sets <header> and <library> to what lies under a root, or to "" unless both lie there.
 function(_nccl_look_in root header library)
     set(${header} "" PARENT_SCOPE)
     set(${library} "" PARENT_SCOPE)

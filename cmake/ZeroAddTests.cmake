@@ -20,7 +20,7 @@ function(zero_add_tests)
     endif()
     execute_process(COMMAND ${zero_launcher} "${zero_executable}" ${list_arguments} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
 
-    # Lines are taken off one by one: a CMake list would join or split names that contain brackets or semicolons.
+    # Lines are removed one at a time: a CMake list would join or split names that contain brackets or semicolons.
     set(count 0)
     string(APPEND output "\n")
     while(NOT output STREQUAL "")

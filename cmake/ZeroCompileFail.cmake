@@ -34,7 +34,7 @@ function(zero_add_compile_fail_test file)
     foreach(compiler IN LISTS ZERO_COMPILE_FAIL_COMPILERS)
         cmake_path(GET compiler FILENAME compiler_name)
         if(arg_COMPLAINT AND compiler_name STREQUAL "nvcc")
-            continue() # seconds for each, and the runner is the same
+            continue() # nvcc takes seconds per case, and the runner is the same for every compiler
         endif()
         set(test "compile_fail: ${arg_NAME} (${compiler_name})")
         add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" "-DCOMPILER=${compiler}" "-DHOST=${CMAKE_CXX_COMPILER}" "-DFILE=${file}" "-DROOT=${PROJECT_SOURCE_DIR}"

@@ -9,5 +9,5 @@ target_compile_definitions(zero_compiled PUBLIC ZERO_COMPILED)
 set_target_properties(zero_compiled PROPERTIES OUTPUT_NAME zero EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 if(NOT ZERO_BUILD_COMPILED)
-    set_target_properties(zero_compiled PROPERTIES EXCLUDE_FROM_ALL ON) # built if something links it
+    set_target_properties(zero_compiled PROPERTIES EXCLUDE_FROM_ALL ON) # built only if a target links it
 endif()

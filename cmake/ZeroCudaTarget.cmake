@@ -1,5 +1,5 @@
-# Defines zero::cuda: zero::zero, the CUDA runtime, and what nvcc needs to be told. CUDA_STANDARD 20 would not do: without a compiler that CMake knows to support it,
-# it becomes C++17 without a word. The sources that use it are the consumer's own; CMake's language CUDA is the consumer's to enable.
+# Defines zero::cuda: zero::zero, the CUDA runtime, and the options that nvcc needs. CUDA_STANDARD 20 does not suffice: unless CMake knows that the compiler supports it,
+# it silently becomes C++17. The sources that use it are the consumer's own; the consumer enables CMake's language CUDA.
 
 if(NOT TARGET zero::cuda)
     add_library(zero_cuda INTERFACE)

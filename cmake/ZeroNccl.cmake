@@ -1,4 +1,4 @@
-# Looks for NCCL where the CUDA toolkit is, and makes zero::nccl. The communicator itself is tested on the host without either (tests/cuda/nccl_*_test.cpp);
+# Looks for NCCL where the CUDA toolkit is, and defines zero::nccl. The communicator itself is tested on the host without either (tests/cuda/nccl_*_test.cpp);
 # tests/cuda/nccl.cmake compiles and links it with the real one.
 
 set(ZERO_HAS_NCCL FALSE)

@@ -1,15 +1,15 @@
-# What every test, benchmark and example of this project is compiled with. Users of zero::zero get none of it.
+# The flags of every test, benchmark and example of this project. Users of zero::zero get none of them.
 
 add_library(zero_own_flags INTERFACE)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>)
-target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # more of them complain about what nvcc generates
+target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # further warnings would concern code that nvcc generates
 if(ZERO_SANITIZE)
     # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library: here warnings are not errors.
     target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-error
         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}")
     # The run-time libraries of older compilers (g++ 12, clang 14) fail at random on kernels that randomise addresses with more than 28 bits.
-    # Without address randomisation they work; containers may forbid to switch it off.
+    # Without address randomisation they work; containers may forbid switching it off.
     find_program(ZERO_SETARCH setarch)
     if(ZERO_SETARCH)
         execute_process(COMMAND "${ZERO_SETARCH}" -R true RESULT_VARIABLE zero_setarch_result OUTPUT_QUIET ERROR_QUIET)
@@ -21,7 +21,7 @@ elseif(ZERO_WARNINGS_AS_ERRORS)
     target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Werror>")
 endif()
 
-# zero_own_target(<target> [COMPILED]): links zero::zero, or zero::compiled, asks for standard C++20 without extensions and sets warnings and sanitizers.
+# zero_own_target(<target> [COMPILED]): links zero::zero, or zero::compiled, requests standard C++20 without extensions and sets warnings and sanitizers.
 function(zero_own_target target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "COMPILED" "" "")
     target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${arg_COMPILED}>,zero::compiled,zero::zero> zero_own_flags)

@@ -68,8 +68,8 @@ function text_for(line) {
         if (line ~ /static void copy_bytes\(/) return "Enqueued: a copy between ranges that do not overlap; a no-op if they are the same."
         if (line ~ /static void convert\(/) return "Enqueued: out[i] = To(float(in[i]) * factor), rounded once."
         if (line ~ /static void accumulate\(/) return "Enqueued: sum[i] = To(float(sum[i]) + float(in[i])), rounded once."
-        if (line ~ /static void sum_integers\(/) return "Enqueued: the sum over `world` peers. The pointers must stay valid until the command ran."
-        if (line ~ /static void min_integers\(/) return "Enqueued: the minimum over `world` peers. The pointers must stay valid until the command ran."
+        if (line ~ /static void sum_integers\(/) return "Enqueued: the sum over `world` peers. The pointers must stay valid until the command has run."
+        if (line ~ /static void min_integers\(/) return "Enqueued: the minimum over `world` peers. The pointers must stay valid until the command has run."
     }
     if (FILENAME ~ /host\/tensor/ && line ~ /^    (\[\[nodiscard\]\] )?[a-z].*\) const noexcept/) return "As `TensorArchetype` says."
     if (FILENAME ~ /stage\/(weights|gradients|loss_scale|step_ticket|micro_steps)/ && line ~ /^    (Weights|Gradients|LossScale|StepTicket|MicroSteps)\([A-Za-z].*noexcept|^        Iterator\(Engine/ && line !~ /&&/) return "Called by engines only."

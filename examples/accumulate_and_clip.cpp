@@ -66,7 +66,7 @@ int main() {
                     engine.gradients_ready(unit);
                 }
             }
-            // Waits for the step. A trainer that must be fast asks only now and then.
+            // Waits for the step. A fast trainer requests a report only occasionally.
             zero::StepReport const report = engine.step(learning_rate).report();
             engine.for_each_full_parameter(
                 [&](std::size_t parameter, std::span<float const> values) {

@@ -51,7 +51,7 @@ constexpr int world = 4;
 constexpr int steps = 300;
 constexpr std::size_t elements = 10'000;
 
-/// Each rank pulls every weight towards its own target; together they find the mean.
+/// Each rank pulls every weight towards its own target; together they converge to the mean.
 float target(int rank, std::size_t i) {
     return std::sin(static_cast<float>(i)) + 0.5F * static_cast<float>(rank);
 }

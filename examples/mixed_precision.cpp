@@ -24,7 +24,7 @@ template <class MasterWeights>
 using Mixed = zero::ZeroStage<2, zero::Parameters<bfloat16>, MasterWeights, zero::DynamicLossScaler,
                               zero::AdamW>;
 
-/// Each rank pulls the weights towards its own target; together they find the mean.
+/// Each rank pulls the weights towards its own target; together they converge to the mean.
 float target(std::size_t rank, std::size_t i) {
     return std::sin(static_cast<float>(i)) + static_cast<float>(rank);
 }

@@ -89,8 +89,9 @@ Column plan(Settings const& settings, int stage) {
     for (std::size_t unit = 0; unit < layout.units(); ++unit)
         acquired.insert(acquired.end(), {unit, unit});
     auto const traffic = zero::step_traffic_of_rank(layout, 0, stage, schedule, 1, acquired);
-    bool const is_rounded_to_send = schedule == zero::ReductionSchedule::boundary
-                                    && sizes.accumulation != sizes.communication; // needs a bucket
+    // The conversion before sending takes one bucket.
+    bool const is_rounded_to_send =
+        schedule == zero::ReductionSchedule::boundary && sizes.accumulation != sizes.communication;
     return {zero::plan_memory(row, totals, sizes, zero::Storage::owned, is_rounded_to_send, 0),
             sizes.communication * traffic.total()};
 }

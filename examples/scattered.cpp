@@ -1,6 +1,6 @@
 // A model whose parameters are separate tensors, and whose automatic differentiation frees each
-// gradient soon after it computed it. The engine copies updated parameters back into the tensors
-// and takes each gradient as a transient span.
+// gradient soon after computing it. The engine copies updated parameters back into the tensors and
+// takes each gradient as a transient span.
 
 #include <zero/zero.hpp>
 

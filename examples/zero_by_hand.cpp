@@ -163,7 +163,7 @@ struct AdamW {
 
 struct Rank {
     std::array<Bucket, layer_count> parameters{};     // replicated
-    std::array<Shard, layer_count> gradients{};       // sharded: summed over ranks, micro-steps
+    std::array<Shard, layer_count> gradients{};       // sharded: summed over ranks and micro-steps
     std::array<Shard, layer_count> first{}, second{}; // sharded: the moments of AdamW
     Bucket lease{};                                   // gradients of the bucket in flight
 };
@@ -201,7 +201,7 @@ void train_by_hand(std::size_t rank, Rank& mine, Collectives& collectives) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// The same with the library.
+// The same training with the library.
 
 using Zero = zero::ZeroStage<2, zero::AdamW>;
 using Parameters = std::array<std::vector<float>, layer_count>;

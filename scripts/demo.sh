@@ -23,7 +23,7 @@ log=$build_dir/train_gpt.log
 "$build_dir/examples/train_gpt" "${train_arguments[@]}" | tee "$log" || stop "the training failed"
 
 # A network that only knows which byte follows which has not learned. Short runs may end there; this one must not.
-losses=$(sed -nE 's/.*validation loss ([0-9.]+) nats a byte \(unigram [0-9.]+, bigram ([0-9.]+)\).*/\1 \2/p' "$log")
+losses=$(sed -nE 's/.*validation loss ([0-9.]+) nats per byte \(unigram [0-9.]+, bigram ([0-9.]+)\).*/\1 \2/p' "$log")
 [ -n "$losses" ] || stop "the training printed no finite validation loss"
 read -r loss bigram <<<"$losses"
 awk -v loss="$loss" -v bigram="$bigram" 'BEGIN { exit !(loss < bigram) }' || stop "the training learned too little: its validation loss $loss is not below the loss of bigrams, $bigram"

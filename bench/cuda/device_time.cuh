@@ -49,7 +49,7 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     time_on_device(state, stream.get(), bytes, body);
 }
 
-/// Reports too little memory as an error of the benchmark; the others continue.
+/// Reports insufficient memory as an error of the benchmark, so that the other benchmarks run.
 inline void add(char const* name, void (*function)(benchmark::State&), std::size_t elements) {
     auto const run = [function](benchmark::State& state) {
         try {
@@ -64,7 +64,7 @@ inline void add(char const* name, void (*function)(benchmark::State&), std::size
         ->Unit(benchmark::kMillisecond);
 }
 
-/// Returns true without a device, and reports it.
+/// Returns whether there is no device, and skips the benchmark in that case.
 inline bool skips_without_device(benchmark::State& state) {
     int devices = 0;
     bool const is_there = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;

@@ -64,7 +64,7 @@ void flatten(benchmark::State& state) {
 }
 
 /// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that returns the memory it
-/// needs if it gets none.
+/// needs if it is called without memory.
 template <class Call>
 void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
     std::size_t memory_bytes = 0;

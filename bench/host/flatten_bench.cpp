@@ -21,7 +21,7 @@ namespace {
 
 using namespace zero;
 
-/// Returns the place of each tensor in a bucket, for a model with about this many elements.
+/// The offset of each tensor in a bucket, for a model with about this many elements.
 struct Geometry {
     explicit Geometry(std::size_t size) {
         double const scale = static_cast<double>(size) / static_cast<double>(test::gpt2_elements);

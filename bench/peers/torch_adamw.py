@@ -41,7 +41,7 @@ def make_parameters(model, dtype, device):
 
 def seconds_of(body, device, minimum):
     """Seconds per call, over at least `minimum` seconds: events on a device, the clock on the host."""
-    body()  # the first call makes the states
+    body()  # the first call creates the states
     calls = 0
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -60,7 +60,7 @@ struct Case {
             2.0 * 2.0
             * (is_gathered
                    ? 2.0 * world
-                   : static_cast<double>(world - 1)); // leases: all; at the end: what others own
+                   : static_cast<double>(world - 1)); // gathered: all; otherwise: the peers' part
         return reduce + read + update + gather;
     }
 };
@@ -77,7 +77,7 @@ std::vector<ParameterSpec> model_of(benchmark::State const& state) {
     return model;
 }
 
-/// Runs `iterate` on both ranks as often as the benchmark asks; rank 0 measures the time.
+/// Runs `iterate` on both ranks as often as the benchmark requires; rank 0 measures the time.
 template <class Iterate>
 void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterate&& iterate) {
     auto const queue = HostBackend::default_compute_queue();
@@ -156,7 +156,7 @@ void full_step(benchmark::State& state, Case const& what) {
             }
             bench::backward_and_step(engine, gather);
         };
-        step(); // touches the rest
+        step(); // touches the remaining memory
         measure(state, communicator, step);
     });
     count(state, what, model);

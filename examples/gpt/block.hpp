@@ -128,7 +128,7 @@ private:
     Matrix _qkv;
     Matrix _attended;
     Matrix _up;     // before the activation
-    Matrix _hidden; // after it
+    Matrix _hidden; // after the activation
     Matrix _probabilities;
     AttentionShape _attention;
 };

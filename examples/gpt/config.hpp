@@ -29,8 +29,8 @@ struct Config {
 
 /// @brief The configuration for a number of layers and a width from a command line, with heads of
 /// about 32 channels.
-/// @throws std::invalid_argument if the width is no multiple of 16 (all heads have the same width)
-/// or a number is zero.
+/// @throws std::invalid_argument if the width is not a multiple of 16 (all heads have the same
+/// width) or a number is zero.
 inline Config make_config(std::size_t layers, std::size_t width, std::size_t context) {
     if (layers == 0 || context == 0) {
         throw std::invalid_argument("gpt: layers and context must be at least 1");

@@ -65,7 +65,7 @@ public:
     }
 
     /// @}
-    /// @name The sum of the mean losses of batches, in nats a token
+    /// @name The sum of the mean losses of batches, in nats per token
     /// @{
 
     void clear_loss() noexcept { _loss = 0.0; }

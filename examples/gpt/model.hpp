@@ -92,7 +92,7 @@ public:
         _device.cross_entropy(_logits.view(), targets);
     }
 
-    /// @brief The same, and adds the gradients of `loss_scale` times the loss.
+    /// @brief Calls `head_forward` and adds the gradients of `loss_scale` times the loss.
     template <class Weights, class Gradients>
     void head_forward_backward(Weights&& weights, Gradients&& gradients,
                                std::span<std::uint8_t const> targets,

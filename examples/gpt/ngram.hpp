@@ -21,9 +21,9 @@ struct NgramLosses {
 /// after the first.
 ///
 /// Additive smoothing: p(b) = (n(b) + s) / (n + 256 s) and p(b | a) = (n(a b) + s) / (n(a) + 256
-/// s), where n(a) counts the places at which a is followed by something. So the
-/// loss of an unseen byte is finite. A small s suits a text in which most pairs do not occur, and
-/// makes the stronger opponent. Both losses are means over the same bytes.
+/// s), where n(a) counts the places at which a is followed by something. So the loss of an unseen
+/// byte is finite. A small s suits a text in which most pairs do not occur, and gives the stronger
+/// baseline. Both losses are means over the same bytes.
 inline NgramLosses ngram_losses(std::span<std::uint8_t const> training,
                                 std::span<std::uint8_t const> validation, double smoothing = 0.05) {
     constexpr std::size_t symbols = Config::vocabulary;

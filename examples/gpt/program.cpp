@@ -45,7 +45,7 @@ int train_once(Settings const& settings, Text const& text, Training const& train
                 text.training().size() + text.validation().size(), settings.world, settings.stage,
                 settings.dtype.c_str(), settings.partitioner.c_str());
     Summary const summary = train(settings, text);
-    std::printf("%zu parameters; validation loss %.4f nats a byte (unigram %.4f, bigram %.4f)\n",
+    std::printf("%zu parameters; validation loss %.4f nats per byte (unigram %.4f, bigram %.4f)\n",
                 summary.parameters, summary.validation_loss, simple.unigram, simple.bigram);
     print_memory(summary);
     print_traffic(summary);

@@ -17,8 +17,8 @@ namespace gpt {
 /// @brief Trains once under the stage in the settings.
 using Training = std::function<Summary(Settings const&, Text const&)>;
 
-/// @brief Turns the settings into a type: calls `body.template operator()<N, P, Policies...>()`,
-/// the policies beside stage and parameter type.
+/// @brief Selects types by the settings: calls `body.template operator()<N, P, Policies...>()` with
+/// the stage, the parameter type and the other policies.
 /// @tparam Types the parameter types for which this program is built
 template <class... Types, class Body>
 Summary with_chosen_types(Settings const& settings, Body const& body) {

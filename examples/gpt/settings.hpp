@@ -23,7 +23,7 @@ struct Settings {
     double learning_rate = 6e-3;
     std::uint64_t seed = 1;
     std::size_t verify =
-        0;            ///< steps to repeat under all stages and partitioners instead of a training
+        0;            ///< steps to repeat under all stages and partitioners instead of training
     std::string text; ///< a file; empty: the headers of the library
     bool is_quiet = false; ///< no progress lines
 };

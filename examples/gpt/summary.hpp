@@ -33,7 +33,7 @@ struct Summary {
     std::size_t parameters = 0;
     std::vector<RankSummary> ranks;
 
-    /// @brief Derives the rest from the model and the results of the ranks.
+    /// @brief Derives the other members from the model and the results of the ranks.
     void conclude(std::vector<Parameter> const& model) {
         double sum = 0.0;
         std::size_t batches = 0;

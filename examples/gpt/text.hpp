@@ -63,7 +63,8 @@ inline std::string read_files(std::span<std::string const> paths) {
 /// rank computes its own part, on the host or on a device.
 class SamplePositions {
 public:
-    /// @brief Random samples number `first_sample`, `first_sample + 1`, ... of a micro-step.
+    /// @brief Draws the random samples with the numbers `first_sample`, `first_sample + 1`, ... of
+    /// a micro-step.
     ///
     /// A sample is a function of (seed, step, micro-step, its number in the whole batch), so the
     /// union of the parts does not depend on how the batch is divided.

@@ -21,8 +21,8 @@ struct View {
     View slice_columns(std::size_t first, std::size_t count) const noexcept {
         return {data + first, rows, count, stride};
     }
-    template <class Same> // a template, because nvcc warns of a conversion of a read-only view to
-                          // itself
+    template <class Same> // a template, because nvcc warns about a conversion of a read-only view
+                          // to itself
         requires(std::is_same_v<Same, Real> && !std::is_const_v<Real>)
     operator View<Same const>()
         const noexcept { // NOLINT: like a pointer, a view converts to a read-only view

@@ -114,7 +114,7 @@ bool report(char const* what, bool is_found) {
 }
 
 bool report(char const* what, Outcome const& outcome, char const* expected) {
-    // Which rank reports first is chance, so the rank is left out.
+    // The first rank to report is random, so the rank is left out.
     std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank")).c_str());
     return report(what, outcome.error.find(expected) != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: the partitioner brings its own bucketer, and under another one it would not cut as it says; leave the bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).
+// expect: zero::ZeroStage: the partitioner requires its own bucketer, and with another one it would not cut as it says; leave the bucketer out (zero::PerTensorPartitioner requires zero::ParameterBucketer).
 // expect: zero::ZeroStage: a policy was rejected
 #include "stage.hpp"
 

@@ -28,8 +28,8 @@ TEMPLATE_TEST_CASE("Commands run in the order in which they were enqueued", "", 
     }
 }
 
-TEMPLATE_TEST_CASE("An event is complete once every command before it ran, whatever follows", "",
-                   InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE("An event is complete once every command before it has run, whatever follows",
+                   "", InlineKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(2);
     int value = 0;
     queue->enqueue([&value] { value = 7; });
@@ -82,8 +82,9 @@ TEMPLATE_TEST_CASE(
     CHECK(value == 1);
 }
 
-TEMPLATE_TEST_CASE("An event can be queried after its queue is destroyed, and its commands ran", "",
-                   InlineKind, ThreadedKind, DelayingKind) {
+TEMPLATE_TEST_CASE(
+    "An event can be queried after its queue is destroyed, and its commands have run", "",
+    InlineKind, ThreadedKind, DelayingKind) {
     int value = 0;
     host::Event event;
     CHECK(event.is_complete());

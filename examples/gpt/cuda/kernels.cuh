@@ -63,7 +63,7 @@ inline __device__ std::size_t element_index() {
 template <class Combine, class T>
 __device__ T combine_block(T value, Combine const& combine) {
     __shared__ T values[threads];
-    __syncthreads(); // all threads have read the last result
+    __syncthreads(); // all threads have read the previous result
     values[threadIdx.x] = value;
     for (unsigned half = threads / 2; half > 0; half /= 2) {
         __syncthreads();

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE {
 template <class A>
 struct InspectSlice {
     A const* values = nullptr;    ///< gradients, in the accumulation type
-    std::size_t elements = 0;     ///< length, any number
+    std::size_t elements = 0;     ///< length in elements, any number
     std::int64_t first_index = 0; ///< index of the first element in registration order
 };
 
@@ -31,7 +31,7 @@ struct NormSlice {
 template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
     A const* gradient = nullptr; ///< reduced gradients, before unscaling and clipping
-    std::size_t elements = 0;    ///< length, any number
+    std::size_t elements = 0;    ///< length in elements, any number
     std::size_t group = 0;       ///< index of the parameter group
     std::size_t rows = 0;        ///< rows, if the slice is a whole matrix; else 0
     float* scratch = nullptr; ///< scratch space for an optimizer of whole parameters, shared by all

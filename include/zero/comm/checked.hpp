@@ -26,7 +26,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// For transports that would hang or corrupt data when ranks call different collectives. It costs a
 /// small all-gather and a wait on the host per call: it *synchronises the queue*. Either all ranks
-/// of the group use it or none. Of a tag's text the first 32 characters are compared. With
+/// of the group use it or none. Only the first 32 characters of a tag's text are compared. With
 /// UnusedParameters::error, engines on it also compare which parameters got gradients.
 /// @throws CollectiveMismatch on every rank, naming both calls
 template <class C>

@@ -153,7 +153,8 @@ private:
 
     TrafficCount _traffic;
     Scratch _scratch;
-    Frame _frame; // after the scratch memory: it leaves the group before that waits
+    Frame _frame; // declared after the scratch memory: it leaves the group before that memory's
+                  // destructor waits
 };
 
 template <class B>

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE {
 /// Derived classes inherit the constructors.
 class Error : public std::runtime_error {
 public:
-    /// @brief `where()` becomes the line of the call. @param message a text
+    /// @brief `where()` becomes the line of the call. @param message the text that `what()` returns
     explicit Error(detail::LocatedMessage const& message, int code = 0)
         : Error(message.text, message.where, code) {}
 

@@ -25,7 +25,7 @@ static_assert(static_cast<int>(NcclResult::success) == ncclSuccess
               && static_cast<int>(NcclResult::in_progress) == ncclInProgress);
 
 /// @brief The `NcclLibrary` of real programs: the NCCL that the program is linked with. Stateless;
-/// `linked_nccl()` hands it out.
+/// `linked_nccl()` returns it.
 class LinkedNccl final : public NcclLibrary {
 public:
     int header_version() noexcept override { return NCCL_VERSION_CODE; }

@@ -19,7 +19,7 @@
 namespace ZERO_NAMESPACE::cuda {
 
 /// @brief The `NcclSystem` of real programs: the CUDA runtime, the steady clock, threads and the
-/// environment of the process. Stateless; `linked_nccl()` hands it out.
+/// environment of the process. Stateless; `linked_nccl()` returns it.
 class LinkedSystem final : public NcclSystem {
 public:
     int device_count(int& devices) noexcept override { return cudaGetDeviceCount(&devices); }

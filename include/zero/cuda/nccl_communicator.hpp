@@ -43,7 +43,7 @@ namespace ZERO_NAMESPACE::cuda {
 /// throws what the watchdog finds. From then on every call throws `Aborted` with the first cause.
 /// Ranks of one process learn each other's causes; ranks of other processes see an error of NCCL or
 /// their time-out. The destructor waits for enqueued collectives, at most `finish_time_out`; after
-/// that, or while an exception unwinds, it aborts. An abort is waited for at most 5 s. Destroy CUDA
+/// that, or while an exception unwinds, it aborts. It waits at most 5 s for an abort. Destroy CUDA
 /// graphs that hold collectives before the communicator, because NCCL waits for them.
 template <class B>
 class BasicNcclCommunicator {
@@ -76,7 +76,7 @@ public:
     }
 
     /// @brief Joins a new group with the current device; collective.
-    /// @param id what `make_unique_id` returned on one rank, sent to all others
+    /// @param id the id that `make_unique_id` returned on one rank, sent to all others
     /// @throws InvalidArgument, also if NCCL_COMM_BLOCKING contradicts the mode;
     /// NcclVersionMismatch; NcclError; CommunicatorError; TimedOut if ranks are missing
     static BasicNcclCommunicator from_unique_id(NcclInterface interfaces, NcclUniqueId const& id,
@@ -199,7 +199,7 @@ public:
     /// @brief Returns the NCCL and the system that this communicator was made with.
     [[nodiscard]] NcclInterface interfaces() const noexcept { return _session->interfaces(); }
 
-    /// @brief For the parts of this library that share the communicator.
+    /// @brief Returns the session, for the parts of this library that share the communicator.
     [[nodiscard]] detail::NcclSession& session() const noexcept { return *_session; }
 
 protected:

@@ -13,7 +13,7 @@ namespace ZERO_NAMESPACE::cuda {
 ///
 /// `code()` is the ncclResult_t. `detail/nccl_require_success.hpp` turns codes of NCCL into this
 /// error; `BasicNcclCommunicator` throws it, after it has aborted the communicator. Other failures
-/// of a communicator are `TimedOut` (a peer did not come), `Aborted` (the group was aborted
+/// of a communicator are `TimedOut` (a peer did not arrive), `Aborted` (the group was aborted
 /// earlier) and `CommunicatorError` (a call of the CUDA runtime failed), all in core/error.hpp.
 class NcclError : public CommunicatorError {
 public:

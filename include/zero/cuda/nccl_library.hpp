@@ -51,7 +51,7 @@ using NcclHandle = void*;   ///< an ncclComm_t
 using StreamHandle = void*; ///< a cudaStream_t
 
 /// @brief The functions of NCCL that the communicator calls, as a replaceable interface.
-/// `cuda/linked_nccl.hpp` has the implementation for programs; tests bring fakes.
+/// `cuda/linked_nccl.hpp` has the implementation for programs; tests provide fakes.
 ///
 /// The functions mean what NCCL documents, throw nothing and return NCCL's codes. A unique id and a
 /// handle are NCCL's, without their types. Collectives enqueue on `stream` and return. Every rank

@@ -16,8 +16,8 @@ struct NcclOptions {
     /// collectives, counted from the end of the previous one.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
     /// The time that a destructor waits for enqueued collectives and for the shutdown of NCCL
-    /// before it aborts the communicator, at least 0, counted from the start of the destructor. An
-    /// abort is waited for at most 5 s: NCCL's own abort waits indefinitely for CUDA graphs and for
+    /// before it aborts the communicator, at least 0, counted from the start of the destructor. It
+    /// waits at most 5 s for an abort: NCCL's own abort waits indefinitely for CUDA graphs and for
     /// peers on the same machine.
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
     /// The interval at which a watchdog thread looks for errors and time-outs while the program

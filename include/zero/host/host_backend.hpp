@@ -88,7 +88,7 @@ struct HostBackend {
     static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements);
 
     /// @brief Enqueues `host::sum_ranks`.
-    /// @param peers one pointer per rank; must stay valid until the command ran
+    /// @param peers one pointer per rank; must stay valid until the command has run
     template <StorageType T>
     static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                           std::size_t elements);
@@ -99,18 +99,19 @@ struct HostBackend {
     static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 
-    /// @brief Adds the slices to an inspection. The table must stay valid until the command ran.
+    /// @brief Adds the slices to an inspection. The table must stay valid until the command has
+    /// run.
     template <StorageType A>
     static void inspect(Queue queue, std::span<InspectSlice<A> const> slices,
                         ops::Inspection* result);
 
-    /// @brief Adds each slice to its norm. The table must stay valid until the command ran.
+    /// @brief Adds each slice to its norm. The table must stay valid until the command has run.
     template <StorageType A>
     static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind,
                              ops::NormSum* norms);
 
     /// @brief Runs one optimizer step over the slices unless `decision` skips it. The tables must
-    /// stay valid until the command ran.
+    /// stay valid until the command has run.
     template <class Optimizer, class Slice, class Group>
     static void update(Queue queue, std::span<Slice const> slices, Group const* groups,
                        UpdateDecision const* decision) {
@@ -132,13 +133,13 @@ struct HostBackend {
     }
 
     /// @brief Copies a bucket to its tensors and converts where the types differ. The table must
-    /// stay valid until the command ran.
+    /// stay valid until the command has run.
     template <StorageType T, StorageType InBucket>
     static void copy_from_bucket(Queue queue, std::span<CopySlice<T> const> slices,
                                  InBucket const* bucket);
 
     /// @brief Copies tensors, or slices of them, to their places in a bucket and converts where the
-    /// types differ. The table must stay valid until the command ran.
+    /// types differ. The table must stay valid until the command has run.
     template <StorageType T, StorageType InBucket>
     static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket* bucket);
 };

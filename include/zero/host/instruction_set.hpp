@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::host {
 
 /// @brief The instructions that the host loops may use. Every set gives the same bits.
 enum class InstructionSet {
-    baseline, ///< what the translation unit was compiled for
+    baseline, ///< the instructions for which the translation unit was compiled
     avx2      ///< AVX2 with FMA and F16C (x86-64 since 2013)
 };
 

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::host {
 class Progress {
 public:
     /// @brief The number of times a thread yields before it sleeps. Small, because with more
-    /// threads than cores spinning takes time from the threads that are waited for.
+    /// threads than cores spinning takes time from the threads being waited for.
     static constexpr int spins_before_sleep = 8;
 
     /// @brief Returns whether the command with this ticket and all commands before it are done.

@@ -25,7 +25,7 @@ public:
     SliceTable(Queue*, MemoryResource&, zero::detail::List<Slice> slices)
         : _slices(std::move(slices)) {}
 
-    /// @brief Returns the slices in the order they were given in.
+    /// @brief Returns the slices in the order in which they were given.
     [[nodiscard]] zero::detail::List<Slice> const& slices() const noexcept { return _slices; }
 
     /// @brief Returns all slices, for a command.

@@ -12,7 +12,7 @@ struct LayoutOptions {
     std::size_t world = 1;             ///< W, the number of ranks, at least 1
     std::size_t element_bytes = 4;     ///< bytes per element of the first parameter type
     bool buckets_inside_units = false; ///< stage 3: no bucket holds parameters of two units
-    std::vector<std::size_t> further_element_bytes{}; ///< the same of the second parameter type,
+    std::vector<std::size_t> further_element_bytes{}; ///< the same for the second parameter type,
                                                       ///< the third, ...
     std::vector<std::size_t> unit_order{}; ///< order in which units finish their backward pass,
                                            ///< each once; empty: reverse registration order

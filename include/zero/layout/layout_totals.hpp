@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The elements of one type in a layout, from the view of one rank. All that `plan_memory`
-/// needs of a layout.
+/// @brief The elements of one type in a layout, from the point of view of one rank. `plan_memory`
+/// needs nothing else of a layout.
 struct LayoutTotals {
     std::size_t all_content = 0;           ///< parameters, frozen ones included
     std::size_t all_padded = 0;            ///< the same with padding

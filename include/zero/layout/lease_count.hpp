@@ -1,6 +1,7 @@
 #pragma once
 
-// How many leases the pools of an engine need: `count_layout` multiplies these numbers into memory.
+// The number of leases that each pool of an engine needs. `count_layout` derives memory from these
+// numbers.
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"

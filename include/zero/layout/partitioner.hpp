@@ -10,11 +10,11 @@ namespace ZERO_NAMESPACE {
 ///
 /// Parameters of one type form two groups: the trainable and the frozen ones. For each group,
 /// `begin(elements, world)` gets the sizes of all its parameters in the order in which buckets are
-/// filled, and returns the `State` that is carried from bucket to bucket. Then
-/// `partition(items, state, cuts)` gets the pieces of one bucket after the other, in that order. It
-/// sets every offset and the W + 1 ascending `cuts`, all multiples of `granularity`; cuts[0] is 0,
-/// and cuts[W] is the size of the bucket, padding included. It may reorder the items. Both must be
-/// pure functions, so that every rank gets the same layout.
+/// filled, and returns the `State` that is carried from bucket to bucket. Then `partition(items,
+/// state, cuts)` gets the pieces of one bucket after another, in that order. It sets every offset
+/// and the W + 1 ascending `cuts`, all multiples of `granularity`; cuts[0] is 0, and cuts[W] is the
+/// size of the bucket, padding included. It may reorder the items. Both must be pure functions, so
+/// that every rank gets the same layout.
 template <class P>
 concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHasOptions<P>
                       && detail::PartitionerHasState<P> && detail::PartitionerHasCutsParameters<P>

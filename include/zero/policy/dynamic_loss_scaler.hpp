@@ -63,7 +63,7 @@ struct DynamicLossScaler {
 
     static void validate(Options const& options);
 
-    /// @brief Rejects a state that the caller passes and the rule cannot continue from. @throws
+    /// @brief Rejects a caller-defined state from which the rule cannot continue. @throws
     /// InvalidArgument
     static void validate_state(State state, Options const& options);
 

@@ -39,10 +39,10 @@ struct NoMasterWeights {
 /// @brief A float master whose upper half is the bfloat16 parameter. The results are bit for bit
 /// those of `MasterWeights<float>`, with 2.125 instead of 4 bytes per element.
 ///
-/// Beside the parameter lie the lower 16 bits and one bit per element, packed into bytes, that is
-/// set if the parameter was rounded up. `SplitFloat` explains why the extra bit is needed. (A chain
-/// through the remainders of the few elements that need it would be smaller, but then an element
-/// could not be read without its neighbours.)
+/// In addition to the parameter, each element has its lower 16 bits and one bit that is set if the
+/// parameter was rounded up; these bits are packed into bytes. `SplitFloat` explains why the extra
+/// bit is needed. (A chain through the remainders of the few elements that need it would be
+/// smaller, but then an element could not be read without its neighbours.)
 struct SplitMasterWeights {
     using policy_category = MasterWeightsCategory;
     using Options = MasterWeightsOptions;

@@ -9,7 +9,7 @@
 /// several units writes, at global scope,
 ///
 ///     using Zero = zero::ZeroStage<2, zero::AdamW>;
-///     ZERO_DECLARE_STAGE(Zero); // in each unit that uses it, best right after the alias
+///     ZERO_DECLARE_STAGE(Zero); // in each unit that uses it, preferably right after the alias
 ///     ZERO_DEFINE_STAGE(Zero);  // in one unit
 ///
 /// and only that one unit compiles the engine; for nvcc it alone holds the kernels. Member

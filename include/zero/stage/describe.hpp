@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 /// parameters (...), ContiguousPartitioner, ...".
 template <class Stage>
 [[nodiscard]] std::string describe() {
-    using Chosen = typename Stage::Composition; // not Composition: -Wshadow sees zero::Composition
-                                                // when its header came first
+    using Chosen = typename Stage::Composition; // not named Composition: -Wshadow warns if the
+                                                // header of zero::Composition is included first
     using Engine = typename Chosen::EngineConfig;
     std::string text = detail::text({"ZeroStage<", Stage::stage, ">: "});
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {

@@ -193,9 +193,9 @@ public:
     StepTicket<Engine> step(double learning_rate, Update&& update,
                             std::optional<std::int64_t> weight = {});
 
-    /// @brief Gives up the step, for instance after an exception of the model: gradients are
-    /// dropped, parameters and states stay. Every rank must call it at the same point of the
-    /// program; otherwise reductions that only some ranks started meet the wrong ones.
+    /// @brief Gives up the step, for instance after an exception of the model: it drops the
+    /// gradients and keeps parameters and states. Every rank must call it at the same point of the
+    /// program; otherwise reductions that only some ranks started are matched with the wrong ones.
     void cancel_step();
 
     /// @brief Orders everything enqueued so far, on the compute queue and by the engine, before
@@ -364,7 +364,7 @@ private:
     }
 
     /// @name Failures
-    /// A public call checks its arguments and the protocol first. What then sends, enqueues or
+    /// A public call checks its arguments and the protocol first. Code that then sends, enqueues or
     /// calls back stands in `try { ... } catch (...) { fail(); }`: a failure there leaves the ranks
     /// in different states.
     /// @{
@@ -372,7 +372,7 @@ private:
     /// Throws what an earlier command threw on one of the queues, and breaks the engine.
     void require_healthy();
 
-    /// In a catch block: breaks the engine, releases the other ranks, and throws on.
+    /// In a catch block: breaks the engine, releases the other ranks, and rethrows.
     [[noreturn]] void fail();
 
     /// The same for a call that looks for leases before it changes anything: its OutOfOrder leaves

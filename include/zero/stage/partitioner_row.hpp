@@ -12,7 +12,7 @@ struct PartitionerRow {
     bool is_even;               ///< every bucket takes the native collectives
     bool keeps_parameters;      ///< cuts no parameter, so it serves optimizers that need whole
                                 ///< parameters in every stage
-    bool chooses_bucketer;      ///< brings its own bucketer and accepts no other
+    bool chooses_bucketer;      ///< requires its own bucketer and accepts no other
     bool serves_adopted_block;  ///< works with Storage::adopted
     std::array<bool, 4> stages; ///< the stages that accept it, with the default bucketer
 };

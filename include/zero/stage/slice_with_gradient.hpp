@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The argument of a caller's own update: a slice of a parameter that this rank updates, and
-/// its gradient.
+/// @brief The argument of a caller-defined update: a slice of a parameter that this rank updates,
+/// and its gradient.
 ///
 /// The value of the gradient is `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
 /// If there are master weights, `values` is read-only, because it is rounded from them.

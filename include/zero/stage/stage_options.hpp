@@ -25,13 +25,13 @@ struct StageOptions {
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< what a missing gradient means
-    Storage storage = Storage::owned;                            ///< whose memory parameters lie in
+    Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     std::span<typename Config::Parameter>
         adopted_block{};          ///< storage == adopted: the block that holds all parameters
     std::size_t extra_leases = 0; ///< extra buckets kept in flight beyond what the unit order
                                   ///< needs; capped at what can be used (`lease_count`)
-    /// `Stage::in_ready_order`: at the end of the first step, makes the buckets anew in the order
-    /// in which gradients became ready on rank 0, and moves the state to its new owners. For models
+    /// `Stage::in_ready_order`: at the end of the first step, rebuilds the buckets in the order in
+    /// which gradients became ready on rank 0, and moves the state to its new owners. For models
     /// whose backward pass does not visit the units in reverse order. Changes no bit of any result.
     /// That one `step` waits and allocates: temporarily first the parameters and then the master
     /// weights and optimizer state exist twice. It invalidates pointers taken from the engine, but
@@ -39,10 +39,9 @@ struct StageOptions {
     /// that do not use it do not pay for its compilation.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
     std::size_t leases_until_rebuild =
-        0;                ///< rebuild_buckets: extra gradient buckets kept in flight until the
-                          ///< buckets are made anew; capped at what can be used
-    bool prefetch = true; ///< stage 3: gather the next unit in advance, in the order of the last
-                          ///< micro-step
+        0; ///< rebuild_buckets: extra gradient buckets kept in flight until the buckets are
+           ///< rebuilt; capped at what can be used
+    bool prefetch = true; ///< stage 3: gather units in advance, in the previous micro-step's order
     bool poison = false;  ///< fill padding, reused and released memory with NaN (for tests)
 
     [[no_unique_address]] typename Config::BucketerOptions

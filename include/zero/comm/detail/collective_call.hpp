@@ -19,7 +19,7 @@ struct CollectiveCall {
     CollectiveKind kind{};
     DType type{};
     std::size_t count = 0;    ///< elements of all extents
-    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction; else hash of cuts
+    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction; else a hash of cuts
     CollectiveTag tag{};
 
     friend bool operator==(CollectiveCall const& a, CollectiveCall const& b) noexcept {
@@ -54,8 +54,8 @@ CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t c
 CollectiveCall broadcast_call(DType type, std::size_t elements, int root, CollectiveTag tag,
                               std::size_t world);
 
-/// @brief Checks a buffer of `elements` elements. @throws InvalidArgument if it is null but not
-/// empty
+/// @brief Checks a buffer of `elements` elements. @throws InvalidArgument if it is null and
+/// `elements` is not 0
 void require_memory(CollectiveCall const& call, void const* memory, std::size_t elements,
                     std::size_t rank);
 

@@ -146,7 +146,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
         B::synchronise(flight().done);
     }
     LoopbackSlot& own = slot(_rank);
-    own.call = call; // not `has_failed`: peers may still read the one of the last collective
+    own.call = call; // `has_failed` stays: peers may still read its value from the last collective
     own.send = send;
     own.receive = receive;
     events(_rank).ready = B::record(queue);
@@ -240,7 +240,7 @@ void LoopbackFrame<B>::attempt(std::exception_ptr& failure, FunctionRef<> body) 
     }
 }
 
-/// Records also after a failure.
+/// Records the event even after a failure.
 template <class B>
 void LoopbackFrame<B>::record(Event& event, Queue queue, std::exception_ptr& failure) noexcept {
     std::exception_ptr now;
@@ -258,8 +258,8 @@ void LoopbackFrame<B>::wait_for_peers(Queue queue, Event LoopbackEvents<Event>::
     }
 }
 
-/// If the queue takes no further command, the calling thread waits instead: the owner of the memory
-/// may free it as soon as the queue is drained.
+/// If the queue accepts no further command, the calling thread waits instead: the owner of the
+/// memory may free it as soon as the queue is drained.
 template <class B>
 void LoopbackFrame<B>::wait_until_peers_are_done(Queue queue,
                                                  std::exception_ptr& failure) noexcept {

@@ -54,7 +54,7 @@ ZERO_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
     std::string difference;
     try {
         difference = describe(_slots[0].call, other, _slots[other].call);
-    } catch (...) { // no memory for the text: the ranks must still part
+    } catch (...) { // no memory for the text: the ranks must still leave the collective
         difference.clear();
     }
     pass(); // until here the peers read the slot of this rank

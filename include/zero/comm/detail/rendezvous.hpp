@@ -38,10 +38,10 @@ public:
 
     /// @brief Makes all current and later calls of `enter` fail. Only the first cause is kept. With
     /// `is_provisional` the other ranks wait a moment for a better cause, which the code that
-    /// catches the exception may give.
+    /// catches the exception may provide.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Returns the cause given to `abort`; empty before.
+    /// @brief Returns the cause given to `abort`; empty before that call.
     [[nodiscard]] std::string cause() const;
 
 private:

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::detail {
 ZERO_INLINE Rendezvous::Rendezvous(std::size_t world, Duration time_out)
     : _world(world), _time_out(smaller(time_out, longest)), _is_here(world, false) {}
 
-/// Returns whether the counter moved within a few turns.
+/// Polls the counter a few times and returns whether it changed.
 ZERO_INLINE bool Rendezvous::spin(std::atomic<std::uint64_t> const& counter,
                                   std::uint64_t from) noexcept {
     for (int turn = 0; turn < 8; ++turn) {

@@ -45,7 +45,7 @@ ZERO_COLD_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> bo
         for (std::size_t rank = 1; rank < world; ++rank) {
             threads.emplace_back([&, rank] { run_rank(rank, body, abort, failures); });
         }
-    } catch (...) { // the system has no further thread
+    } catch (...) { // the system cannot create another thread
         failures.keep(false);
         abort(0, "a rank could not be started");
     }

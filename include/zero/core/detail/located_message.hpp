@@ -10,8 +10,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief A message that remembers the line on which it became the argument of an exception.
 ///
-/// The exceptions inherit one constructor with this parameter. (A defaulted SourceLocation of an
-/// inherited constructor itself is an internal error of nvcc 13.0.)
+/// The exceptions inherit one constructor with this parameter. (nvcc 13.0 fails with an internal
+/// error if an inherited constructor itself has a defaulted SourceLocation.)
 struct LocatedMessage {
     // NOLINTBEGIN(google-explicit-constructor): the conversion notes the line
     LocatedMessage(std::string message, SourceLocation place = SourceLocation::current())

@@ -12,8 +12,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 inline constexpr std::size_t chunk_elements = 8192;
 
 /// @brief The work of one thread block: elements [index * chunk_elements, (index + 1) *
-/// chunk_elements) of a slice, as far as the slice has them. `SliceTable` makes them, kernels read
-/// them.
+/// chunk_elements) of a slice, or fewer at its end. `SliceTable` makes them, kernels read them.
 struct Chunk {
     std::uint32_t slice; ///< index in the whole table
     std::uint32_t index; ///< index of the chunk in its slice

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Why a group was aborted, as far as this process knows. The ranks of a process share it.
 ///
-/// The first cause of a kind counts; a graver kind replaces a lighter one. Thread-safe.
+/// The first cause of a kind counts; a more severe kind replaces a less severe one. Thread-safe.
 class NcclAbortCause {
 public:
     using Duration = NcclSystem::Duration;

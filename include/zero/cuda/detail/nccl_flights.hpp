@@ -71,7 +71,8 @@ public:
         }
     }
 
-    /// @brief Returns since when the oldest collective is the next to run. Precondition: not empty.
+    /// @brief Returns the time from which the oldest collective has been the next to run.
+    /// Precondition: not empty.
     [[nodiscard]] Duration waiting_since() const noexcept {
         return std::max(_flights[_first].enqueued, _last_end);
     }

@@ -9,9 +9,9 @@ namespace ZERO_NAMESPACE::cuda::detail {
 ///
 /// Callers check arguments beforehand, so only NCCL itself can fail inside. If an exception leaves
 /// the group, the destructor first closes it, because the group would swallow all further calls of
-/// this thread. It then has the communicators aborted, because peers may have started the calls
-/// that were issued. The order matters: inside the group NCCL would defer an abort, and drop it
-/// together with the group.
+/// this thread. It then aborts the communicators, because peers may have started the calls that
+/// were issued. The order matters: inside the group NCCL would defer an abort, and drop it together
+/// with the group.
 class NcclGroup {
 public:
     /// @param abort called with `argument` if an exception leaves the group; must not throw

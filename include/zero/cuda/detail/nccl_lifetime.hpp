@@ -74,7 +74,7 @@ public:
     /// @brief Takes ownership: the destructor finalises and destroys the handle.
     void own() noexcept { _is_owner = true; }
 
-    /// @brief Aborts the communicator: without the handle, kernels that wait for peers end.
+    /// @brief Aborts the communicator, which frees the handle and ends kernels that wait for peers.
     /// Thread-safe.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _cause->set(cause,
@@ -112,14 +112,15 @@ public:
 protected:
     using Lock = std::unique_lock<std::mutex>;
 
-    /// The call in progress; becomes text only when it is needed, so that calls do not allocate.
+    /// The call in progress. It is formatted only when an error needs it, so that calls do not
+    /// allocate.
     struct Doing {
         char const* step;
         CollectiveCall const* call;
     };
 
-    /// Runs `body(lock)` under the mutex. If it fails, the communicator is aborted: what the peers
-    /// wait for will not come.
+    /// Runs `body(lock)` under the mutex. If it fails, the communicator is aborted: otherwise the
+    /// peers would wait for this rank in vain.
     template <class Body>
     void guarded(Body const& body) {
         Lock lock(_mutex);
@@ -151,8 +152,8 @@ protected:
         }
     }
 
-    /// Each poll of a wait is a call of its own to the watchdog: only a poll that takes too long by
-    /// itself is stuck inside NCCL.
+    /// The watchdog times each poll of a wait separately: only a poll that takes too long by itself
+    /// is stuck inside NCCL.
     void pause(Lock& lock, unsigned turn) {
         _busy_since = idle;
         lock.unlock();
@@ -296,9 +297,9 @@ private:
         if (result != NcclResult::success || join(handle) != NcclResult::success) {
             return false;
         }
-        // NCCL waits here for peers on this machine, without limit. A handle that it was given is
-        // not aborted any more: it may be half freed, and a failure leaves NCCL's group of the
-        // thread open, which would swallow the abort. In that case the handle leaks.
+        // NCCL waits here for peers on this machine, without limit. A handle that was passed to
+        // NCCL's destroy is no longer aborted: it may be half freed, and a failure leaves NCCL's
+        // group of the thread open, which would swallow the abort. In that case the handle leaks.
         _handle = nullptr;
         _system->run_bounded(
             _device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); },

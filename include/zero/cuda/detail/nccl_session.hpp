@@ -75,8 +75,8 @@ public:
     /// @brief Waits until all collectives so far have run. @throws TimedOut, NcclError, Aborted
     void synchronise() {
         guarded([&](Lock& lock) {
-            throw_if_released(
-                lock); // a peer that left may have left behind what this rank waits for
+            // A peer that left does not fail the wait: what it enqueued still completes.
+            throw_if_released(lock);
             for (unsigned turn = 0;; ++turn) {
                 examine("a wait for all collectives");
                 if (_flights.empty()) {

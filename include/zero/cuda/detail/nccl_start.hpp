@@ -77,7 +77,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
     }
 }
 
-/// @brief Starts from a caller's communicator, which is still the caller's if this throws.
+/// @brief Starts from a caller-owned communicator. If this throws, the caller still owns it.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle,
                                                bool is_owner, NcclOptions const& options) {
     check_start(interfaces, options);

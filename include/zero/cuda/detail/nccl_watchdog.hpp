@@ -24,9 +24,8 @@ public:
     void start(NcclSystem& system, int device, Duration interval, void (*look)(void*),
                void* argument) {
         _thread = std::thread([this, &system, device, interval, look, argument] {
-            static_cast<void>(
-                system.set_device(device)); // it was current when NCCL started; a failure here
-                                            // repeats where it can be reported
+            // A failure is ignored: it recurs in a call that can report it.
+            static_cast<void>(system.set_device(device));
             std::unique_lock lock(_mutex);
             while (!_wake.wait_for(lock, interval, [this] { return _is_stopping; })) {
                 lock.unlock();

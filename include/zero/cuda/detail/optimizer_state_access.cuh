@@ -61,8 +61,8 @@ struct ScaledStateAccess {
     static constexpr bool needs_warp = true;
     static_assert(ops::scaled_block_elements == leaf_lanes * pack_elements);
 
-    ScaledStatePointers<states> const*
-        at; ///< in the table; in registers, the pointers would leave too few for the numbers
+    ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
+                                           ///< leave too few registers for the numbers
 
     __device__ bool is_aligned() const { return StateAccess<states, float16>{*at}.is_aligned(); }
 

@@ -60,7 +60,7 @@ struct UpdatePack {
     }
 };
 
-/// @brief Like `for_packs`, but all threads of the block take part in every turn, also threads
+/// @brief Like `for_packs`, but all threads of the block take part in every turn, including those
 /// whose pack is beyond the end. For bodies that exchange values.
 template <class Body>
 __device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {

@@ -92,7 +92,7 @@ private:
     }
 };
 
-/// Adds a range to another one.
+/// Adds one range to another, element by element.
 template <StorageType To, StorageType From>
 struct AccumulateLoop {
     To* sum;

@@ -24,7 +24,7 @@ struct InspectLoop {
         4 * ops::leaf_elements; ///< elements that are summed at once
     static constexpr std::size_t chunk =
         LeafBins::capacity / 4 * group;            ///< elements between two flushes of the bins
-    static constexpr std::size_t few = 64 * group; ///< below, bins cost more than they save
+    static constexpr std::size_t few = 64 * group; ///< below this, bins cost more than they save
 
     T const* values;
     std::size_t n;

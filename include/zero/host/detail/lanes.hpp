@@ -18,9 +18,9 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// The only NaN that results of arithmetic are stored as. Which of two NaNs an instruction returns
-/// depends on the order of its operands, which the compiler chooses; the sign of a new NaN depends
-/// on the machine.
+/// The NaN as which every NaN result of arithmetic is stored. Which of two NaNs an instruction
+/// returns depends on the order of its operands, which the compiler chooses; the sign of a new NaN
+/// depends on the machine.
 inline constexpr std::uint32_t canonical_nan = 0x7fc00000U;
 
 /// A pack of floats for one instruction set: the number type of the host loops. The primary
@@ -88,7 +88,8 @@ struct Lanes {
         });
     }
 
-    /// Stores a pack whose only NaN is the canonical one in parts. @return the bits of `rounded_up`
+    /// Stores, in parts, a pack whose only NaN is the canonical one. @return the bits of
+    /// `rounded_up`
     unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
         unsigned rounded_up = 0;
         for (std::size_t i = 0; i < size; ++i) {

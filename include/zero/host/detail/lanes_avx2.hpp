@@ -127,7 +127,7 @@ struct Lanes<InstructionSet::avx2> {
                 with_quiet_nan().template store_with<past_caches, true>(next.with_quiet_nan(), to);
                 return;
             }
-            // packed by halves: the second quarter is the next pack's first
+            // packs per 16 bytes: the second quarter holds the first half of the next pack
             Long4 const packed = (Long4)__builtin_ia32_packusdw256((Int8)(rounded() >> 16),
                                                                    (Int8)(next.rounded() >> 16));
             Long4 const all = __builtin_shufflevector(packed, packed, 0, 2, 1, 3);
@@ -173,7 +173,8 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Stores a pack whose only NaN is the canonical one in parts. @return the bits of `rounded_up`
+    /// Stores, in parts, a pack whose only NaN is the canonical one. @return the bits of
+    /// `rounded_up`
     ZERO_HOST_AVX2 unsigned split(bfloat16* halves, std::uint16_t* remainders) const noexcept {
         Bits8 const bits = (Bits8)_value;
         Bits8 const whole = rounded();
@@ -190,9 +191,9 @@ struct Lanes<InstructionSet::avx2> {
                                                  Lanes const& value) noexcept {
         Int8 const other = (Int8)value._value & 0x7fffffff;
         Lanes result;
-        result._value = (Float8)larger(
-            (Int8)magnitude._value,
-            other & (other < 0x7f800000)); // the bits of magnitudes are in their order
+        result._value =
+            (Float8)larger((Int8)magnitude._value,
+                           other & (other < 0x7f800000)); // bits are ordered as magnitudes are
         return result;
     }
 
@@ -206,7 +207,7 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Rounds a pack whose only NaN is the canonical one stochastically and stores it; lane i takes
+    /// Rounds stochastically and stores a pack whose only NaN is the canonical one; lane i takes
     /// the random bits of counter + i.
     ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key,
                                          std::uint64_t counter) const noexcept {
@@ -228,7 +229,7 @@ struct Lanes<InstructionSet::avx2> {
             | ((magnitude < 0x38800000) & (magnitude != 0)); // beyond the largest, or subnormal
         if (__builtin_ia32_movmskps256((Float8)is_special) == 0) {
             Short8 const half = (Short8)__builtin_ia32_vcvtps2ph256(
-                (Float8)(bits + (random.bits >> 19)), 3); // cut off
+                (Float8)(bits + (random.bits >> 19)), 3); // truncated
             __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
         } else {
             for (std::size_t i = 0; i < size; ++i) {

@@ -75,7 +75,7 @@ struct LeafSquares {
 
     ZERO_HOST_AVX2 static void
     load_four(void const* from,
-              Short8& to) noexcept { // through a register: the upper half is zero
+              Short8& to) noexcept { // loads eight bytes; the upper half is zero
         std::uint64_t bits;
         __builtin_memcpy(&bits, from, sizeof bits);
         to = (Short8)Long2{bits, 0};

@@ -40,7 +40,7 @@ struct UpdateLoop {
             for (std::size_t s = 0; s < states; ++s) {
                 at[s] = to_state[s] + i;
             }
-            if constexpr (streams) { // data in a cache would only be delayed
+            if constexpr (streams) { // for data in a cache, prefetching only costs time
                 F::prefetch(from + i);
                 to_weights.template prefetch<F>(i);
                 for (std::size_t s = 0; s < states; ++s) {

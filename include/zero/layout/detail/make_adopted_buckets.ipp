@@ -21,7 +21,7 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Cuts an adopted block into buckets.
 ///
-/// It cuts one stretch of adjacent trainable parameters after the other. A stretch is a list of
+/// It cuts one stretch of adjacent trainable parameters after another. A stretch is a list of
 /// parameters without a gap between them, in descending order of address, which is gradient-ready
 /// order.
 class AdoptedBlock {

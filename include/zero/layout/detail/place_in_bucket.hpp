@@ -1,6 +1,6 @@
 #pragma once
 
-// How the shipped partitioners place the items of one bucket and cut it.
+// Functions with which the shipped partitioners place the items of one bucket and cut it.
 
 #include "../../core/detail/namespace.hpp"
 #include "../partition_item.hpp"

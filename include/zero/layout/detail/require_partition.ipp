@@ -45,7 +45,7 @@ ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameter
         offsets.push_back(item.offset);
     }
     std::size_t free = 0;
-    std::size_t next_cut = 0; // the first cut behind the start of the item
+    std::size_t next_cut = 0; // the first cut after the start of the item
     for (std::size_t const number : order_by(offsets)) {
         PartitionItem const& item = items[number];
         if (item.elements == 0) {

@@ -8,8 +8,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns a hash of the options that ranks compare. It is the hash of nothing if the policy
-/// compares no options.
+/// @brief Returns a hash of the options that ranks compare. If the policy compares no options, it
+/// is the hash of no values.
 template <class P>
 [[nodiscard]] std::uint64_t hash_of_options(typename P::Options const& options) noexcept {
     Hash hash;

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Whether the partitioner brings no bucketer, or this one.
+/// @brief Whether the partitioner requires no bucketer, or this one.
 template <class Partitioner, class Bucketer>
 inline constexpr bool accepts_bucketer = true;
 

@@ -9,10 +9,10 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Records the order in which a micro-step acquires units and predicts the next one from the
-/// last micro-step. The ParameterScheduler prefetches by it.
+/// previous micro-step. The ParameterScheduler uses the prediction to prefetch.
 class AcquisitionTrace {
 public:
-    /// @brief Starts a micro-step: its acquisitions are compared with those of the last one.
+    /// @brief Starts a micro-step: its acquisitions are compared with those of the previous one.
     void begin() noexcept {
         _position = 0;
         _is_recording = true;
@@ -22,8 +22,8 @@ public:
     /// are not part of the order.
     void end() noexcept { _is_recording = false; }
 
-    /// @brief Records an acquisition. Returns the unit that came next in the last micro-step, if
-    /// the order has been the same so far.
+    /// @brief Records an acquisition. Returns the unit that came next in the previous micro-step,
+    /// if the order has been the same so far.
     std::optional<std::size_t> record(std::size_t unit) {
         if (!_is_recording) {
             return std::nullopt;

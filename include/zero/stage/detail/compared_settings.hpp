@@ -34,7 +34,7 @@ struct ComparedSettings {
     UnusedParameters unused_parameters{};
     NonFinite non_finite{};
     float gradient_clipping = 0.0F; ///< 0: off
-    std::uint64_t loss_scaler = 0;  ///< hash, as the following
+    std::uint64_t loss_scaler = 0;  ///< a hash, like the members below
     std::uint64_t master_weights = 0;
     std::uint64_t optimizer = 0;
     std::uint64_t groups = 0;

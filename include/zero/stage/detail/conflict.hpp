@@ -15,7 +15,7 @@ enum class Conflict {
     bucket_spans_units,
     /// Stage 3 with shards cut from the whole group: few ranks would send all of a unit.
     units_on_few_ranks,
-    /// The partitioner brings its own bucketer, and another one is given.
+    /// The partitioner requires its own bucketer, and another one is given.
     bucketer_not_the_partitioners,
     /// Optimizers of whole parameters have no kernels.
     whole_tensor_on_device,

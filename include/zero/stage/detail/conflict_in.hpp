@@ -15,7 +15,7 @@ consteval Conflict conflict_in() {
     constexpr bool is_stage = N >= 0 && N <= 3;
     // NOLINTNEXTLINE(bugprone-branch-clone): the branches are the same for N = 0 only
     using Config = StageConfig<is_stage ? N : 0, Policies...>;
-    // other names than the concepts': -Wshadow sees these
+    // named differently from the concepts, because -Wshadow would warn
     using Cutter = typename Config::Partitioner;
     using Grouper = typename Config::Bucketer;
     using Device = typename Config::EngineConfig::Backend;

@@ -8,7 +8,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The bucketer of a stage that names none: the partitioner's own, if it brings one.
+/// @brief The bucketer of a stage that names none: the partitioner's own, if it requires one.
 template <int N, class Partitioner>
 struct DefaultBucketer {
     using type = std::conditional_t<N == 3, UnitBucketer, SizeCappedBucketer>;

@@ -54,9 +54,9 @@ consteval bool diagnose_stage() {
                       "zero::BalancedPartitioner for whole parameters.");
         static_assert(
             conflict != Conflict::bucketer_not_the_partitioners,
-            "zero::ZeroStage: the partitioner brings its own bucketer, and under another one it "
-            "would not cut as it says; leave "
-            "the bucketer out (zero::PerTensorPartitioner brings zero::ParameterBucketer).");
+            "zero::ZeroStage: the partitioner requires its own bucketer, and with another one it "
+            "would not cut as it says; leave the bucketer out (zero::PerTensorPartitioner requires "
+            "zero::ParameterBucketer).");
         static_assert(conflict != Conflict::whole_tensor_on_device,
                       "zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the "
                       "host only; on a device use AdamW, Adam, Sgd, Lion, "

@@ -8,7 +8,8 @@ namespace ZERO_NAMESPACE::detail {
 /// the function returns.
 template <class Backend>
 void drain(typename Backend::Queue queue) noexcept {
-    // a backend has its own if the thread that destroys an engine may be unable to record
+    // a backend defines `drain` if the thread that destroys an engine may be unable to record an
+    // event
     if constexpr (requires { Backend::drain(queue); }) {
         Backend::drain(queue);
     } else {

@@ -191,7 +191,7 @@ StepReport Engine<Config>::last_report() const {
 template <class Config>
 StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
     Backend::synchronise(done);
-    require_healthy(); // a command that failed says so here
+    require_healthy(); // reports the failure of an earlier command
     return _control.report(serial, done);
 }
 

@@ -16,8 +16,8 @@
 
 namespace ZERO_NAMESPACE {
 
-// Not inlined: g++ 12 would take the values of empty optionals for read and warn in the caller's
-// code.
+// Not inlined: g++ 12 would assume that the values of empty optionals are read, and warn in the
+// caller's code.
 template <class Config>
 [[gnu::noinline, gnu::cold]] Engine<Config>::Engine(int number, Communicator& communicator,
                                                     std::span<AnyParameter const> parameters,
@@ -118,7 +118,7 @@ void Engine<Config>::require_healthy() {
         Backend::rethrow_failure(_queue);
         Backend::rethrow_failure(_compute);
         _gradients.rethrow_failure();
-        detail::rethrow_failure_of(*_communicator); // also what its calls could not know yet
+        detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
     } catch (...) {
         fail();
     }
@@ -142,7 +142,7 @@ template <class Config>
     try {
         throw;
     } catch (OutOfOrder const& error) {
-        if (error.code() != 0) { // a device's: something waited while a graph was captured
+        if (error.code() != 0) { // from the device: something waited during the capture of a graph
             fail();
         }
         throw;

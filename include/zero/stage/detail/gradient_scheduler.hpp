@@ -116,8 +116,8 @@ public:
         return _writers.note(buckets, writer);
     }
 
-    /// @brief The commands on `writer` so far completed the unit's gradients. Launches complete
-    /// buckets. Collective in stage 3.
+    /// @brief Declares that the commands on `writer` so far complete the unit's gradients, and
+    /// launches the buckets that are then complete. Collective in stage 3.
     void set_ready(std::size_t unit, Queue writer) {
         auto const buckets = _layout->unit_buckets(unit);
         require_leases(unit, buckets);
@@ -264,8 +264,8 @@ private:
 
     /// @}
 
-    /// At the end of a micro-step: copies gradients in caller-owned memory that some, but not all
-    /// of the parameter's units wrote.
+    /// At the end of a micro-step: copies gradients in caller-owned memory that some but not all of
+    /// the parameter's units wrote.
     void copy_incomplete(std::size_t bucket, Queue writer) {
         auto const is_incomplete = [&](std::size_t parameter) {
             return is_in_callers_memory(parameter) && is_written(parameter)

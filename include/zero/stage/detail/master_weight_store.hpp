@@ -20,8 +20,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Master weights live here: it owns the memory that the policy adds to the parameters of a
-/// rank's shard, in one of the forms of `MasterForm`. A member of `OptimizerStore`.
+/// @brief Owns the master weights: the memory that the policy adds to the parameters of a rank's
+/// shard, in one of the forms of `MasterForm`. A member of `OptimizerStore`.
 ///
 /// Reading and rounding of master weights inside loops is in host/detail/master_weight_access.hpp.
 ///

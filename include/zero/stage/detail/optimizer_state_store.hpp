@@ -23,8 +23,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Owns the optimizer states (moments) of a rank's shard in the type of the policy, and
 /// their block scales if the policy has them. A member of `OptimizerStore`.
 ///
-/// `place` returns the addresses of a slice's states and enqueues that they become zero. Each slice
-/// is placed once, in table order. `show` fills the spans of an `OwnedSlice`.
+/// `place` returns the addresses of a slice's states and enqueues commands that set them to zero.
+/// Each slice is placed once, in table order. `show` fills the spans of an `OwnedSlice`.
 template <class Config>
 class OptimizerStateStore {
 public:

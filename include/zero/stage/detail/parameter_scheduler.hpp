@@ -285,7 +285,8 @@ private:
         return false;
     }
 
-    /// Frees leases for a unit by dropping what was prefetched for others, if it must.
+    /// Frees leases for a unit by dropping buckets that were prefetched for other units, if
+    /// necessary.
     void require_leases(std::size_t unit) {
         if (!need_of(unit).is_met()) {
             std::erase_if(_prefetched, [&](std::size_t bucket) {

@@ -17,7 +17,7 @@ ZERO_INLINE void Protocol::break_down(char const* cause) noexcept {
     _phase = Phase::broken;
     try {
         _failure = cause;
-    } catch (...) { // without memory for the text it is broken just the same
+    } catch (...) { // the engine is broken even if there is no memory for the text
     }
 }
 

@@ -20,7 +20,7 @@ public:
     void note(std::size_t unit);
 
     /// @brief Returns all units. Those that never became ready come last, in reverse order of use,
-    /// like at the end of a micro-step. Call it once per step.
+    /// as at the end of a micro-step. Call it once per step.
     [[nodiscard]] std::vector<std::size_t> const& complete();
 
     /// @brief Stops recording.

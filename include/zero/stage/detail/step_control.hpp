@@ -177,7 +177,7 @@ public:
     /// @brief Returns the state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
         Backend::synchronise(Backend::record(_queue));
-        return Backend::load(_state.data()); // not by a command: a failed queue runs none
+        return Backend::load(_state.data()); // not a command: a failed queue runs none
     }
 
     /// @brief Returns the report of a step. Waits for `done`. @throws OutOfOrder if it was

@@ -14,7 +14,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @throws InvalidArgument naming the option and the remedy
 template <class Config>
 [[gnu::cold]] void validate_options(StageOptions<Config> const& options, int stage) {
-    using Functor = typename Config::Optimizer; // -Wshadow sees the concept zero::Optimizer
+    using Functor = typename Config::Optimizer; // not named Optimizer, because -Wshadow would warn
+                                                // about zero::Optimizer
     check_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
     check_non_finite(options.non_finite, Config::LossScaler::skips_overflow);
