@@ -47,7 +47,7 @@ fi
 has python3 || stop "python3 was not found; it makes the table, with its standard library alone. Debian, Ubuntu: apt-get install python3-minimal"
 
 results=$build_root/bench/results
-smallest_time=0.05 # seconds of one repetition at least; a longer benchmark runs once
+smallest_time=0.05 # minimum seconds of one repetition; a longer benchmark runs once
 
 build() {
     local cuda=OFF

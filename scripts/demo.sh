@@ -22,7 +22,7 @@ say "training: train_gpt ${train_arguments[*]}"
 log=$build_dir/train_gpt.log
 "$build_dir/examples/train_gpt" "${train_arguments[@]}" | tee "$log" || stop "the training failed"
 
-# A network that only knows which byte follows which has not learned. Short runs may end there; this one must not.
+# A network that only knows the frequencies of byte pairs has not learned. Short runs may end there; this one must not.
 losses=$(sed -nE 's/.*validation loss ([0-9.]+) nats per byte \(unigram [0-9.]+, bigram ([0-9.]+)\).*/\1 \2/p' "$log")
 [ -n "$losses" ] || stop "the training printed no finite validation loss"
 read -r loss bigram <<<"$losses"

@@ -11,7 +11,7 @@
 #   --build DIR       where to build; default: build/gpu
 #   --no-sanitizer    leave compute-sanitizer out
 #   --help            this text
-# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; something missing is listed and is no failure.
+# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; a missing prerequisite is listed and is not a failure.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 catch2=

@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE(
             send.assign(send.size(), -1.0F);
             report.expect(equal_bits(received, sums_of<float>(4, 0, cuts.back(), round)),
                           "a peer's memory changed under a sum");
-        } // frees the memory, the queue first
+        } // destroys the queue, then frees the memory
     });
     report.check();
 }

@@ -58,7 +58,7 @@ TEST_CASE("The time-out is rethrown, not its consequences") {
     CHECK_THROWS_AS(run_ranks(4, {.time_out = std::chrono::milliseconds(50)},
                               [&](LoopbackCommunicator& communicator) {
                                   if (communicator.rank()
-                                      == 1) { // stays away until the others gave up
+                                      == 1) { // stays away until the others have given up
                                       while (!is_over) {
                                           std::this_thread::yield();
                                       }

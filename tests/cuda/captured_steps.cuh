@@ -128,7 +128,7 @@ struct CapturedResult {
     Trained trained;
     std::uint64_t step_count = 0;
     float scale = 0.0F;
-    bool was_skipped = false; ///< one of the three in the middle
+    bool was_skipped = false; ///< one of the three steps in the middle
 
     friend bool operator==(CapturedResult const&, CapturedResult const&) = default;
 };
@@ -140,7 +140,7 @@ __global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
     }
 }
 
-/// One rank's five steps. @param graph none: every step is eager
+/// One rank's five steps. @param graph null: every step is eager
 template <class Stage>
 CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph,
                                   std::size_t rank_in_graph) {

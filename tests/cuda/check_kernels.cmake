@@ -8,7 +8,7 @@
 cmake_minimum_required(VERSION 3.25)
 set(kept "${WORK}/${ARCHITECTURE}")
 set(host "")
-if(HOST) # else nvcc finds one
+if(HOST) # otherwise nvcc finds one
     set(host -ccbin "${HOST}")
 endif()
 set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
@@ -73,7 +73,7 @@ else()
         endif()
         string(SUBSTRING "${text}" 0 ${begin} before)
         string(FIND "${before}" ".entry" entry REVERSE)
-        if(NOT entry LESS 0) # else the kernel of the last loop has another one
+        if(NOT entry LESS 0) # otherwise the kernel of the last loop has a second loop
             string(SUBSTRING "${before}" ${entry} 200 name)
             string(REGEX REPLACE "^.entry ([^( \n]*).*" "\\1" name "${name}")
         endif()

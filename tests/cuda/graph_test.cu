@@ -140,7 +140,7 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for earlie
             Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
             memory.is_watched = true;
             for (std::uint64_t step = 0; step < 8;
-                 ++step) { // enough work to be in progress for long
+                 ++step) { // enough work to stay in progress for a while
                 (void)run_device_step(engine, stream.get(), 0, step, 1, 0.1, 4);
             }
             cuda::detail::check(

@@ -1,4 +1,4 @@
-# Tests of the NCCL communicator that are no test cases: the search for NCCL, and the real library.
+# Tests of the NCCL communicator that are not test cases: the search for NCCL, and the real library.
 
 set(name "cuda: NCCL's header and library are found in one place")
 add_test(NAME "${name}" COMMAND "${CMAKE_COMMAND}" "-DMODULES=${PROJECT_SOURCE_DIR}/cmake" "-DPROJECT=${CMAKE_CURRENT_LIST_DIR}/find_nccl"

@@ -38,7 +38,7 @@ TEST_CASE("A call in progress is polled until NCCL is done, and only then its en
     script.nccl.results["reduce_scatter"] = NcclResult::in_progress;
     script.nccl.asynchronous = {NcclResult::success, NcclResult::in_progress,
                                 NcclResult::in_progress,
-                                NcclResult::success}; // the first is the look before the call
+                                NcclResult::success}; // the first answers the check before the call
     int pauses = 0;
     script.system.on_pause = [&] {
         ++pauses;
@@ -307,13 +307,13 @@ TEST_CASE("An abort from another thread ends a polling call, which throws its ca
     script.nccl.asynchronous = {NcclResult::success};
     script.nccl.later = NcclResult::in_progress;
     bool was_called = false;
-    script.system.on_pause =
-        [&] { // the abort takes no pause of its own: nobody holds the communicator during one
-            if (!was_called) {
-                was_called = true;
-                std::thread([&] { communicator.abort("the reason"); }).join();
-            }
-        };
+    script.system.on_pause = [&] {
+        // The abort takes no pause of its own: during a pause no thread holds the communicator.
+        if (!was_called) {
+            was_called = true;
+            std::thread([&] { communicator.abort("the reason"); }).join();
+        }
+    };
     CHECK_THAT(message_of<Aborted>([&] { reduce(communicator, script, even); }),
                contains_text("the group was aborted: the reason"));
     CHECK(script.journal.take() == Lines{"reduce_scatter 0 -> 512, 64 float32 sum", "abort"});

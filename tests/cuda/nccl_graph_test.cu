@@ -31,7 +31,7 @@ std::vector<CapturedResult> run(bool captures) {
         threads.emplace_back([&, rank] {
             try {
                 cuda::detail::check(cudaSetDevice(devices[rank]), "cudaSetDevice");
-                GroupGraph graph(1); // its own
+                GroupGraph graph(1); // each rank has its own
                 results[rank] =
                     run_captured_steps<Stage>(group[rank], captures ? &graph : nullptr, 0);
                 group[rank].synchronise();

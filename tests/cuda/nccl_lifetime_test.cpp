@@ -128,7 +128,7 @@ TEST_CASE("A watchdog with the longest interval waits for its end and does not p
     Script script;
     script.options.watch_interval = std::chrono::milliseconds::max();
     CHECK(cuda::detail::with_finite_waits(script.options).watch_interval
-          == std::chrono::hours(24 * 365)); // from any time on a number of the clock's
+          == std::chrono::hours(24 * 365)); // added to any time, this stays in the clock's range
     std::optional communicator(
         Script::Communicator::from_unique_id(script.interfaces(), {}, 1, 3, script.options));
     REQUIRE(script.journal.wait_for("set_device 0")); // it has begun

@@ -82,7 +82,7 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
                 std::this_thread::yield();
             }
             for (int turn = 0; turn < 1000; ++turn) { // rank 0 gets time to pass its checks and
-                                                      // wait; when it did not, it is told the same
+                                                      // wait; otherwise it gets the same error
                 std::this_thread::yield();
             }
             inner.abort("the reason of rank 1");
@@ -177,16 +177,15 @@ TEMPLATE_TEST_CASE("Results of aborted collectives are not used after a wait", "
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.step_count(); }), reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { (void)engine.loss_scaler_state(); }),
                reason);
-    CHECK_THAT(
-        after_step([&](Stage& engine,
-                       auto const& ticket) { // once the caller knows, what is there can be read
-            CHECK_THROWS_AS(ticket.report(), Aborted);
-            (void)engine.step_count();
-            (void)engine.last_report();
-            engine.for_each_owned_slice([](auto const&) {});
-            throw Aborted("the reason of rank 1, and the rest was read");
-        }),
-        contains_text("and the rest was read"));
+    CHECK_THAT(after_step([&](Stage& engine, auto const& ticket) {
+                   // After the exception, the state can be read.
+                   CHECK_THROWS_AS(ticket.report(), Aborted);
+                   (void)engine.step_count();
+                   (void)engine.last_report();
+                   engine.for_each_owned_slice([](auto const&) {});
+                   throw Aborted("the reason of rank 1, and the rest was read");
+               }),
+               contains_text("and the rest was read"));
     CHECK_THAT(after_step([](Stage& engine, auto const&) {
                    engine.begin_step();
                    (void)static_cast<float>(engine.loss_scale());

@@ -39,7 +39,7 @@ public:
         return std::exchange(_lines, {});
     }
 
-    /// Returns false if the line did not come within a minute.
+    /// Returns false if the line does not appear within a minute.
     bool wait_for(std::string const& line) {
         std::unique_lock lock(_mutex);
         return _changed.wait_for(lock, std::chrono::minutes(1), [&] {
@@ -214,7 +214,7 @@ public:
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
     std::atomic<int> completions{
-        0}; ///< how many more questions for an event are answered with yes in spite of it
+        0}; ///< further event queries that report completion in spite of it
     bool is_captured = false;
     std::atomic<int> live_events{0};
     std::atomic<std::int64_t> time{0}; ///< milliseconds

@@ -20,7 +20,7 @@ std::string program_text(std::string const& name) {
     return text_of("examples/guides/" + name + ".cpp");
 }
 
-/// Without the first comment, which says what the program is.
+/// Returns the program without its first comment, which describes it.
 std::string body_of(std::string program) {
     while (program.substr(0, 2) == "//") {
         program.erase(0, program.find('\n') + 1);
@@ -28,7 +28,7 @@ std::string body_of(std::string program) {
     return program;
 }
 
-/// The blocks of the page show code of these files, and nothing else.
+/// Checks that the blocks of the page show code of these files, and nothing else.
 void check_code(std::string const& page, std::vector<std::string> const& files,
                 std::size_t least_blocks) {
     std::string sources;
@@ -43,7 +43,7 @@ void check_code(std::string const& page, std::vector<std::string> const& files,
     }
 }
 
-/// The lines of code of a text: no comments, no indentation, no empty lines.
+/// Returns the lines of code of a text: no comments, no indentation, no empty lines.
 std::vector<std::string> code_lines_of(std::string const& text) {
     std::vector<std::string> found;
     for (std::string line : lines_of(text)) {
@@ -57,7 +57,7 @@ std::vector<std::string> code_lines_of(std::string const& text) {
     return found;
 }
 
-/// Whether the lines of code of `part` are lines of `whole`, in the same order.
+/// Returns whether the lines of code of `part` are lines of `whole`, in the same order.
 bool is_excerpt(std::string const& part, std::string const& whole) {
     auto const lines = code_lines_of(whole);
     auto at = lines.begin();
@@ -73,7 +73,8 @@ bool is_excerpt(std::string const& part, std::string const& whole) {
 
 #ifdef ZERO_EXAMPLES // defined where the examples were built
 
-/// Each console block is a command, an example with its arguments, and everything that it prints.
+/// Checks that each console block is a command, an example with its arguments, and everything that
+/// it prints.
 void check_consoles(std::string const& page, std::size_t expected_blocks) {
     auto const blocks = blocks_of(page, "console");
     CHECK(blocks.size() == expected_blocks);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The pages, by their paths from the root.
+/// Returns the paths of all pages from the root.
 std::vector<std::string> pages() {
     std::vector<std::string> found{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"};
     for (auto const& entry : fs::recursive_directory_iterator(ZERO_SOURCE_DIR "/docs")) {
@@ -26,7 +26,7 @@ std::vector<std::string> pages() {
     return found;
 }
 
-/// The line without the code in it, which is between backticks.
+/// Returns a line without the code between backticks.
 std::string without_code(std::string line) {
     for (std::size_t begin = line.find('`'); begin != std::string::npos; begin = line.find('`')) {
         std::size_t const end = line.find('`', begin + 1);
@@ -35,7 +35,7 @@ std::string without_code(std::string line) {
     return line;
 }
 
-/// The targets of all links, except those to other sites. Code is skipped.
+/// Returns the targets of all links, except those to other sites. Code is skipped.
 std::vector<std::string> links_of(std::string const& text) {
     std::vector<std::string> found;
     bool is_code = false;
@@ -53,7 +53,7 @@ std::vector<std::string> links_of(std::string const& text) {
     return found;
 }
 
-/// The anchor that GitHub gives a heading: lower case, '-' for spaces, other signs dropped.
+/// Returns the anchor that GitHub gives a heading: lower case, '-' for spaces, other signs dropped.
 std::string anchor_of(std::string const& heading) {
     std::string anchor;
     for (char const sign : heading.substr(heading.find(' ') + 1)) {
@@ -80,7 +80,7 @@ bool has_anchor(std::string const& text, std::string const& anchor) {
     return false;
 }
 
-/// Whether a link of this page leads somewhere.
+/// Returns whether the target of a link on this page exists.
 bool resolves(std::string const& page, std::string const& link) {
     std::size_t const hash = link.find('#');
     fs::path const target =

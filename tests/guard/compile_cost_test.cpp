@@ -11,7 +11,7 @@
 #include <string>
 #include <unistd.h>
 
-// What a composition costs to compile, as memory that the compiler allocates: unlike a time it does
+// The cost of compiling a composition, as memory that the compiler allocates: unlike a time it does
 // not depend on the machine or on its load. Only g++ reports it. CMake defines ZERO_COMPILER.
 
 using namespace zero::test;

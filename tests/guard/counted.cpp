@@ -3,7 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
-// They replace those of the C library, which execute other instructions on other machines.
+// These functions replace those of the C library, which execute other instructions on other
+// machines.
 
 extern "C" void* memcpy(void* __restrict to, void const* __restrict from,
                         std::size_t bytes) noexcept {

@@ -109,7 +109,7 @@ inline FigureTable read_table(std::string const& path) {
     return FigureTable::parse({std::istreambuf_iterator<char>(file), {}});
 }
 
-/// @brief Returns the complaints, one a line, and the command that accepts the new figures.
+/// @brief Returns the complaints, one per line, and the command that accepts the new figures.
 inline std::string verdict(std::string const& path, Figures const& measured,
                            std::function<bool(std::string const&)> const& is_measurable) {
     std::string result;
@@ -124,7 +124,7 @@ inline std::string verdict(std::string const& path, Figures const& measured,
 }
 
 /// @brief Compares figures with the table, or replaces the table by them.
-/// @return the verdict, empty if all is well
+/// @return the verdict, empty if all figures are within bounds
 inline std::string check_figures(std::string const& path, Figures const& measured,
                                  std::function<bool(std::string const&)> const& is_measurable) {
     if (!is_update()) {

@@ -5,7 +5,7 @@ find_path(ZERO_VALGRIND_HEADERS valgrind/callgrind.h)
 mark_as_advanced(ZERO_VALGRIND ZERO_VALGRIND_HEADERS)
 target_compile_definitions(${target} PRIVATE "ZERO_COMPILER=\"${CMAKE_CXX_COMPILER}\"")
 
-# The figures hold for plain -O2. Flags such as -march change them, so nothing is counted with flags of the user's.
+# The figures hold for plain -O2. Flags such as -march change them, so nothing is counted with user-defined flags.
 set(valgrind "")
 set(program "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$" AND CMAKE_CXX_FLAGS STREQUAL "")

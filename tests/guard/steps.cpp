@@ -23,7 +23,7 @@ public:
     explicit Step(std::size_t parameters)
         : _ranks(LoopbackCommunicator::make_group(1)), _units(has_units ? parameters : 1),
           _engine(_ranks[0], registrations(parameters), options()) {
-        (*this)(); // the first step, which creates what is created once, is not counted
+        (*this)(); // the first step, which also creates events and buffers, is not counted
     }
 
     void operator()() {

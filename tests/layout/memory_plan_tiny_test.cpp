@@ -123,7 +123,7 @@ TEST_CASE("A model of empty parameters has gradient leases of 0 bytes") {
         test::model_of_sizes({0, 0}), {4, 4, true});
     StageRow const row = stage_row(2, ReductionSchedule::every_micro_step);
     CHECK(count_layout(layout, 1, row, Storage::owned, 0).gradient_leases
-          == 2); // one open at once, and one more
+          == 2); // one bucket open at once, and one more lease
     CHECK(test::default_plan(layout, 1, 2, single_precision).engine_bytes() == 0);
 }
 

@@ -35,7 +35,7 @@ Partition partition(List const& sizes, std::size_t world, typename P::State& sta
     return result;
 }
 
-/// @brief Partitions all buckets of a group, one after the other.
+/// @brief Partitions all buckets of a group, in turn.
 template <class P>
 std::vector<Partition> partition_group(std::vector<List> const& buckets, std::size_t world) {
     List group;

@@ -211,7 +211,7 @@ void check_zero_learning_rate() {
     CHECK(still.parameter == 0.5F);
     CHECK(moving.parameter < 0.5F);
     for (std::size_t s = 0; s < std::size(still.state);
-         ++s) { // all the same, the states follow the gradient
+         ++s) { // nevertheless, the states follow the gradient
         CHECK(still.state[s] != 0.0F);
         CHECK(still.state[s] == moving.state[s]);
     }

@@ -225,7 +225,7 @@ void check_tensor_zero_learning_rate() {
     moving.step(Fixture::truth().options, random_numbers(15, 2, 1.0F), 0.05, 1);
     CHECK(still.master == initial);
     CHECK(moving.master != initial);
-    CHECK(still.states == moving.states); // all the same, the states follow the gradient
+    CHECK(still.states == moving.states); // nevertheless, the states follow the gradient
     CHECK(long_norm(still.states[0]) > 0.0);
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("Holding at the maximum keeps the scale, and clamping takes the maximu
     options.maximum = 128;
     options.at_maximum = AtMaximumScale::hold;
     CHECK(test::last_scale(options, "..")
-          == 128.0F); // growth to exactly the maximum is no growth beyond it
+          == 128.0F); // growth to exactly the maximum is not growth beyond it
 }
 
 } // namespace zero::test::growth_delay_test

@@ -58,8 +58,8 @@ TEST_CASE("The scaler is exhausted when an overflow would leave the scale at its
     CHECK_FALSE(DynamicLossScaler::is_exhausted(State{4, 0, 2}, options));
     CHECK_FALSE(DynamicLossScaler::is_exhausted(State{4, 0, 1}, options)); // would become 2
     CHECK_FALSE(DynamicLossScaler::is_exhausted(State{3, 0, 1}, options)); // would be clamped to 2
-    CHECK_FALSE(
-        DynamicLossScaler::is_exhausted(State{2, 0, 2}, options)); // the hysteresis answers first
+    // The overflow first uses up the hysteresis.
+    CHECK_FALSE(DynamicLossScaler::is_exhausted(State{2, 0, 2}, options));
     CHECK(DynamicLossScaler::is_exhausted(State{2, 0, 1}, options));
     CHECK(DynamicLossScaler::is_exhausted(State{2, 1, 1}, options));
 }

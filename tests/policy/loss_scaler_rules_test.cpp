@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-// Compares each preset with the rule of the other system, over random overflows.
+// Compares each preset with the rule of the system that it reproduces, over random overflows.
 
 namespace zero::test::loss_scaler_rules_test {
 
@@ -53,11 +53,11 @@ struct Tally {
     int growths = 0;
     int reductions = 0;
     int exhaustions = 0;
-    int ends = 0; ///< sequences in which the other rule left the range of scales
+    int ends = 0; ///< sequences in which the other system's rule left the range of scales
 };
 
-/// Runs the same random steps with both. `make_rule` and `make_options` get the number of the
-/// sequence, which selects shorter intervals.
+/// Runs the same random steps with the other system's rule and with ours. `make_rule` and
+/// `make_options` get the number of the sequence, which selects shorter intervals.
 template <class MakeRule, class MakeOptions>
 Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
     Tally tally;
@@ -75,7 +75,7 @@ Tally compare(MakeRule const& make_rule, MakeOptions const& make_options) {
             state = DynamicLossScaler::next(state, overflow, options);
             if (scale_of(rule) < 0x1p-126 || scale_of(rule) > 0x1p127) {
                 ++tally.ends;
-                break; // the other rule continues to zero or infinity
+                break; // the other system's rule continues to zero or infinity
             }
             tally.scales_differ += static_cast<double>(state.scale) != scale_of(rule) ? 1 : 0;
             tally.growths += scale_of(rule) > before ? 1 : 0;
@@ -105,7 +105,7 @@ auto shortened(Make const& make) {
     };
 }
 
-/// Equal at every step, many of which change the scale.
+/// Checks that the rules agree at every step, and that many steps change the scale.
 void check_equal(Tally const& tally) {
     CHECK(tally.scales_differ == 0);
     CHECK(tally.exhaustion_differs == 0);

@@ -100,7 +100,7 @@ TEST_CASE("The lists of shipped policies match the headers") {
     CHECK(listed.erase("PerTensorPartitioner") == 1);  // derives from ContiguousPartitioner
     listed.insert(
         "BasicNcclCommunicator"); // not in the umbrella; tests/cuda/nccl_conformance_test.cpp runs
-                                  // the suite over it
+                                  // the conformance suite on it
     CHECK(names_in_headers() == listed);
 }
 

@@ -38,7 +38,7 @@ TEST_CASE("A pool leases the buffer that was free longest, so no bucket waits fo
         REQUIRE(pool.open(2, &compute, Fence::gradient_lease_reuse) == leases[closed[0]]);
         compute.synchronise();
 
-        // The bucket after that gets the other lease, behind its last use.
+        // The bucket after that gets the other lease, after its last use.
         REQUIRE(pool.open(3, &compute, Fence::gradient_lease_reuse) == leases[closed[1]]);
         compute.enqueue([&is_reduced, &was_reduced] { was_reduced = is_reduced; });
         gate.open();

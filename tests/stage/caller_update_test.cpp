@@ -148,7 +148,7 @@ TEST_CASE("An exception in the update callback breaks the engine even if its typ
                         }
                     });
                 };
-                // Rank 1 continues and does not tell the others itself.
+                // Rank 1 catches the exception and continues; the engine alone informs the others.
                 if (communicator.rank() == 1) {
                     own = outcome_of(step);
                     later = outcome_of([&] { engine.cancel_step(); });

@@ -111,7 +111,7 @@ TEST_CASE(
                 throw InvalidArgument("no such file");
             };
             auto const construct = [&] { ZeroStage<N> engine(communicator, parameters); };
-            // Rank 0 initialises, and does not tell the others itself.
+            // Rank 0 alone initialises; the engine informs the others of its failure.
             if (communicator.rank() == 0) {
                 own = outcome_of(construct);
             } else {

@@ -20,7 +20,7 @@ namespace zero::test::no_memory_test {
 namespace {
 
 /// Fails after a given number of allocations. Freed memory is kept, so that late writes to it are
-/// noticed.
+/// detected.
 class ScarceMemory final : public MemoryResource {
 public:
     explicit ScarceMemory(std::size_t allowed) : _left(allowed) {}

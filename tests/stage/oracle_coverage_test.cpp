@@ -170,8 +170,8 @@ void count_calls(Counts& counts, Configuration const& c) {
     counts["initialised by a function"] += c.fills_by_function ? 1 : 0;
 }
 
-/// Events that must be frequent. The configuration tells some of them; the others depend on
-/// numbers, and the oracle's history tells them.
+/// Counts events that must be frequent. Some follow from the configuration; the others depend on
+/// numbers and follow from the oracle's history.
 void count_events(Counts& counts, Configuration const& c, History const& history) {
     std::size_t elements = 0;
     bool has_padding = false;

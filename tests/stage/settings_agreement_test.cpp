@@ -63,7 +63,7 @@ TEST_CASE(
         auto const none = nothing<Engine<N>>;
         auto const boundary = ReductionSchedule::boundary;
         CHECK((text_of<N>({.schedule = boundary}, none)) == "agreed");
-        if (N == 3) { // there its gathers meet the wrong ones before
+        if (N == 3) { // in stage 3 the gathers differ before the norm is reduced
             CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)),
                        contains_text("'parameters of bucket 2'"));
             return;

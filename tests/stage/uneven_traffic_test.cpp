@@ -10,8 +10,8 @@
 
 #include <vector>
 
-// With unequal shards each rank reads what the formula says for its own extents, and the sum is the
-// one of equal shards.
+// With unequal shards each rank reads as many elements as the formula gives for its extents, and
+// the sum equals that of equal shards.
 
 namespace zero::test::uneven_traffic_test {
 

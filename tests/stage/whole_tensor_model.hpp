@@ -9,7 +9,7 @@
 namespace zero::test {
 
 /// Returns the toy model with matrices: wide, tall, square, of one row and of one column. Biases
-/// and the empty parameter are no matrices.
+/// and the empty parameter are not matrices.
 inline std::vector<ParameterSpec> whole_specs() {
     auto specs = toy_specs();
     specs[0].rows = 20; // 20 x 15

@@ -1,7 +1,8 @@
 #include "stage/whole_tensor_model.hpp"
 #include "support/catch.hpp"
 
-// What a stage with a whole-tensor optimizer refuses on construction, and the messages.
+// The arguments that a stage with a whole-tensor optimizer refuses on construction, and the
+// messages.
 
 namespace zero::test::whole_tensor_refusals_test {
 

@@ -9,7 +9,7 @@
 namespace zero::test {
 
 /// Holds queues until it is opened or destroyed. `open` yields first, so that a command that
-/// forgets to wait has time to overtake; correct code does not depend on how much.
+/// forgets to wait has time to overtake. Correct code does not depend on how long it yields.
 class Gate {
 public:
     Gate() = default;

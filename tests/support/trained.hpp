@@ -22,7 +22,7 @@ namespace zero::test {
 
 /// The state after a run of the toy model: all parameters, and the master weight and optimizer
 /// states of each trainable element, by parameter and element. It depends on neither stage nor
-/// partitioner, so all of them compare.
+/// partitioner, so that runs of all of them can be compared.
 struct Trained {
     std::vector<std::vector<float>> parameters;
     std::vector<std::vector<float>> masters; ///< on one rank: zero where another rank owns

@@ -76,8 +76,8 @@ public:
     /// @brief The index of the unit.
     [[nodiscard]] std::size_t unit() const noexcept { return _unit; }
 
-    /// @brief Declares the commands enqueued so far the last to read the unit. The destructor calls
-    /// it.
+    /// @brief Declares that the commands enqueued so far are the last to read the unit. The
+    /// destructor calls it.
     void release() noexcept {
         if (_engine != nullptr) {
             std::exchange(_engine, nullptr)->release(_unit, _queue);

@@ -12,15 +12,12 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a
-/// category; each has a default.
+/// @brief A ZeRO stage composed of policies, at most one per category, in any order. Every category
+/// has a default.
 ///
-/// | N | parameters | gradients after reduction | optimizer state |
-/// |---|---|---|---|
-/// | 0 | replicated | replicated | replicated |
-/// | 1 | replicated | sharded, with a full accumulation buffer | sharded |
-/// | 2 | replicated | sharded | sharded |
-/// | 3 | sharded | sharded | sharded |
+/// | N | parameters | gradients after reduction | optimizer state | |---|---|---|---| | 0 |
+/// replicated | replicated | replicated | | 1 | replicated | sharded, with a full accumulation
+/// buffer | sharded | | 2 | replicated | sharded | sharded | | 3 | sharded | sharded | sharded |
 ///
 /// The call protocol is the same in every stage. So are the bits of the results, for the same world
 /// size, reduction schedule and types.

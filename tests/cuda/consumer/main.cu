@@ -7,7 +7,7 @@
 int main() {
     try {
         zero::cuda::Backend::fill(nullptr, static_cast<float*>(nullptr), 0,
-                                  1.0F); // nothing, also without a device
+                                  1.0F); // a no-op, even without a device
     } catch (zero::CudaError const& error) {
         std::puts(error.what());
     }

@@ -158,9 +158,8 @@ inline void begin_capture(CapturePoint& stream, cudaStreamCaptureMode mode) {
 }
 
 struct EndedCapture {
-    std::shared_ptr<Capture>
-        capture{}; ///< none when the stream is not where one began, or this is another thread
-    bool is_joined = false; ///< the origin waited for all other streams
+    std::shared_ptr<Capture> capture{}; ///< none unless one began on this stream and in this thread
+    bool is_joined = false;             ///< the origin waited for all other streams
     bool is_of_another_thread = false;
 };
 
@@ -198,7 +197,7 @@ inline void leave_capture(CapturePoint& stream) {
     if (stream.capture != nullptr) {
         stream.capture->streams.erase(&stream);
         stream.capture->is_spoilt = true;
-        if (stream.capture->origin == &stream) { // nobody ends it any more
+        if (stream.capture->origin == &stream) { // no call can end it any more
             for (CapturePoint* const other : stream.capture->streams) {
                 *other = {};
             }

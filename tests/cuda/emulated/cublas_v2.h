@@ -71,7 +71,7 @@ inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle,
                     }
                     float& to = result[column * c_rows + row];
                     to =
-                        alpha * sum + (beta == 0.0F ? 0.0F : beta * to); // what is there may be NaN
+                        alpha * sum + (beta == 0.0F ? 0.0F : beta * to); // the old value may be NaN
                 }
             }
         }

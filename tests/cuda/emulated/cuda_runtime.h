@@ -1,6 +1,6 @@
 #pragma once
 
-// What nvcc adds to the language, as far as the kernels use it, for the host's compiler: see
+// Defines, for the host's compiler, the language extensions of nvcc that the kernels use; see
 // cuda_runtime_api.h.
 
 #include "cuda_runtime_api.h"
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <tuple>
 
-#ifdef __clang__ // whose -Wall counts after the option that silences g++
+#ifdef __clang__ // its -Wall overrides the option that silences g++
 #pragma clang diagnostic ignored "-Wunknown-pragmas"
 #endif
 

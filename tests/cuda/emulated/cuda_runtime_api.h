@@ -142,7 +142,7 @@ public:
 
 private:
     static constexpr std::size_t alignment =
-        16; ///< less than a device gives, so that the end is near; as much as a pack needs
+        16; ///< less than on a device, so that the guard is near; enough for a pack
     static constexpr std::size_t page = 4096;
 
     static std::mutex& mutex() {
@@ -406,7 +406,7 @@ inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    delete graph; // perhaps none
+    delete graph; // may be null
     return cudaSuccess;
 }
 

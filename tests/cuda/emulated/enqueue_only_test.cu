@@ -45,11 +45,11 @@ TEST_CASE("Between begin_step and step the host does not wait for a device, allo
                     options.compute_queue = stream.get();
                     Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
                     auto const rank = static_cast<std::uint64_t>(communicator.rank());
-                    for (std::uint64_t step = 0; step < 3; ++step) { // the first steps make events
+                    for (std::uint64_t step = 0; step < 3; ++step) { // early steps create events
                         (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 4);
                     }
-                    if (world > 1) { // ranks share the pool, and how much of it they use at the
-                                     // same time depends on how they run
+                    if (world > 1) { // ranks share the pool, and their simultaneous use of it
+                                     // depends on scheduling
                         std::vector<cuda::Event> spare;
                         for (int event = 0; event < 200; ++event) {
                             spare.push_back(cuda::Event::record(stream.get()));
@@ -106,8 +106,8 @@ TEST_CASE("Waits, allocations and created events on a device are counted", "[cud
     Counts const after = counts();
     CHECK(after
           == Counts{before.waits + 2, before.allocations + 1,
-                    after.events_made});                // the memory waits until it is filled
-    CHECK(after.events_made <= before.events_made + 1); // or it was a used one
+                    after.events_made});                // the memory's constructor also waits
+    CHECK(after.events_made <= before.events_made + 1); // none if the pool had a free one
 }
 
 TEST_CASE("An unreferenced event is recorded again, and the last event destroys all others unless "
@@ -132,7 +132,7 @@ TEST_CASE("An unreferenced event is recorded again, and the last event destroys 
     CHECK(emulated::events_made == before + 3); // the pool was empty
     {
         cuda::SliceTable<UpdateSlice<float, MasterPointers<float, float>, StatePointers<2, float>>>
-            table; // as an engine has some
+            table; // an engine has such tables
         (void)cuda::Event::record(stream.get());
         auto const other = std::move(table);
         (void)cuda::Event::record(stream.get());
@@ -160,7 +160,7 @@ TEST_CASE("The gradients of a unit are cleared by one command per bucket and cop
             std::vector<Parameter<float>> parameters;
             for (std::size_t index = 0; index < tensors; ++index) {
                 std::size_t const elements =
-                    64 * (index + 1) + odd; // with or without padding behind it
+                    64 * (index + 1) + odd; // with or without padding after it
                 memory.emplace_back(std::vector<float>(elements, static_cast<float>(index + 1)));
                 parameters.push_back({.name = "tensor " + std::to_string(index),
                                       .elements = elements,
@@ -208,7 +208,8 @@ TEST_CASE("A stream is drained while another device is current", "[cuda]") {
     emulated::device = 1;
     cuda::OwnedStream const stream;
     emulated::device = 0;
-    CHECK_THROWS_AS(cuda::Event::record(stream.get()), CudaError); // as events belong to a device
+    CHECK_THROWS_AS(cuda::Event::record(stream.get()),
+                    CudaError); // events belong to a device
     bool has_run = false;
     cuda::detail::check(
         cudaLaunchHostFunc(

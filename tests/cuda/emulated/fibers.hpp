@@ -26,8 +26,8 @@ inline thread_local dim3 gridDim;
 
 namespace zero::test::emulated {
 
-/// The fibers of a host thread. They are started once, by a system call each, live on, and change
-/// by jumps, which need none.
+/// The fibers of a host thread. Each is started once, by a system call, and reused. Fibers switch
+/// by jumps, which need no system call.
 struct Fibers {
     static constexpr unsigned most = 1024;
     static constexpr std::size_t stack_bytes = 64 * 1024;
@@ -133,7 +133,7 @@ private:
         if (_setjmp(Fibers::of_this_thread().places[threadIdx.x]) == 0) {
             unsigned const next = following(threadIdx.x);
             if (next == threadIdx.x) {
-                std::abort(); // some thread of the barrier never comes
+                std::abort(); // a thread never arrives at the barrier
             }
             Fibers::of_this_thread().resume(next, &Block::start);
         }

@@ -154,7 +154,7 @@ TEMPLATE_TEST_CASE(
     auto const positions =
         gpt::SamplePositions::drawn(text.training().size(), config.context, 1, 2, 3, 4);
     auto weights = random_values<TestType>(99, 0.3);
-    auto const gradients = random_values<TestType>(5, 0.1); // are added to
+    auto const gradients = random_values<TestType>(5, 0.1); // the backward pass adds to these
     auto const expected = on_the_host(weights, gradients, text, positions);
     auto const found = on_the_device(weights, gradients, text, positions);
     double const tolerance = std::is_same_v<TestType, float> ? 2e-5 : 1e-2;

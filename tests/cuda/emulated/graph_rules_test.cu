@@ -15,7 +15,7 @@ namespace zero::test::graph_rules_test {
 namespace {
 
 /// Returns the message of the engine, and CUDA's code at the end, for a capture of one step. @param
-/// joins_before the capture, and `joins_after` at its end
+/// joins_before whether `join` is called before the capture, and `joins_after` at its end
 std::string text_of_capture(bool joins_before, bool joins_after) {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
     return on_ranks<std::string, Stage::Communicator>(1, [&](auto& communicator) {
@@ -126,7 +126,7 @@ TEST_CASE("Queries of a capture and forbidden calls invalidate it, and a thread 
     }));
     CHECK_FALSE(is_spoilt_by([](cuda::Event const& inside) {
         CHECK_THROWS_AS(inside.synchronise(), OutOfOrder);
-    })); // the library does not ask
+    })); // the library refuses before it queries CUDA
 }
 
 TEST_CASE("A replay runs nodes in the order of their edges and unrelated nodes in any order",

@@ -31,7 +31,7 @@ std::vector<CapturedResult> run(int world, bool captures) {
     std::vector<CapturedResult> ranks(static_cast<std::size_t>(world));
     run_nccl_ranks<typename Stage::Communicator>(world, [&](auto& communicator) {
         cuda::detail::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
-        GroupGraph graph(1); // its own
+        GroupGraph graph(1); // each rank has its own
         ranks[static_cast<std::size_t>(communicator.rank())] =
             run_captured_steps<Stage>(communicator, captures ? &graph : nullptr, 0);
     });

@@ -49,7 +49,7 @@ struct AdamWFixture {
                        rounded_product(decay, p));
     }
 
-    // `Adam` documents the same.
+    // `Adam` documents the same arithmetic.
 
     static float exact_ratio(auto const& options, float g, float (&state)[2], int t) {
         auto const rate1 = static_cast<float>(1.0 - options.beta1);

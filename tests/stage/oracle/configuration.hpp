@@ -1,7 +1,7 @@
 #pragma once
 
-// One case of the oracle, as plain values that are the same for every stage. This header knows
-// nothing of the library.
+// One case of the oracle, as plain values that are the same for every stage. This header does not
+// depend on the library.
 
 #include <array>
 #include <cstddef>

@@ -53,8 +53,8 @@ struct Plan {
     [[nodiscard]] std::size_t end() const { return only ? *only + 1 : configurations; }
 };
 
-/// Checks who owns each element: every rank in stage 0, exactly one rank in the other stages, and
-/// no rank if the parameter is frozen.
+/// Checks the owners of each element: every rank in stage 0, exactly one rank in the other stages,
+/// and no rank if the parameter is frozen.
 inline void check_ownership(Run const& run,
                             std::vector<std::vector<std::vector<unsigned>>> const& owned_by_rank) {
     Configuration const& c = *run.configuration;

@@ -206,8 +206,8 @@ inline void choose_calls(Random& random, Configuration& c) {
     std::size_t const memory = random.below(100);
     c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
     bool const cuts_blocks =
-        // In an adopted block the blocks of scaled states start with the slices, and the oracle
-        // does not know slices.
+        // In an adopted block the blocks of scaled states start with the slices, and the oracle has
+        // no slices.
         c.types().states == States::scaled;
     if (c.memory == Memory::adopted
         && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {

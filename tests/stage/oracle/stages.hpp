@@ -26,7 +26,7 @@ template <Number N>
 using number_t = std::conditional_t<N == Number::float32, float,
                                     std::conditional_t<N == Number::bfloat16, bfloat16, float16>>;
 
-/// `T`, or void if that is what the default means.
+/// `T`, or void if `T` is the default.
 template <class T, class Default>
 using unless_default_t = std::conditional_t<std::is_same_v<T, Default>, void, T>;
 

@@ -43,7 +43,7 @@ public:
         return _table.range(_first[bucket] + first, count);
     }
 
-    /// @brief Bytes of the backend's memory.
+    /// @brief Bytes of the table in the backend's memory.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _table.size_bytes(); }
 
 private:

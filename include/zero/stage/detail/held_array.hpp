@@ -22,8 +22,8 @@ struct HeldArray {
     std::size_t item_elements = 1;
     List<HeldSlice> slices{};
 
-    /// @brief Returns the bytes of the first elements of a parameter. Extents end at multiples of
-    /// 64 elements.
+    /// @brief Returns the bytes of the first `elements` elements of a parameter. Extents end at
+    /// multiples of 64 elements.
     [[nodiscard]] std::size_t bytes(std::size_t elements) const noexcept {
         return (elements + item_elements - 1) / item_elements * item_bytes;
     }

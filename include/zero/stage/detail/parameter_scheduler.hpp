@@ -179,7 +179,7 @@ public:
     }
 
     /// @brief Takes over what does not depend on the layout: readers, and the order of
-    /// acquisitions. The next step then allocates no more than it would have there.
+    /// acquisitions. The next step then allocates no more than it would have under `other`.
     void continue_from(ParameterScheduler& other) noexcept {
         _readers = std::move(other._readers);
         _trace = std::move(other._trace);
@@ -263,7 +263,7 @@ private:
         [[nodiscard]] bool is_met() const noexcept { return missing <= free; }
     };
 
-    /// The first unmet need of a unit, or a met one.
+    /// Returns the first unmet need of a unit, or the last need if all are met.
     [[nodiscard]] Need need_of(std::size_t unit) const {
         Need need;
         for (std::size_t type = 0; type < Config::types && need.is_met(); ++type) {
