@@ -22,7 +22,7 @@ if(NOT CMAKE_CUDA_COMPILER)
     message(FATAL_ERROR "zero: ZERO_CUDA is ON, but no CUDA compiler was found; put nvcc into PATH, set CMAKE_CUDA_COMPILER, or leave ZERO_CUDA out.")
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 CACHE STRING "Real and virtual architectures of tests, benchmarks and examples") # runs on everything later, too
+    set(CMAKE_CUDA_ARCHITECTURES 80 CACHE STRING "Real and virtual architectures of tests, benchmarks and examples") # also runs on all later devices
 endif()
 enable_language(CUDA)
 if(NOT CUDAToolkit_FOUND)

@@ -79,7 +79,7 @@ TEST_CASE("A cause also counts when it is stored after its consequences") {
         std::domain_error);
 }
 
-TEST_CASE("An exception that is no std::exception is rethrown as well") {
+TEST_CASE("An exception that is not a std::exception is rethrown as well") {
     std::string text;
     std::mutex mutex;
     CHECK_THROWS_AS(run_ranks(2,
@@ -93,7 +93,7 @@ TEST_CASE("An exception that is no std::exception is rethrown as well") {
                                   text = message;
                               }),
                     int);
-    CHECK_THAT(text, test::contains_text("no std::exception"));
+    CHECK_THAT(text, test::contains_text("not a std::exception"));
 }
 
 TEST_CASE("An Aborted is rethrown if no rank threw anything else") {

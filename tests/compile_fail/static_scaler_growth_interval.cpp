@@ -1,6 +1,6 @@
 // expect: growth_interval
 // expect: StaticLossScaler
-// A fixed scale does not grow: an option that would be ignored is no member.
+// A fixed scale does not grow: an option that would be ignored is not a member.
 #include "stage.hpp"
 
 int main() {

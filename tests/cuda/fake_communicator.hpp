@@ -95,7 +95,7 @@ void run_nccl_ranks(int world, Body const& body) {
                                 changed.wait(lock, [&] { return ended == world; });
                             });
     if (fakes->nccl.collisions != 0) {
-        throw std::logic_error("a call of NCCL met a job that nobody had joined");
+        throw std::logic_error("a call of NCCL met a job that no call had joined");
     }
 }
 

@@ -39,7 +39,7 @@ string(REPEAT "\n" 400 many_lines)
 control(check_headers include/zero/core/wrong.hpp "struct Wrong {};\n" "core/wrong.hpp: no '#pragma once'")
 control(check_headers include/zero/core/wrong.hpp "#pragma once\n#define WRONG\n" "defines the macro 'WRONG'")
 control(check_headers include/zero/core/wrong.hpp "#pragma once\n#include \"../stage/x.hpp\"\n" "includes stage/x.hpp, which is not in 'core'")
-control(check_headers include/zero/other/wrong.hpp "#pragma once\n" "the folder 'other' is no layer")
+control(check_headers include/zero/other/wrong.hpp "#pragma once\n" "the folder 'other' is not a layer")
 control(check_headers include/zero/stage/right.hpp "#pragma once\n#define ZERO_RIGHT\n#include \"../core/x.hpp\"\n" "")
 
 control_header(core/wrong.hpp ZERO_NAMESPACE::detail "struct Wrong {};" "declares something in ZERO_NAMESPACE::detail, but lies outside of a folder detail/")

@@ -75,10 +75,10 @@ std::string adopted_problem(FlatLayout const& layout, Block const& block) {
         if (!bucket.is_staged
             && (bucket.block_begin % step != 0 || layout.elements(index) % step != 0
                 || bucket.block_begin + layout.elements(index) > block.end)) {
-            return "an edge is no multiple of W * 64 or lies past the end";
+            return "an edge is not a multiple of W * 64 or lies past the end";
         }
         if (!bucket.is_staged && content != layout.elements(index)) {
-            return "a direct bucket touches memory that is no trainable parameter";
+            return "a direct bucket touches memory that is not a trainable parameter";
         }
         if (bucket.is_staged && content >= 2 * step * (block.model.size() + 1)) {
             return "more is staged than the ends of each run";

@@ -34,7 +34,7 @@ inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket,
     }
     for (std::size_t rank = 0; rank < layout.world(); ++rank) {
         if (cuts[rank + 1] < cuts[rank] || cuts[rank + 1] % 64 != 0) {
-            return "cut " + std::to_string(rank + 1) + " falls or is no multiple of 64";
+            return "cut " + std::to_string(rank + 1) + " falls or is not a multiple of 64";
         }
         if (rules.is_even && cuts[rank + 1] - cuts[rank] != cuts[1]) {
             return "the extents are not equally long";

@@ -85,7 +85,7 @@ TEST_CASE(
           == "bucket 0: 'p0' overlaps its predecessor or the end");
     CHECK(problem({{0, 0, 0, 100}}, {0, 128, 192}) == "bucket 0: the extents are not equally long");
     CHECK(problem({{0, 0, 0, 100}}, {0, 60, 120})
-          == "bucket 0: cut 1 falls or is no multiple of 64");
+          == "bucket 0: cut 1 falls or is not a multiple of 64");
     CHECK(problem({{0, 0, 0, 100}}, {0, 128, 256})
           == "bucket 0: has 256 elements with padding, not 128");
     CHECK(problem({{0, 0, 0, 100}}, {0, 64, 128}, false)

@@ -22,7 +22,7 @@ foreach(recipe IN ITEMS vcpkg/zero/portfile.cmake spack/packages/zero/package.py
     string(REGEX MATCHALL "ZERO_[A-Z_]+" options "${text}")
     foreach(option IN LISTS options)
         if(NOT project MATCHES "(option|set)\\(${option} ")
-            message(FATAL_ERROR "packaging/${recipe} sets ${option}, which is no option of the project")
+            message(FATAL_ERROR "packaging/${recipe} sets ${option}, which is not an option of the project")
         endif()
     endforeach()
 endforeach()

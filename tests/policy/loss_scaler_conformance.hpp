@@ -91,7 +91,7 @@ std::string problem_of_rule(typename Scaler::Options const& options) {
             float const scale = state.scale;
             auto const after = Scaler::next(state, true, options);
             if (!(scale >= smallest_loss_scale) || !std::isfinite(scale)) {
-                return "the scale or its inverse is no number";
+                return "the scale or its inverse is not a number";
             }
             if (after.scale > scale) {
                 return "an overflow grows the scale";

@@ -97,7 +97,7 @@ TEST_CASE("The suite finds rules that grow on an overflow, vanish, are exhausted
     DynamicLossScalerOptions const options{.growth_interval = 5, .hysteresis = 1};
     CHECK(problem_of_rule<DynamicLossScaler>(options) == "");
     CHECK(problem_of_rule<Grows>({.growth_interval = 1}) == "an overflow grows the scale");
-    CHECK(problem_of_rule<Vanishes>(options) == "the scale or its inverse is no number");
+    CHECK(problem_of_rule<Vanishes>(options) == "the scale or its inverse is not a number");
     CHECK(problem_of_rule<GivesUp>(options)
           == "it is exhausted, but an overflow shrinks the scale");
     CHECK(problem_of_resuming<Remembers>(options).find("is another one") != std::string::npos);

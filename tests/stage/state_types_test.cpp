@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-// How close 16-bit optimizer states are to float ones. optimizer_state_conformance_test.cpp
+// The distance of 16-bit optimizer states from float ones. optimizer_state_conformance_test.cpp
 // compares stages.
 
 namespace zero::test::state_types_test {

@@ -71,7 +71,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("A step without tokens is skipped, and is no error even with NonFinite::throw_error") {
+TEST_CASE(
+    "A step without tokens is skipped, and is not an error even with NonFinite::throw_error") {
     in_every_stage([]<int N>() {
         for (auto const non_finite : {NonFinite::skip, NonFinite::step, NonFinite::throw_error}) {
             CHECK((after_one_step<N>({0, 0, 0}, {.kind = ReductionKind::weighted_mean}, non_finite)

@@ -23,7 +23,7 @@ public:
     Error(std::string const& message, SourceLocation where, int code = 0)
         : std::runtime_error(message), _where(where), _code(code) {}
 
-    /// @brief Where in the library the exception was constructed.
+    /// @brief The place in the library at which the exception was constructed.
     [[nodiscard]] SourceLocation const& where() const noexcept { return _where; }
 
     /// @brief The error code of the underlying interface (CUDA, NCCL), or 0.

@@ -44,7 +44,7 @@ inline constexpr std::array<StageRow, 4> stage_table{{
     {Placement::sharded, Placement::sharded, Placement::sharded, Placement::sharded},
 }};
 
-/// @brief When gradients are reduced over the ranks.
+/// @brief The time at which gradients are reduced over the ranks.
 enum class ReductionSchedule : std::uint8_t {
     boundary, ///< once per step: micro-steps are first summed locally in a full accumulation buffer
     every_micro_step ///< in each micro-step, and the result is added to the accumulation buffer

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Where the parameters lie in memory, and who owns that memory.
+/// @brief The memory in which the parameters lie, and its owner.
 enum class Storage : std::uint8_t {
     owned,    ///< in memory of the engine, which hands out pointers
     adopted,  ///< in one contiguous caller-owned block, communicated in place (stages 0 to 2)

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Where the weights that the optimizer updates are stored.
+/// @brief The form in which the weights that the optimizer updates are stored.
 enum class MasterForm : std::uint8_t {
     own,       ///< the parameter is its own master
     copied,    ///< a master weight of another type, beside the parameter

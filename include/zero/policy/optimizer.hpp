@@ -70,8 +70,8 @@ consteval bool diagnose_optimizer() {
         static_assert(!O::whole_tensor || detail::OptimizerHasScratchFloats<O>,
                       "zero: an Optimizer with 'whole_tensor' needs 'static std::size_t "
                       "scratch_floats(std::size_t rows, std::size_t columns) noexcept' "
-                      "(floats that the update of one parameter needs beside it; rows are 0 when "
-                      "it is no matrix).");
+                      "(floats that the update of one parameter needs in addition to it; rows "
+                      "are 0 unless it is a matrix).");
         static_assert(O::whole_tensor
                           || !detail::OptimizerHasStates<O> || detail::OptimizerUpdatesElements<O>,
                       "zero: an Optimizer needs 'template <class F> void operator()(F gradient, "

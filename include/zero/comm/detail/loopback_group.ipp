@@ -70,7 +70,7 @@ ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
         } catch (std::exception const& error) {
             abort(text({"rank ", rank, ": ", error.what()}), false);
         } catch (...) {
-            abort(text({"rank ", rank, ": an exception that is no std::exception"}), false);
+            abort(text({"rank ", rank, ": an exception that is not a std::exception"}), false);
         }
     } catch (...) { // no memory for the text
         abort("a rank failed inside a collective", false);

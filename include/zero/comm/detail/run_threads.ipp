@@ -32,7 +32,7 @@ ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const&
         }
     } catch (...) { // also if there was no memory for a text
         failures.keep(false);
-        abort(rank, "a rank threw an exception that is no std::exception");
+        abort(rank, "a rank threw an exception that is not a std::exception");
     }
 }
 

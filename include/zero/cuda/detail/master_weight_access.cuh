@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <type_traits>
 
-/// How an update accesses weights on the device: eight at a time, or the first `count` of eight,
-/// where `count` may be 0. `begin` is a multiple of 8. The update kernels choose an access by the
-/// overloads of `access`.
+/// The access of an update to weights on the device: eight at a time, or the first `count` of
+/// eight, where `count` may be 0. `begin` is a multiple of 8. The update kernels choose an access
+/// by the overloads of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 

@@ -12,7 +12,7 @@
 
 #include <cstddef>
 
-/// How an update accesses the optimizer's states on the device: eight at a time, or the first
+/// The access of an update to the optimizer's states on the device: eight at a time, or the first
 /// `count` of eight, where `count` may be 0. `begin` is a multiple of 8. The update kernels choose
 /// an access by the overloads of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {

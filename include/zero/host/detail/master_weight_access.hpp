@@ -15,7 +15,7 @@
 /// the rest and a multiple of the size of a pack.
 namespace ZERO_NAMESPACE::host::detail {
 
-/// How an update writes the parameter in addition to its master weight.
+/// The way in which an update writes the parameter in addition to its master weight.
 enum class ParameterWrite { none, cached, streamed };
 
 /// Accesses a master weight of type M. A store rounds the result to M. Unless `parameter_write` is

@@ -8,7 +8,7 @@
 namespace ZERO_NAMESPACE::host::detail {
 
 /// @file
-/// @brief When and how the host loops bypass the caches ("stream").
+/// @brief The conditions under which the host loops bypass the caches ("stream"), and their means.
 
 /// The number of moved bytes from which a call writes past the caches. Such results would not stay
 /// in the last-level cache, and an ordinary store would read every line before it overwrites it.

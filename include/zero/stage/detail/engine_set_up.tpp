@@ -132,7 +132,7 @@ template <class Config>
         break_down(error.what());
         throw;
     } catch (...) {
-        break_down("an exception that is no std::exception");
+        break_down("an exception that is not a std::exception");
         throw;
     }
 }
