@@ -30,7 +30,7 @@ public:
     using Text = gpt::Text const&;
     using Scale = Real; ///< type of the loss scale
 
-    /// @brief Saved by the forward pass of a layer norm for its backward pass.
+    /// @brief The values that the forward pass of a layer norm saves for its backward pass.
     struct NormCache {
         Matrix normalised;
         Buffer inverse_deviation;

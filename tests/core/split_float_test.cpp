@@ -74,7 +74,7 @@ TEST_CASE("A finite float that rounds to infinity joins to a finite float") {
 }
 
 TEST_CASE(
-    "A NaN stays a NaN in the half and after joining, also if its payload lies in the lower half") {
+    "A NaN stays a NaN in the half and after joining, even if its payload lies in the lower half") {
     for (std::uint32_t const bits :
          {0x7fc00000U, 0x7f800001U, 0xff80ffffU, 0x7fffffffU, 0xffffffffU, 0x7fa08000U}) {
         SplitFloat const parts = split(number(bits));

@@ -14,7 +14,7 @@ namespace zero::test {
 using ops::Inspection;
 using ops::leaf_elements;
 
-/// Returns whether two sums are equal as integers, also with pending carries between digits: the
+/// Returns whether two sums are equal as integers, even with pending carries between digits: the
 /// difference is exactly zero.
 inline bool same(Inspection const& a, Inspection const& b) {
     Inspection difference = a;

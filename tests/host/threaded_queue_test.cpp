@@ -122,7 +122,7 @@ TEMPLATE_TEST_CASE("The destructor runs pending commands and waits and swallows 
 }
 
 TEST_CASE(
-    "A destroyed queue leaves no thread waiting, also if the waiting queue is destroyed first") {
+    "A destroyed queue leaves no thread waiting, even if the waiting queue is destroyed first") {
     for (int time = 0; time < 50; ++time) {
         host::Event event;
         std::optional<host::ThreadedQueue> first(std::in_place);

@@ -36,7 +36,7 @@ bool same(float a, float b) {
            || (std::isnan(a) && std::isnan(b));
 }
 
-TEST_CASE("A fused multiply-add rounds once, also without the instruction", "[ops]") {
+TEST_CASE("A fused multiply-add rounds once, even without the instruction", "[ops]") {
     std::mt19937 engine(1);
     std::uniform_int_distribution<std::uint32_t> any;
     int differences = 0;

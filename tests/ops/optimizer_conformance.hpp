@@ -296,7 +296,7 @@ void check_validation() {
             CHECK_THROWS_WITH(
                 Optimizer::validate(with(field, 1e-46)),
                 message(field)
-                    + "1e-46; it must be 0, or above 0 also when it is rounded to float.");
+                    + "1e-46; it must be 0, or above 0 even when it is rounded to float.");
             CHECK_NOTHROW(Optimizer::validate(with(field, 1e-45)));
         } else {
             CHECK_NOTHROW(Optimizer::validate(with(field, 1e-46)));

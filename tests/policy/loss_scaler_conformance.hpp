@@ -106,7 +106,7 @@ std::string problem_of_rule(typename Scaler::Options const& options) {
 }
 
 /// @brief Checks that a rule keeps no data outside its state: a run that resumes from the bytes of
-/// a state is the same run, also after another run.
+/// a state is the same run, even after another run.
 template <class Scaler>
 std::string problem_of_resuming(typename Scaler::Options const& options) {
     std::string const events = scaler_weather(7, 2500);

@@ -47,7 +47,7 @@ TEST_CASE("The factor for float16 is a power of two within sqrt(2) of the root o
         CHECK(std::frexp(factor, &exponent) == 0.5F);
         double const square = static_cast<double>(factor) * static_cast<double>(factor);
         CHECK(square * 2 >= static_cast<double>(
-                  world)); // also for the largest W: no endless loop, no overflow of the integer
+                  world)); // even for the largest W: no endless loop, no overflow of the integer
         CHECK(square <= 2 * static_cast<double>(world));
     }
 }

@@ -126,7 +126,7 @@ void check_step(std::vector<ParameterSpec> const& specs, int world, ReductionSch
         CHECK(rank.recorded[CollectiveKind::all_gather].elements * others == expected.all_gather);
         CHECK(rank.recorded[CollectiveKind::all_reduce].elements * others * 2
               == expected.all_reduce);
-        // bfloat16; but stage 0 gathers the sum of several reductions, in float.
+        // bfloat16, except that stage 0 gathers the sum of several reductions in float.
         CHECK(rank.recorded[CollectiveKind::all_gather].bytes
               == (N == 0 ? 4 : 2) * rank.recorded[CollectiveKind::all_gather].elements);
         CHECK(rank.recorded[CollectiveKind::reduce_scatter].bytes

@@ -175,7 +175,7 @@ void Loopback<B>::all_reduce_integers(std::int64_t* values, std::size_t elements
                                       static_cast<std::uint64_t>(reduction), tag};
     require_memory(call, values, elements);
     std::size_t done = 0;
-    do { // the ranks meet also if there are no values
+    do { // the ranks meet even if there are no values
         std::size_t const count = detail::smaller(elements - done, Scratch::elements);
         reduce_integers(call, values + done, count, reduction, queue);
         done += count;

@@ -38,7 +38,7 @@ public:
     virtual int create_event(EventHandle& event) noexcept = 0;
     /// @brief Records the event after all work on `stream` so far.
     virtual int record_event(EventHandle event, StreamHandle stream) noexcept = 0;
-    /// @brief Queries an event without waiting. Thread-safe, also while another thread captures a
+    /// @brief Queries an event without waiting. Thread-safe, even while another thread captures a
     /// graph.
     virtual int is_event_complete(EventHandle event, bool& is_complete) noexcept = 0;
     /// @brief Destroys an event. Errors are ignored: the runtime may be shutting down.

@@ -12,7 +12,7 @@ namespace ZERO_NAMESPACE {
 /// shard. O(buckets).
 ///
 /// A shard holds the extents of one rank one after the other, in bucket order. Buckets of other
-/// types have length 0. Every sharded state lies in memory like this.
+/// types have length 0. Every sharded state is stored in this order.
 std::vector<std::size_t> shard_begins(FlatLayout const& layout, std::size_t rank,
                                       std::size_t type = 0);
 

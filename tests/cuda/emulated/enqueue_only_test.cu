@@ -55,8 +55,8 @@ TEST_CASE("Between begin_step and step the host does not wait for a device, allo
                             spare.push_back(cuda::Event::record(stream.get()));
                         }
                     }
-                    (void)engine
-                        .step_count(); // waits: later steps find the events of earlier ones free
+                    (void)engine.step_count(); // waits, so that later steps find the events of
+                                               // earlier ones free
                     Counts const before = counts();
                     auto const ticket = run_device_step(engine, stream.get(), rank, 3, 2, 0.01, 4);
                     Counts const after = counts();

@@ -42,7 +42,7 @@ struct Run {
     History const* history;
     int stage;
     Failures* failures;
-    double learning_rate_error = 1.0; ///< factor of the learning rate; other than 1 in controls
+    double learning_rate_error = 1.0; ///< factor of the learning rate; 1 except in controls
 };
 
 /// @tparam Vector container whose memory both the host and the engine's backend can use

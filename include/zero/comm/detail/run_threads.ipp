@@ -30,7 +30,7 @@ ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const&
             failures.keep(false);
             abort(rank, text({name, ": ", error.what()}));
         }
-    } catch (...) { // also if there was no memory for a text
+    } catch (...) { // even without memory for a text
         failures.keep(false);
         abort(rank, "a rank threw an exception that is not a std::exception");
     }

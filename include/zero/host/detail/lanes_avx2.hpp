@@ -21,7 +21,7 @@ namespace ZERO_NAMESPACE::host::detail {
 //   inline it. The loops are such functions, and `run` inlines them.
 // - A vector of 32 bytes is never passed by value, because its calling convention depends on the
 //   attribute of the caller. For that reason alone the class is not trivially copyable: the
-//   language then passes it by address everywhere, also in a functor that is not inlined.
+//   language then passes it by address everywhere, even in a functor that is not inlined.
 // - GCC 12 splits `__builtin_convertvector` to 32 bytes into halves, so the instruction is named
 //   where it is on a fast path.
 // - Nothing here may be called before `is_supported(InstructionSet::avx2)` returned true.

@@ -14,7 +14,7 @@ void check_option(bool holds, char const* policy, char const* field, double valu
 /// @throws InvalidArgument
 void check_epsilon(char const* policy, double value);
 
-/// @brief True for a decay rate: 0 <= value < 1, also when rounded to float.
+/// @brief True for a decay rate: 0 <= value < 1, even when rounded to float.
 inline bool is_rate(double value) noexcept {
     return value >= 0.0 && static_cast<float>(value) < 1.0F;
 }

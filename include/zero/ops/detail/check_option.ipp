@@ -24,7 +24,7 @@ ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
     check_option(is_non_negative_float(value), policy, "epsilon", value,
                  "a finite float of at least 0");
     check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,
-                 "0, or above 0 also when it is rounded to float");
+                 "0, or above 0 even when it is rounded to float");
 }
 
 } // namespace ZERO_NAMESPACE::detail

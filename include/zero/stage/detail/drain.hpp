@@ -32,7 +32,7 @@ void drain(typename Backend::Queue queue, typename Backend::Event const& before_
 
 /// @brief Waits for a queue in its destructor.
 ///
-/// Declare this last in a class that owns buffers: it is destroyed first, also when a constructor
+/// Declare this last in a class that owns buffers: it is destroyed first, even when a constructor
 /// throws, and waits until no queued command uses them. Before an assignment to such a class the
 /// caller waits for the queue.
 template <class Backend>

@@ -167,8 +167,8 @@ public:
         ++_micro_steps;
     }
 
-    /// @brief Reduces what waited for the end of the accumulation because the last micro-step was
-    /// not announced. A second call in a step is a no-op. Collective.
+    /// @brief Reduces the gradients that waited for the end of the accumulation because the last
+    /// micro-step was not announced. A second call in a step is a no-op. Collective.
     void finish_step() {
         if (std::exchange(_is_finished, true)) {
             return;

@@ -35,7 +35,7 @@ public:
         List<HeldSlice> const sources = from.by_parameter();
         List<HeldSlice> const targets = to.by_parameter();
         Buffer<char> whole(*_memory, from.largest(*_old), BufferKind::control);
-        Drain<Backend> const drain(_queue); // commands use the buffer, also after a throw
+        Drain<Backend> const drain(_queue); // commands use the buffer, even after a throw
         std::size_t source = 0;
         std::size_t target = 0;
         for (std::size_t parameter = 0; parameter < _old->parameters().size(); ++parameter) {

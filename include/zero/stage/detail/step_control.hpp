@@ -245,7 +245,7 @@ private:
     [[gnu::cold]] void set_initial_state() {
         List<Group> groups(group_count());
         StepState<Config> state;
-        Drain<Backend> const drain(_queue); // commands use both, also after a throw
+        Drain<Backend> const drain(_queue); // commands use both, even after a throw
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);

@@ -28,7 +28,7 @@ through_backend(Communicator& communicator, typename Communicator::Backend::Queu
     using Backend = typename Communicator::Backend;
     std::vector<std::uint64_t> exchanged(total);
     Buffer<std::uint64_t> all(memory, total, BufferKind::control);
-    Drain<Backend> const drain(queue); // commands use both, also after the collective throws
+    Drain<Backend> const drain(queue); // commands use both, even after the collective throws
     std::uint64_t* const own = all.data() + begin;
     Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
     exchange(own, all.data());
