@@ -23,7 +23,7 @@ struct Data {
     std::vector<float> out;
 };
 
-/// Items are floating-point operations.
+/// Counts floating-point operations as items.
 void count(benchmark::State& state, std::size_t n) {
     state.SetItemsProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations())
                                                       * 2 * n * n * 4 * n));

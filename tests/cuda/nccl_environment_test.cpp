@@ -44,7 +44,7 @@ std::string failure(char const* name, char const* value) {
     return text;
 }
 
-/// Returns NCCL_COMM_ID while NCCL started, and afterwards.
+/// Returns the values of NCCL_COMM_ID during and after the start of NCCL.
 std::pair<std::string, std::string> address(Variables const& variables) {
     Script script;
     script.system.variables = variables;

@@ -53,7 +53,7 @@ void check_traffic(std::size_t padded) {
         is_uneven = is_uneven || rank.transport != ranks[0].transport;
     }
     CHECK(reduced == 2 * padded);
-    // The whole group is uneven in a bucket, but not in total.
+    // WholeGroupPartitioner cuts a bucket unevenly, but the shards are equal in total.
     CHECK(is_uneven == !Partitioner::cuts_parameters);
 }
 

@@ -28,7 +28,7 @@ Trained trained_whole(int world, double learning_rate = 0.01, Storage storage = 
                       std::vector<ParameterSpec> const& specs = whole_specs()) {
     typename Stage::Options options;
     options.storage = storage;
-    options.poison = true; // also the scratch memory
+    options.poison = true; // poisons the scratch memory as well
     return trained<Stage>(world, options, {.learning_rate = learning_rate, .specs = specs});
 }
 

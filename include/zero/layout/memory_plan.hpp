@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Bytes of one kind of buffer on one rank.
 struct MemoryRow {
-    std::size_t content_bytes = 0; ///< without padding; of leases with it
-    std::size_t padding_bytes = 0; ///< padding; of leases always 0
+    std::size_t content_bytes = 0; ///< without padding, except for leases
+    std::size_t padding_bytes = 0; ///< padding; 0 for leases
     bool is_callers = false;       ///< caller-owned, not allocated by the engine
 
     /// @brief Returns the bytes of content and padding.

@@ -21,7 +21,7 @@ struct MuonOptions {
     double weight_decay = 0.0; ///< decoupled: times the learning rate and the parameter, >= 0
     AdamWOptions adamw{};      ///< for parameters that are not matrices
     double adamw_learning_rate_factor =
-        1.0; ///< times the learning rate, for parameters that are not matrices, >= 0
+        1.0; ///< factor of the learning rate of parameters that are not matrices, >= 0
 };
 
 /// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for

@@ -94,7 +94,7 @@ inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 
-/// The enqueued commands.
+/// The commands that this thread enqueued.
 inline thread_local std::size_t kernels = 0;
 inline thread_local std::size_t fills = 0;
 inline thread_local std::size_t copies = 0;

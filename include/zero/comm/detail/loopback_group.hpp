@@ -51,7 +51,7 @@ public:
     /// @brief Aborts the group because the communicator of a rank is destroyed.
     void leave(std::size_t rank) noexcept;
 
-    /// @brief @throws Aborted if a rank failed inside the collective
+    /// @brief Throws if a rank failed inside the collective. @throws Aborted
     void throw_if_rank_failed() const;
 
 private:

@@ -51,7 +51,7 @@ struct MasterAccess {
 
 /// @brief Accesses weights that are split into a bfloat16 and the remainder of a float.
 struct SplitAccess {
-    static constexpr bool is_all_packs = false; // a byte per eight elements
+    static constexpr bool is_all_packs = false; // eight elements have one byte of bits
 
     SplitPointers at;
 

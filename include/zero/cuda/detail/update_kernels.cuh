@@ -69,7 +69,7 @@ __device__ inline void for_packs_together(std::size_t elements, bool is_aligned,
     for (unsigned turn = 0; turn < end; turn += static_cast<unsigned>(round_elements)) {
         unsigned const i = turn + threadIdx.x * static_cast<unsigned>(pack_elements);
         unsigned const left = i < end ? end - i : 0;
-        if (is_aligned && turn + round_elements <= end) { // equal for the whole block
+        if (is_aligned && turn + round_elements <= end) { // the same in all threads of the block
             body.template operator()<true>(i, pack_elements);
         } else {
             body.template operator()<false>(i, left < pack_elements ? left : pack_elements);

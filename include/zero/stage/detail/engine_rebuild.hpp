@@ -48,7 +48,7 @@ public:
                           *_engine->_memory);
         _engine->_parameters.wait_for_readers();
         _engine->_parameters.wait_for_leases();
-        Backend::synchronise(Backend::record(_engine->_compute)); // reads what is freed below
+        Backend::synchronise(Backend::record(_engine->_compute)); // reads memory freed below
         wait_for_collectives(*_engine->_communicator, _engine->_queue);
         _engine->_ready_order.stop();
         { // between two steps gradients are not state, and their memory is needed

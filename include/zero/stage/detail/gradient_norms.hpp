@@ -53,8 +53,7 @@ public:
         std::vector<std::int64_t> values;
         Buffer<ops::NormSum> found(memory, _count, BufferKind::control);
         Buffer<std::int64_t> exchanged(memory, _count * integers(kind), BufferKind::control);
-        Drain<Backend> const drain(
-            queue); // declared after what commands use; waits even on a throw
+        Drain<Backend> const drain(queue); // after everything that commands use, even on a throw
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             own.collect(*this, reducer.template store<Types>(),

@@ -103,8 +103,8 @@ public:
     void require_current_gradient(Readiness const& readiness, std::size_t unit,
                                   std::size_t parameter, std::uint64_t micro_step) const;
 
-    /// @brief Requires a gradient as long as its trainable parameter, which has no gradient memory
-    /// of the caller. @throws InvalidArgument
+    /// @brief Requires a gradient as long as its trainable parameter, which must have no
+    /// caller-owned gradient memory. @throws InvalidArgument
     void require_transient_gradient(std::size_t parameter, std::size_t elements,
                                     bool is_in_callers_memory) const;
 
