@@ -93,7 +93,7 @@ Summary train(Settings const& settings, Text const& text,
         return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
                                            Partitioner, CudaCommunicator>>(settings, text, process);
     };
-#ifdef GPT_ALL_TYPES // each type is eight engines, and nvcc takes half a minute for those
+#ifdef GPT_ALL_TYPES // each type adds eight engines, which take nvcc half a minute
     return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);
 #else
     return with_chosen_types<float>(settings, body);

@@ -16,7 +16,7 @@ using zero::bfloat16;
 constexpr int world = 2;
 constexpr std::size_t elements = 1000;
 constexpr std::size_t steps = 400;
-constexpr std::size_t bad_step = 100; ///< one gradient of one rank becomes infinite in it
+constexpr std::size_t bad_step = 100; ///< step in which one gradient of one rank is infinite
 
 /// The policies of mixed precision. bfloat16 has the range of float and could do without a loss
 /// scaler; float16 gets a dynamic one by default.

@@ -20,7 +20,7 @@ enum class Initialisation : std::uint8_t { zeros, ones, normal };
 struct Parameter {
     std::string name;
     std::size_t elements = 0;
-    std::vector<std::size_t> units; ///< that use it: one, or two for the tied token embedding
+    std::vector<std::size_t> units; ///< units that use it: one, or two for the tied token embedding
     Initialisation initialisation = Initialisation::zeros;
     double deviation = 0.0; ///< of `Initialisation::normal`
     bool is_matrix = false; ///< matrices are decayed, biases and layer-norm weights usually not

@@ -47,7 +47,7 @@ public:
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
-    std::atomic<int> hanging{0};    ///< kernels that wait for another rank's
+    std::atomic<int> hanging{0};    ///< kernels that wait for a kernel of another rank
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
 
@@ -83,7 +83,7 @@ public:
         group->changed.notify_all();
         handle = comm;
         return issue_now_or_with_group(
-            *comm); // a blocking one would wait here; the first kernel does
+            *comm); // a blocking communicator would wait here; this one waits in its first kernel
     }
 
     Result count(Handle handle, int& world) noexcept override {

@@ -189,7 +189,7 @@ TEST_CASE("A collective that does not end on the device times out, counted from 
     reduce(communicator, script, even); // the first one is still in time
     script.system.are_events_complete = true;
     communicator.rethrow_failure(); // both have run
-    script.system.time += 1000;     // nothing is under way, so no time passes
+    script.system.time += 1000;     // no collective is in flight, so no time counts
     script.system.are_events_complete = false;
     reduce(communicator, script, even);
     script.system.time += 99;

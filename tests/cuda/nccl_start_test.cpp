@@ -260,10 +260,11 @@ TEST_CASE("Only new collectives fail after a rank has left normally") {
     std::int64_t value = 0;
     ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue());
     script.system.are_events_complete = false;
-    ranks.pop_back(); // the script's one switch holds its events up too, but it has none under way
+    ranks.pop_back(); // the script's only switch also holds its events back, but it has no
+                      // collective in flight
     int pauses = 0;
     script.system.on_pause = [&] { script.system.are_events_complete = ++pauses == 5; };
-    ranks[0].synchronise(); // collectives under way still complete
+    ranks[0].synchronise(); // collectives in flight still complete
     ranks[0].all_reduce_integers(&value, 0, IntegerReduction::sum, script.queue());
     CHECK_THAT(message_of<Aborted>([&] {
                    ranks[0].all_reduce_integers(&value, 1, IntegerReduction::sum, script.queue());

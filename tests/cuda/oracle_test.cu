@@ -32,7 +32,7 @@ TEST_CASE("The oracle finds a wrong learning rate on a device", "[cuda][oracle]"
     for (std::size_t index = 24; c.units != 3 || !c.injections.empty(); index += generated_rows) {
         c = make_configuration(20240229, index);
     }
-    c.lists_groups = false; // no factor of 0
+    c.lists_groups = false; // so that no group has the factor 0
     c.changes.clear();
     History const history = compute_history(c);
     Failures right;

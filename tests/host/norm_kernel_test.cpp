@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE("Norms are within 1e-14 of long-double sums at every length",
         wrong += static_cast<long double>(norm_of(NormKind::infinity, values)) == largest ? 0 : 1;
         wrong += n > 1 && is_near(norm_of(NormKind::l1, values), sum - largest)
                      ? 1
-                     : 0; // without one element it differs
+                     : 0; // without one element the norm differs
     }
     CHECK(wrong == 0);
 }

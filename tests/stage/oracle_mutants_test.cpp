@@ -145,7 +145,7 @@ TEST_CASE("A state that does not follow its elements to their new owners is foun
     c.order = Order::fixed;
     c.leases_until_rebuild = 64;
     c.cap_elements = 1U << 20U;
-    std::swap(c.shapes[1], c.shapes[2]); // in stage 3 a unit in two buckets gets one
+    std::swap(c.shapes[1], c.shapes[2]); // in stage 3, gives a unit one bucket instead of two
     CHECK(backward_order(c, 0, 0, 0) != std::vector<std::size_t>{3, 2, 1, 0});
     for (int const stage : {1, 2, 3}) {
         CAPTURE(stage);

@@ -192,7 +192,7 @@ TEST_CASE("In stage 3 a pointer kept after release reads NaN") {
         CHECK_FALSE(seen.is_released_nan);
     }
     for (Seen const& seen : look<2>(true)) {
-        CHECK_FALSE(seen.is_released_nan); // replicated parameters stay
+        CHECK_FALSE(seen.is_released_nan); // replicated parameters stay valid
     }
 }
 

@@ -159,7 +159,7 @@ TEST_CASE("Writes of a queue in a cancelled step do not reach the next step") {
         model.engine.begin_micro_step(true);
         auto const gradients = model.engine.gradients(1, &model.fast);
         model.fast.wait(
-            model.slow.record()); // memory that was cleared too early would not be zero any more
+            model.slow.record()); // memory that was cleared too early would no longer be zero
         add(model.fast, gradients[0], 1.0F);
         model.engine.gradients_ready(1, &model.fast);
         model.engine.gradients_ready(0, &model.fast);

@@ -67,7 +67,7 @@ TEST_CASE("When neighbouring gradients differ by 2^24, scaled states make small 
     float const found = distance<BlockScaledState<float16>>(24);
     CHECK(found < 0.04F); // the most that four steps of 0.01 can move
     CHECK(found > 0.01F);
-    CHECK(distance<OptimizerState<bfloat16>>(24) < 4e-4F); // bfloat16 has the range
+    CHECK(distance<OptimizerState<bfloat16>>(24) < 4e-4F); // bfloat16 has the range of float
 }
 
 } // namespace zero::test::state_types_test

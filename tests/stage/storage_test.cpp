@@ -123,7 +123,7 @@ std::vector<RankState> train(Storage storage, GradientMemory memory, double lear
 void check_same(std::vector<RankState> const& ranks,
                 std::vector<std::vector<float>> const& expected) {
     for (RankState const& trained : ranks) {
-        CHECK((trained.full == expected)); // a failure does not print all of it
+        CHECK((trained.full == expected)); // in parentheses, so a failure prints no values
         CHECK((trained.caller_owned.empty() || trained.caller_owned == expected));
     }
 }

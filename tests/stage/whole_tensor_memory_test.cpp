@@ -67,7 +67,7 @@ TEST_CASE("Muon's scratch memory is planned and allocated for the largest need o
                                            {"c", 129, {0}, 0, true, 0, 3},
                                            {"d", 900, {0}, 0, true, 0, 0}};
     CHECK(scratch_bytes<ZeroStage<1, RoundRobinPartitioner, Muon>>(4, specs)
-          == Bytes{0, 1104, 7200, 4200}); // dealt from the last one on
+          == Bytes{0, 1104, 7200, 4200}); // dealt in turn, the last parameter first
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(4, specs)
           == Bytes{0, 1104, 7200, 4200});
     CHECK(scratch_bytes<ZeroStage<3, RoundRobinPartitioner, Muon>>(4, specs)

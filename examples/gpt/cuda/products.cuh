@@ -68,7 +68,7 @@ public:
 
 private:
     static constexpr std::size_t workspace_bytes =
-        std::size_t{32} << 20U; // what cuBLAS recommends for the largest devices
+        std::size_t{32} << 20U; // recommended by cuBLAS for the largest devices
 
     static void check(cublasStatus_t status, char const* what) {
         if (status != CUBLAS_STATUS_SUCCESS) {

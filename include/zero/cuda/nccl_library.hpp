@@ -19,8 +19,8 @@ enum class NcclResult : int {
     invalid_usage =
         5,            ///< calls that do not fit together, or memory or devices that NCCL cannot use
     remote_error = 6, ///< a peer left, or the network failed
-    in_progress =
-        7 ///< a non-blocking call goes on; `NcclLibrary::get_async_error` says when it is done
+    in_progress = 7 ///< a non-blocking call is not done yet; `NcclLibrary::get_async_error` reports
+                    ///< when it is
 };
 
 /// @brief The id of a group, which all its ranks must share before they can meet: 128 opaque bytes

@@ -7,8 +7,9 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-using NcclWork = void (*)(
-    NcclLibrary& nccl, NcclHandle handle); ///< what `NcclSystem::run_bounded` runs; must not throw
+using NcclWork =
+    void (*)(NcclLibrary& nccl,
+             NcclHandle handle); ///< the work of `NcclSystem::run_bounded`; must not throw
 
 /// @brief Everything the communicator needs besides NCCL: devices, events, time, threads and
 /// environment variables. Replaceable like `NcclLibrary`; `LinkedSystem` is the implementation for

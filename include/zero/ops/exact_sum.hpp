@@ -42,7 +42,7 @@ struct Inspection {
     static constexpr std::int64_t none =
         std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` if all are finite
     static constexpr std::uint64_t hidden_bit = std::uint64_t{1}
-                                                << 52U; ///< of the significand of a double
+                                                << 52U; ///< of a double's significand
 
     std::int64_t sums[count] = {}; ///< the digits, lowest first, then the number of non-finite
                                    ///< elements; ranks combine by the sum

@@ -20,7 +20,7 @@ enum class ReductionKind : std::uint8_t {
 
 /// @brief Options of `GradientReduction`. They must be equal on all ranks.
 struct GradientReductionOptions {
-    ReductionKind kind = ReductionKind::mean; ///< how gradients are combined
+    ReductionKind kind = ReductionKind::mean; ///< the operation that combines gradients
     std::optional<ReductionSchedule>
         schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
     std::optional<float> predivide{}; ///< divisor before communication, positive; a power of two

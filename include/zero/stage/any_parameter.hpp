@@ -32,9 +32,9 @@ struct AnyParameter {
         }
     }
 
-    ParameterSpec spec;                  ///< what the layout depends on
-    DType type;                          ///< of the parameter
-    DType gradient_type;                 ///< of its gradient
+    ParameterSpec spec;                  ///< the properties on which the layout depends
+    DType type;                          ///< type of the parameter
+    DType gradient_type;                 ///< type of its gradient
     void* data;                          ///< as in `Parameter`
     void* gradient;                      ///< as in `Parameter`
     Initialiser<std::byte> initialise{}; ///< fills memory of the type

@@ -24,7 +24,7 @@ struct StageOptions {
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
-    UnusedParameters unused_parameters = UnusedParameters::zero; ///< what a missing gradient means
+    UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     std::span<typename Config::Parameter>
         adopted_block{};          ///< storage == adopted: the block that holds all parameters

@@ -1,4 +1,4 @@
-#define EIGEN_NO_CUDA // __CUDACC__ is the emulation here
+#define EIGEN_NO_CUDA // here __CUDACC__ means the emulation
 
 #include "support/catch.hpp"
 

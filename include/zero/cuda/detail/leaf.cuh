@@ -20,7 +20,7 @@ inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned whole_warp = 0xffffffffU;
 inline constexpr unsigned leaf_lanes = 8;
-inline constexpr std::size_t warp_elements = 4 * ops::leaf_elements; ///< that a warp sums at once
+inline constexpr std::size_t warp_elements = 4 * ops::leaf_elements; ///< summed by a warp at once
 static_assert(warp_elements == 32 * pack_elements);
 
 /// @brief Transposes a leaf in three rounds of exchanges: from eight consecutive elements per

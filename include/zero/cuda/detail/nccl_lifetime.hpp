@@ -247,7 +247,7 @@ protected:
 
 private:
     static constexpr Duration patience{
-        200}; ///< how long an abort waits for a thread inside NCCL before it goes ahead
+        200}; ///< the time that an abort waits for a thread inside NCCL before it goes ahead
     static constexpr Duration abort_time_out{5000};
     static constexpr Duration idle{-1};
 

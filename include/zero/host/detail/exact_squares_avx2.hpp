@@ -49,7 +49,7 @@ public:
 
 private:
     static constexpr int first_exponent =
-        40; // of the smallest element beside which zeros are lost, biased as in a bfloat16
+        40; // exponent of the smallest element beside which zeros are lost, biased as in bfloat16
 
     ZERO_HOST_AVX2 ExactSquares() noexcept
         : _sums{}, _minus_two(Half16{} - static_cast<std::uint16_t>(2)), _least{} {

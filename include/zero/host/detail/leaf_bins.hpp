@@ -37,7 +37,7 @@ public:
 private:
     static constexpr std::uint64_t hidden_bit = ops::Inspection::hidden_bit;
     static constexpr std::size_t first_exponent =
-        1023 - 298; // of 2^-298, the smallest leaf sum above zero
+        1023 - 298; // exponent of 2^-298, the smallest leaf sum above zero
     static constexpr std::size_t exponents = 298 + 262; // all leaf sums are below 2^262
 
     std::uint64_t _sums[exponents] = {};

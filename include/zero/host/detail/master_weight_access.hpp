@@ -91,7 +91,7 @@ struct SplitAccess {
         constexpr unsigned lanes = (1U << F::size) - 1U;
         unsigned const bits = value.split(at.parameter + begin, at.remainder + begin);
         unsigned const others = at.rounded_up[begin / 8] & ~(lanes << shift<F>(begin))
-                                & 0xffU; // none where a pack fills a byte
+                                & 0xffU; // zero where a pack fills a byte
         at.rounded_up[begin / 8] = static_cast<std::uint8_t>(others | bits << shift<F>(begin));
     }
 

@@ -19,7 +19,7 @@ template <class Config>
 struct EngineContext {
     FlatLayout const* layout;
     typename Config::Communicator* communicator;
-    typename Config::Backend::Queue queue;    ///< of communication and update
+    typename Config::Backend::Queue queue;    ///< for communication and updates
     std::span<AnyParameter const> parameters; ///< valid only during construction
     StageOptions<Config> const* options;
     MemoryResource* memory;

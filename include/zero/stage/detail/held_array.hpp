@@ -17,7 +17,7 @@ namespace ZERO_NAMESPACE::detail {
 /// a byte of bits to 8.
 struct HeldArray {
     std::size_t type = 0;       ///< index of the parameter type
-    bool has_frozen = false;    ///< frozen parameters have it
+    bool has_frozen = false;    ///< whether frozen parameters have this array
     std::size_t item_bytes = 0; ///< size of an item
     std::size_t item_elements = 1;
     List<HeldSlice> slices{};

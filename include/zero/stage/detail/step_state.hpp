@@ -26,7 +26,7 @@ struct StepState {
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
-    std::uint64_t last_serial = 0; ///< of the last report
+    std::uint64_t last_serial = 0; ///< number of the last report
     std::array<StepReport, reports_kept> reports{};
 };
 
