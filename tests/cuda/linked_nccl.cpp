@@ -163,7 +163,8 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     communicator.synchronise();
 }
 
-/// Calls NCCL directly, which a single rank would not do, and replays it from a graph.
+/// Calls NCCL directly, which the communicator of a single rank does not do, and replays the calls
+/// from a graph.
 void check_native_calls(Communicator& communicator, cudaStream_t stream, std::string const& name) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());

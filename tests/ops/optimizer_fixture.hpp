@@ -1,8 +1,8 @@
 #pragma once
 
 // The interface of a fixture for the conformance suite of optimizers. A new optimizer needs a
-// fixture as in tests/ops/optimizers. Write it after the published algorithm and the comment of the
-// header, not after the code:
+// fixture as in tests/ops/optimizers. Write it from the published algorithm and the comment of the
+// header, not from the code:
 //
 //     struct Fixture {
 //         using Optimizer = ...;

@@ -32,9 +32,9 @@ struct OptimizerState {
 /// value or 2^-38 of the largest value in its block, whichever is larger.
 ///
 /// Blocks start with each parameter, so they do not depend on the number of ranks. In an adopted
-/// caller-owned buffer they start with each slice, so there they do. If neighbouring gradients
-/// differ by a factor above 2^19, the second moments of the small ones are stored too large, and
-/// their updates are too small.
+/// block they start with each slice, so there they depend on it. If neighbouring gradients differ
+/// by a factor above 2^19, the second moments of the small ones are stored too large, and their
+/// updates are too small.
 template <class T>
 struct BlockScaledState {
     using policy_category = OptimizerStateCategory;

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The elements that each norm of `Engine::gradient_norms` is taken over.
+/// @brief The elements over which each norm of `Engine::gradient_norms` is taken.
 enum class NormScope : std::uint8_t {
     global,    ///< one norm over all parameters
     groups,    ///< one norm per parameter group

@@ -47,7 +47,7 @@ struct OwnedSlice {
     }
 
     /// @brief Returns a state of the optimizer as the functor reads it.
-    /// @param index state, @param i less than `values.size()`
+    /// @param index number of the state, @param i less than `values.size()`
     [[nodiscard]] float state(std::size_t index, std::size_t i) const {
         float const stored = to_float(states[index][i]);
         return scales[index].empty() ? stored

@@ -15,8 +15,8 @@ public:
         : _engine(&engine), _serial(serial), _done(std::move(done)) {}
 
     /// @brief Waits on the host until the step is done and returns its report.
-    /// @throws OutOfOrder after 16 further steps were enqueued; what a command of the step or of
-    /// the model threw
+    /// @throws OutOfOrder after 16 further steps were enqueued; any exception of a command of the
+    /// step or of the model
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
     /// @brief The event after the step on the communication queue; caller-owned queues may wait for

@@ -12,8 +12,7 @@
 #include <span>
 #include <string_view>
 
-/// The requirements of `Communicator`, one concept each. The concept and the messages of
-/// `diagnose_communicator` are made of them.
+/// The requirements of `Communicator`, one concept each. The concept and its messages use them.
 namespace ZERO_NAMESPACE::detail {
 
 template <class C>

@@ -82,7 +82,7 @@ public:
     T const* const* pointers(std::size_t begin);
 
 private:
-    /// Whether tables of pointers are free when an operation returns.
+    /// Whether tables of pointers may be reused when an operation returns.
     static constexpr bool copies_arguments = requires { requires B::copies_arguments; };
 
     /// The pointers of a pending collective's sum, which commands read, and the end of the

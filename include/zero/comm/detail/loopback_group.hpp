@@ -23,8 +23,8 @@ struct LoopbackSlot {
     bool has_failed = false;
 };
 
-/// @brief The state that the ranks of a loopback group share, as far as it does not depend on the
-/// backend. Owns the slots and the rendezvous.
+/// @brief The part of a loopback group's shared state that does not depend on the backend. Owns the
+/// slots and the rendezvous.
 class LoopbackGroup {
 public:
     /// @throws InvalidArgument if `world` or the time-out is not positive

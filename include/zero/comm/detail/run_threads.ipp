@@ -13,7 +13,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Runs one rank and tells the group when it has thrown or finished.
+/// Runs one rank and informs the group when it has thrown or finished.
 ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const& body,
                                FunctionRef<std::size_t, std::string_view> const& abort,
                                Failures& failures) noexcept {

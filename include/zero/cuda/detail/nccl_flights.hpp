@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// @brief The collectives that are enqueued but have not run, as CUDA events, which it owns.
 /// Allocates nothing after `make_events`.
 ///
-/// Tells a fixed number of them apart: each further one moves the end of the newest. Does not see
+/// Distinguishes a fixed number of them: each further one extends the newest. Does not record
 /// collectives of a captured stream, because they run when the graph is launched.
 class NcclFlights {
 public:

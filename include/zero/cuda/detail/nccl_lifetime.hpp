@@ -90,8 +90,7 @@ public:
         release();
     }
 
-    /// @brief Looks for failures on the watchdog's thread and keeps what it finds for the next
-    /// call.
+    /// @brief Looks for failures on the watchdog's thread and keeps them for the next call.
     void watch() noexcept {
         std::unique_lock lock(_mutex, std::try_to_lock);
         if (!lock.owns_lock()) {

@@ -29,14 +29,14 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Checks that every way to start performs first. @throws InvalidArgument,
+/// @brief Performs the checks that precede every way to start. @throws InvalidArgument,
 /// NcclVersionMismatch
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
     check_options(options);
     require_matching_version(*interfaces.nccl);
 }
 
-/// @brief Checks that every way to create a communicator performs first. NCCL prefers
+/// @brief Performs the checks that precede every way to create a communicator. NCCL prefers
 /// NCCL_COMM_BLOCKING to the mode that it is asked for. @throws InvalidArgument,
 /// NcclVersionMismatch
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {

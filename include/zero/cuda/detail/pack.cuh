@@ -130,7 +130,7 @@ __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_el
     }
 }
 
-/// @brief Reads up to eight numbers that are stored as T, as floats.
+/// @brief Reads up to eight numbers stored as T and converts them to float.
 template <bool whole, class T>
 __device__ inline void load_floats(T const* from, std::size_t count,
                                    float (&values)[pack_elements]) {
@@ -142,7 +142,7 @@ __device__ inline void load_floats(T const* from, std::size_t count,
     }
 }
 
-/// @brief Writes up to eight floats, rounded to T.
+/// @brief Rounds up to eight floats to T and writes them.
 template <bool whole, class T>
 __device__ inline void store_floats(T* to, std::size_t count,
                                     float const (&values)[pack_elements]) {

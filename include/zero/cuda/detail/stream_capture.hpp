@@ -8,7 +8,7 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Returns whether a stream is being captured. Legal during a capture, unlike a wait, which
-/// invalidates it. The call that asks reports errors of the stream itself.
+/// invalidates it. Errors of the stream itself are ignored; its next use reports them.
 inline bool is_capturing(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     ignore(cudaStreamIsCapturing(stream, &status));

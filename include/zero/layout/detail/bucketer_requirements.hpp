@@ -1,7 +1,6 @@
 #pragma once
 
-// The requirements of the concept `Bucketer`, each written once: the concept and
-// `diagnose_bucketer` are both made of them.
+// The requirements of `Bucketer`, one concept each. The concept and its messages use them.
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"

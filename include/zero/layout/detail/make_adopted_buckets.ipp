@@ -35,7 +35,7 @@ public:
         return {_offsets[index], _offsets[index] + _parameters[index].elements};
     }
 
-    /// @brief Makes direct buckets of what lies between multiples of W * `granularity`, and
+    /// @brief Makes direct buckets of the parts between multiples of W * `granularity`, and
     /// collects the ends of the stretch for the staged bucket.
     void cut(std::span<std::size_t const> stretch, BucketerRef bucketer,
              std::size_t element_bytes) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The requirements of the concepts `Partitioner` and `OrderingPartitioner`, each written once: the
-// concepts and `diagnose_partitioner` are both made of them.
+// The requirements of `Partitioner` and `OrderingPartitioner`, one concept each. The concepts and
+// their messages use them.
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"

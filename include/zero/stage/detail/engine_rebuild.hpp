@@ -25,7 +25,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Rebuilds the layout of an engine between two steps, in rank 0's order of readiness, and
-/// everything that depends on it. Behind the option `rebuild_buckets`. Collective; waits.
+/// everything that depends on it. Implements the option `rebuild_buckets`. Collective; waits.
 template <class Config>
 class EngineRebuild {
 public:
@@ -54,7 +54,7 @@ public:
         { // between two steps gradients are not state, and their memory is needed
             GradientScheduler<Config> const freed = std::move(_engine->_gradients);
         }
-        // From here on the old stores are asked for memory only, not for geometry.
+        // From here on the old stores provide memory only, not geometry.
         FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
         EngineContext<Config> const all = _engine->context(parameters);
         ParameterScheduler<Config> store(all);

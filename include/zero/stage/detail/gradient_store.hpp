@@ -180,8 +180,8 @@ public:
         copy();
     }
 
-    /// @brief Takes over what a bucket's lease holds: reduces it, or adds it to the accumulation
-    /// buffer and reduces that in the last micro-step.
+    /// @brief Takes over the content of a bucket's lease: reduces it, or adds it to the
+    /// accumulation buffer and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         G* const lease = _pool.at(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {

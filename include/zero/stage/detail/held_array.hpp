@@ -13,8 +13,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief The slices of one array of the training state (parameters, master weights, a moment, ...)
 /// that this rank holds. A view: it owns no state.
 ///
-/// An item belongs to one element, or to several from a multiple of their number on: a scale to 64,
-/// a byte of bits to 8.
+/// An item belongs to one element, or to a group of elements that starts at a multiple of its size:
+/// a scale to 64 elements, a byte of bits to 8.
 struct HeldArray {
     std::size_t type = 0;       ///< index of the parameter type
     bool has_frozen = false;    ///< whether frozen parameters have this array

@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::detail {
 /// @param skips_overflow the loss scaler decides what happens to non-finite gradients
 [[gnu::cold]] void check_non_finite(NonFinite non_finite, bool skips_overflow);
 
-/// @param is_default of `options.optimizer`
+/// @param is_default whether `options.optimizer` has the default values
 [[gnu::cold]] void check_optimizer_is_used(std::size_t groups, bool is_default);
 
 /// @brief Rethrows the error of an optimizer's options with the group that they belong to.
@@ -24,7 +24,7 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
 
-/// @param rebuilds `rebuild_buckets` is given, @param has_block `adopted_block` is
+/// @param rebuilds whether `rebuild_buckets` is given, @param has_block whether `adopted_block` is
 [[gnu::cold]] void check_storage(int stage, Storage storage, bool rebuilds,
                                  std::size_t leases_until_rebuild, bool has_block);
 

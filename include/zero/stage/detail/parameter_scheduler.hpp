@@ -111,7 +111,7 @@ public:
         }
     }
 
-    /// @brief Ends one acquisition: the commands on `reader` so far were its last readers.
+    /// @brief Ends one acquisition: the commands on `reader` so far are its last readers.
     void release(std::size_t unit, Queue reader) {
         auto const buckets = _layout->unit_buckets(unit);
         for (std::size_t const bucket : buckets) {

@@ -117,7 +117,7 @@ public:
     void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
 
     /// @brief Ends a lease. With poison it waits for the last reader and fills the lease with NaN,
-    /// which a pointer kept too long then reads.
+    /// so that a pointer that was kept too long reads NaN.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {
             Backend::wait(_queue, last_use, Fence::weights_read);

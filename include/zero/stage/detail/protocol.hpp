@@ -108,7 +108,7 @@ public:
     void require_transient_gradient(std::size_t parameter, std::size_t elements,
                                     bool is_in_callers_memory) const;
 
-    /// @throws InvalidArgument: a parameter is requested as another type than it has
+    /// @throws InvalidArgument: a parameter is requested with a type other than its own
     /// @param what "type" or "gradient", in the message
     [[noreturn]] void refuse_type(std::size_t parameter, char const* what, char const* has,
                                   char const* asked) const;

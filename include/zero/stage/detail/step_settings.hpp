@@ -23,7 +23,8 @@ public:
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
 
-    /// @brief Returns a hash of the settings and of what else must be equal on all ranks.
+    /// @brief Returns a hash of the settings and of the other values that must be equal on all
+    /// ranks.
     /// @param begun steps so far, cancelled ones included
     [[nodiscard]] std::uint64_t hash(std::uint64_t begun, double learning_rate) const noexcept;
 

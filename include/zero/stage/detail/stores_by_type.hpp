@@ -19,8 +19,8 @@ template <class Config, template <class, class> class Store>
 class StoresByType {
 public:
     /// @param layout must outlive this object
-    /// @param context_of `context_of.template operator()<Types>(type)` returns what the store of a
-    /// type is made from
+    /// @param context_of `context_of.template operator()<Types>(type)` returns the constructor
+    /// argument of the store of a type
     template <class ContextOf>
     StoresByType(FlatLayout const& layout, ContextOf const& context_of)
         : StoresByType(layout, context_of, std::make_index_sequence<Config::types>()) {}
