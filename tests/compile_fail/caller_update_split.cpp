@@ -1,4 +1,4 @@
-// expect: zero: a caller's own update cannot write master weights that are stored in parts
+// expect: zero: a caller-defined update cannot write master weights that are stored in parts
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::SplitMasterWeights>;

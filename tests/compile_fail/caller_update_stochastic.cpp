@@ -1,4 +1,4 @@
-// expect: zero: a caller's own update rounds what it writes, so StochasticRounding would be ignored
+// expect: zero: a caller-defined update rounds what it writes, so StochasticRounding would be ignored
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::StochasticRounding>;

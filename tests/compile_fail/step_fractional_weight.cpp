@@ -1,4 +1,4 @@
-// expect: zero: the weight of a step is a number of tokens or samples, an integer; a fraction would be cut off.
+// expect: zero: the weight of a step is a number of tokens or samples, an integer; a fraction would be truncated.
 #include <zero/zero.hpp>
 
 void end(zero::ZeroStage<2>& engine) {

@@ -1,4 +1,4 @@
-// expect: zero: the handle of acquire() is a temporary here, so it ends with the statement, and with it the memory that it gives; keep it in a variable.
+// expect: zero: the handle of acquire() is a temporary here, so it and its memory are released at the end of the statement; keep it in a variable.
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<3>;

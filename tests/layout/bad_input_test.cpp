@@ -47,8 +47,8 @@ TEST_CASE("Two parameters with one name are rejected with advice on tied paramet
     auto model = test::model_of_sizes({1, 2, 3});
     model[2].name = "p0";
     CHECK(message(model)
-          == "zero: two parameters are named 'p0'; names are unique. For a tied parameter register "
-             "it once and list all its units.");
+          == "zero: two parameters are named 'p0'; names must be unique. For a tied parameter "
+             "register it once and list all its units.");
 }
 
 TEST_CASE("A parameter without a unit, with a repeated unit or with a far too large unit is "

@@ -47,13 +47,13 @@ template <class O>
 consteval bool diagnose_optimizer() {
     static_assert(detail::OptimizerHasTypes<O>,
                   "zero: an Optimizer needs member types 'Options' and 'Hyper' "
-                  "(trivially copyable; what is constant during a step).");
+                  "(trivially copyable; the constants of a step).");
     static_assert(detail::OptimizerHasStates<O>,
                   "zero: an Optimizer needs 'static constexpr std::size_t states' "
                   "(numbers kept per element, at least 1).");
     static_assert(detail::OptimizerHasWholeTensor<O>,
                   "zero: an Optimizer needs 'static constexpr bool whole_tensor' (does "
-                  "it need parameters uncut?).");
+                  "it need whole parameters?).");
     if constexpr (detail::OptimizerHasTypes<O>) {
         static_assert(detail::OptimizerHasHyper<O>,
                       "zero: an Optimizer needs 'static Hyper hyper(Options const&, double "

@@ -27,7 +27,7 @@ consteval bool diagnose_optimizer_state() {
         "zero: an OptimizerState policy needs a member type 'Type' (what a state is stored in).");
     static_assert(detail::OptimizerStateHasScale<P>,
                   "zero: an OptimizerState policy needs 'static constexpr bool "
-                  "is_block_scaled' (has each block of 64 a scale?).");
+                  "is_block_scaled' (does each block of 64 have a scale?).");
     if constexpr (detail::OptimizerStateHasType<P> && detail::OptimizerStateHasScale<P>) {
         static_assert(!P::is_block_scaled || detail::StateTypeFitsScale<P>,
                       "zero: BlockScaledState is for float16, whose range moments exceed; write "

@@ -175,7 +175,7 @@ public:
         requires std::is_floating_point_v<Weight>
     StepTicket<Engine> step(double learning_rate, Weight) {
         static_assert(sizeof(Weight) == 0, "zero: the weight of a step is a number of tokens or "
-                                           "samples, an integer; a fraction would be cut off.");
+                                           "samples, an integer; a fraction would be truncated.");
         return step(learning_rate);
     }
 

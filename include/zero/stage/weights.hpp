@@ -52,8 +52,8 @@ public:
     template <class Temporary = Weights>
     void operator[](std::size_t) const&& {
         static_assert(!std::is_same_v<Temporary, Weights>,
-                      "zero: the handle of acquire() is a temporary here, so it ends with the "
-                      "statement, and with it the memory that it gives; keep it in a variable.");
+                      "zero: the handle of acquire() is a temporary here, so it and its "
+                      "memory are released at the end of the statement; keep it in a variable.");
     }
 
     /// @brief Like `operator[]`, for a model with several parameter types. @throws InvalidArgument

@@ -71,7 +71,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
                 {"zero: waited ", time_out.count(),
                  " ms for NCCL to set up the caller's communicator, which all its ranks must "
                  "join; raise NcclOptions::time_out, or end it with "
-                 "ncclCommAbort: it is still the caller's."});
+                 "ncclCommAbort: the caller still owns it."});
         }
         system->pause(turn);
     }
@@ -139,7 +139,7 @@ inline void select_device(NcclSystem& system, int local_rank) {
             {"zero: the environment variable LOCAL_RANK is ", local_rank,
              ", but this process sees ", devices,
              " CUDA devices; start at most as many processes on a machine. If the launcher shows "
-             "each process its own device alone, set "
+             "each process only its own device, set "
              "LOCAL_RANK to 0."});
     }
     require_success(system, system.set_device(local_rank),

@@ -107,7 +107,7 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
             if (parameters[order[first]].name == parameters[order[second]].name) {
                 throw_error<InvalidArgument>({"zero: two parameters are named '",
                                               parameters[order[first]].name,
-                                              "'; names are unique. For a tied parameter "
+                                              "'; names must be unique. For a tied parameter "
                                               "register it once and list all its units."});
             }
         }

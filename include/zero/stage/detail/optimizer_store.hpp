@@ -108,12 +108,13 @@ public:
     /// the parameters.
     template <class Update>
     void update_by(Update& update, float factor, double learning_rate) const {
-        static_assert(Types::master_form != MasterForm::split,
-                      "zero: a caller's own update cannot write master weights that are stored in "
-                      "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(
+            Types::master_form != MasterForm::split,
+            "zero: a caller-defined update cannot write master weights that are stored in "
+            "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
         static_assert(
             Types::master_form != MasterForm::stochastic,
-            "zero: a caller's own update rounds what it writes, so StochasticRounding would "
+            "zero: a caller-defined update rounds what it writes, so StochasticRounding would "
             "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
