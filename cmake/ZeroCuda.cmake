@@ -1,4 +1,4 @@
-# Looks for CUDA. Sets ZERO_HAS_CUDA: what needs nvcc is built. The target zero::cuda exists wherever the toolkit is, even for a project that includes this one.
+# Looks for CUDA. Sets ZERO_HAS_CUDA if targets that need nvcc are built. The target zero::cuda exists wherever the toolkit is, even for a project that includes this one.
 
 set(ZERO_HAS_CUDA FALSE)
 find_package(CUDAToolkit 12 QUIET)

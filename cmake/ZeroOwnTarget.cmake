@@ -4,7 +4,7 @@ add_library(zero_own_flags INTERFACE)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # further warnings would concern code that nvcc generates
 if(ZERO_SANITIZE)
-    # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library: here warnings are not errors.
+    # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library, so warnings are not errors here.
     target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-error
         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}")

@@ -87,9 +87,9 @@ has_include() {
 }
 [ -n "$eigen" ] || eigen=/usr/include/eigen3
 
-# Runs a compiler in the background, at most `jobs` at once.
+# compile OUT COMMAND...: runs a compiler in the background, at most `jobs` at once.
 jobs=${ZERO_JOBS:-$(nproc 2>/dev/null || echo 2)}
-compile() { # OUT COMMAND...
+compile() {
     local out=$1
     shift
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done

@@ -47,7 +47,7 @@ public:
     static Scale scale_of(LossScale const& scale) {
         return static_cast<float>(scale);
     }
-    /// @brief Values of the engine, readable by the host.
+    /// @brief Returns values of the engine that the host can read.
     template <class T>
     static std::span<T> on_host(std::span<T> values) noexcept {
         return values;

@@ -23,7 +23,7 @@ struct Parameter {
     std::vector<std::size_t> units; ///< units that use it: one, or two for the tied token embedding
     Initialisation initialisation = Initialisation::zeros;
     double deviation = 0.0; ///< of `Initialisation::normal`
-    bool is_matrix = false; ///< matrices are decayed, biases and layer-norm weights usually not
+    bool is_matrix = false; ///< weight decay usually applies to matrices only
 };
 
 /// @brief The parameters of a block by their place inside the block.

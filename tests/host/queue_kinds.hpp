@@ -9,7 +9,7 @@
 
 namespace zero::test {
 
-/// @brief Tests run on every kind of queue; the seed is only used by the delaying one.
+/// @brief A kind of queue. Tests run on every kind; only the delaying one uses the seed.
 struct InlineKind {
     static constexpr char const* name = "inline";
     static constexpr bool is_threaded = false;

@@ -190,7 +190,7 @@ void check_tensor_zero_gradient() {
     }
 }
 
-/// From zero weights an optimizer starts as from any others: it follows double precision, which is
+/// An optimizer that starts from zero weights follows the reference in double precision, which is
 /// finite.
 template <class Fixture>
 void check_tensor_zero_weights() {

@@ -8,8 +8,8 @@
 
 #include <vector>
 
-// NaN in padding, in reused memory and in released memory changes no result, and it is really
-// there.
+// NaN in padding, in reused memory and in released memory changes no result. The tests also check
+// that it is there.
 
 namespace zero::test::poison_test {
 

@@ -35,7 +35,8 @@ Trained kept(typename Stage::Options options = {}) {
     return trained<Stage>(world, options, {.order = order});
 }
 
-/// Compares in every stage, with every partitioner and storage that allows a rebuild.
+/// Compares training with and without a rebuild, in every stage, with every partitioner and storage
+/// that allows one.
 template <class... Policies>
 void check_bits() {
     auto const expected = kept<ZeroStage<0, SizeCappedBucketer, Policies...>>();

@@ -98,7 +98,7 @@ private:
 struct Training {
     std::uint64_t steps = 4;
     double learning_rate = 0.01;
-    std::size_t binades = 24; ///< by which gradients differ, so that the order of a sum shows
+    std::size_t binades = 24; ///< powers of 2 between gradients, so that the order of a sum shows
     std::vector<ParameterSpec> specs = toy_specs();
     std::vector<std::size_t> order = {}; ///< of the units in the backward pass
 };

@@ -15,7 +15,7 @@
 
 // The kernels of the model. Each sum is formed in an order that depends on the shape alone: each
 // thread adds its terms in turn, then a tree adds the threads. There are no atomic additions, so
-// training repeats its bits.
+// training is reproducible bit for bit.
 
 namespace gpt::kernels {
 

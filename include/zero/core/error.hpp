@@ -108,7 +108,7 @@ public:
     using CommunicatorError::CommunicatorError;
 };
 
-/// @brief A peer did not arrive within the timeout.
+/// @brief A peer did not arrive within the time-out.
 class TimedOut : public CommunicatorError {
 public:
     using CommunicatorError::CommunicatorError;

@@ -15,8 +15,8 @@ class Event {
 public:
     Event() = default;
 
-    /// @param progress of the queue
-    /// @param ticket of the last command before the point
+    /// @param progress the progress of the queue
+    /// @param ticket the ticket of the last command before the point
     Event(std::shared_ptr<Progress> progress, std::uint64_t ticket) noexcept
         : _progress(std::move(progress)), _ticket(ticket) {}
 

@@ -193,7 +193,7 @@ public:
     StepTicket<Engine> step(double learning_rate, Update&& update,
                             std::optional<std::int64_t> weight = {});
 
-    /// @brief Gives up the step, for instance after an exception of the model: it drops the
+    /// @brief Cancels the step, for instance after an exception of the model: it drops the
     /// gradients and keeps parameters and states. Every rank must call it at the same point of the
     /// program; otherwise reductions that only some ranks started are matched with the wrong ones.
     void cancel_step();
@@ -287,8 +287,8 @@ public:
     /// @brief Returns when gradients are reduced: as the options say, or the stage's default.
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
-    /// @brief Returns the bytes of every buffer of this rank, equal to what the memory resource
-    /// handed out.
+    /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
+    /// memory resource.
     [[nodiscard]] MemoryPlan memory_plan() const;
 
     /// @brief Returns the bytes per element of each state, for one parameter type.

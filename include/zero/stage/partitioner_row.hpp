@@ -8,7 +8,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief A row of `partitioner_table`: the stages and features that a partitioner goes with.
 struct PartitionerRow {
-    char const* name;           ///< of the type
+    char const* name;           ///< name of the type
     bool is_even;               ///< every bucket takes the native collectives
     bool keeps_parameters;      ///< cuts no parameter, so it serves optimizers that need whole
                                 ///< parameters in every stage

@@ -120,7 +120,7 @@ inline bool is_forbidden() {
 
 enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 
-/// Lets a stream wait for an event. A stream that waits for an event of a capture joins the
+/// Makes a stream wait for an event. A stream that waits for an event of a capture joins the
 /// capture.
 inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
     std::lock_guard const lock(capture_mutex());

@@ -200,7 +200,7 @@ TEST_CASE("The gradients of a unit are cleared by one command per bucket and cop
         Seen const callers = run(true, odd);
         CHECK(callers.kernels == 1);
         CHECK(callers.reduced == std::vector<float>{1, 2, 3, 4, 5, 6, 7});
-        CHECK(callers.copies == own.copies); // what the collective copies
+        CHECK(callers.copies == own.copies); // the copies of the collective
     }
 }
 

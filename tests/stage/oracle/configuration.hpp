@@ -156,7 +156,7 @@ struct Shape {
     std::size_t group = 0;
     bool trainable = true;
     std::size_t address = 0; ///< first element inside the adopted block
-    bool is_float = false;   ///< is of the second parameter type
+    bool is_float = false;   ///< whether it has the second parameter type
 };
 
 /// The hyper-parameters of one parameter group, for either optimizer.

@@ -10,7 +10,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Sets `spec.type` of each parameter to its index in the list of types.
-/// @param types of parameter and gradient, in the order of the composition
+/// @param types the types of parameters and gradients, in the order of the composition
 /// @throws InvalidArgument naming a parameter whose types are not in the list
 [[gnu::cold]] void assign_types(std::span<AnyParameter> parameters,
                                 std::span<std::array<DType, 2> const> types);

@@ -187,13 +187,14 @@ public:
         }
     }
 
-    /// @brief Between steps: everything enqueued so far is ordered before everything that follows.
+    /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
+    /// later ones.
     void forget_events() noexcept {
         _stores.each([](auto& store) { store.forget_events(); });
         _writers.forget_events();
     }
 
-    /// @brief Gives up the micro-step: closes every lease.
+    /// @brief Cancels the micro-step: closes every lease.
     void cancel(Queue writer) {
         _writers.join_all(writer, Fence::gradient_lease_reuse);
         Event const written = Backend::record(_queue);
@@ -206,8 +207,8 @@ public:
         }
     }
 
-    /// @brief Throws what a command of the last micro-step threw on a caller's queue, if it is
-    /// known.
+    /// @brief Rethrows an exception of a command of the last micro-step on a caller's queue, if it
+    /// is known.
     void rethrow_failure() const { _writers.rethrow_failure(); }
 
 private:

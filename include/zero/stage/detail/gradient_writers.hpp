@@ -70,7 +70,8 @@ public:
         }
     }
 
-    /// @brief Between steps: everything enqueued so far is ordered before everything that follows.
+    /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
+    /// later ones.
     void forget_events() noexcept {
         for (Write& write : _of_bucket) {
             write = {};
@@ -78,8 +79,8 @@ public:
         _of_micro_step.clear();
     }
 
-    /// @brief Throws what a command of the last micro-step threw on a caller's queue, if it is
-    /// known.
+    /// @brief Rethrows an exception of a command of the last micro-step on a caller's queue, if it
+    /// is known.
     void rethrow_failure() const {
         if constexpr (requires(Event const& event) { Backend::rethrow_failure(event); }) {
             for (Write const& last : _of_micro_step) {

@@ -10,7 +10,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the offset of each parameter in the adopted block, in elements.
-/// @param elements of the block, @param element_bytes size of each
+/// @param elements length of the block, @param element_bytes size of each
 /// @throws InvalidArgument naming a parameter that lies outside
 [[gnu::cold]] std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters,
                                                         void const* block, std::size_t elements,

@@ -39,7 +39,8 @@ struct OptimizerContext : TypeContext<Config> {
 /// @brief Owns the master weights and optimizer states that this rank updates, for one parameter
 /// type, and the tables of slices that inspection and update walk. The OptimizerShard calls it.
 ///
-/// The norm walks the own extents in every stage, so every element counts once over all ranks.
+/// In every stage the norm covers only this rank's extents, so every element counts once over all
+/// ranks.
 template <class Config, class Types>
 class OptimizerStore {
 public:

@@ -188,8 +188,8 @@ public:
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const { return _stores.table_bytes(); }
 
-    /// @brief Between steps, with nothing held: everything enqueued so far is ordered before
-    /// everything that follows.
+    /// @brief Drops events. Call it between steps, with nothing held, once all earlier commands are
+    /// ordered before all later ones.
     void forget_events() noexcept {
         _stores.each([](auto& store) { store.forget_events(); });
         for (Event& event : _published) {
@@ -207,7 +207,7 @@ public:
     void end_trace() noexcept { _trace.end(); }
 
     /// @brief Frees prefetched buckets that were not acquired: the parameters are about to change,
-    /// or a step is given up.
+    /// or a step is cancelled.
     void drop_prefetched() {
         for (std::size_t const bucket : _prefetched) {
             close_unused(bucket);
