@@ -76,7 +76,7 @@ int main() {
             {.name = "output", .elements = width, .units = {1}}};
         Zero engine(communicator, parameters,
                     {.gradient_clipping = 1.0F, .compute_queue = stream.get()});
-        for (int step = 0; step < 1000; ++step) { // in this loop the host waits for nothing
+        for (int step = 0; step < 1000; ++step) { // the host does not wait inside this loop
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps(2)) {
                 float const x =

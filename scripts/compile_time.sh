@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the time to compile a unit that constructs a stage and trains with it. Prints medians in seconds of processor time (user), which other programs on
-# the machine disturb less than wall time, but still disturb. The goal is below 3 s each.
+# the machine affect, though less than wall time. The goal is below 3 s each.
 #
 # usage: scripts/compile_time.sh
 # Settings: CXX (compiler, g++), ZERO_REPETITIONS (5), ZERO_FLAGS (-O2; with -DZERO_COMPILED as for zero::compiled),

@@ -22,7 +22,7 @@ std::set<std::string> names_in(std::tuple<P...> const*) {
     return names;
 }
 
-/// The classes of the headers whose first member is `policy_category`.
+/// Returns the classes in the headers whose first member is `policy_category`.
 std::set<std::string> names_in_headers() {
     std::set<std::string> names;
     std::regex const policy(

@@ -15,7 +15,7 @@ enum class ReductionKind : std::uint8_t {
     mean,         ///< mean over ranks and micro-steps
     sum,          ///< sum over ranks and micro-steps
     weighted_mean ///< sum divided by the total weight of all ranks, which is passed to `step`: the
-                  ///< number of tokens or samples, if ranks differ in it
+                  ///< number of tokens or samples, where it differs between ranks
 };
 
 /// @brief Options of `GradientReduction`. They must be equal on all ranks.

@@ -11,8 +11,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Returns a version as text: 22809 is "2.28.9", 2708 is "2.7.8", because the code changed
-/// with 2.9.
+/// @brief Returns a version as text: 22809 is "2.28.9", 2708 is "2.7.8", because NCCL changed the
+/// encoding with 2.9.
 inline std::string nccl_version_text(int version) {
     int const major_unit = version < 10000 ? 1000 : 10000;
     return zero::detail::text(
