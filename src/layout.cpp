@@ -4,7 +4,8 @@
 #include <zero/layout/detail/flat_layout.ipp>
 #include <zero/layout/detail/for_bucket_members.ipp>
 #include <zero/layout/detail/layout_totals.ipp>
-#include <zero/layout/detail/lease_count.ipp>
+#include <zero/layout/detail/lease_plan.ipp>
+#include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/make_adopted_buckets.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>

@@ -3,6 +3,7 @@
 #include <zero/stage/detail/count_placed_blocks.ipp>
 #include <zero/stage/detail/held_array.ipp>
 #include <zero/stage/detail/lease_errors.ipp>
+#include <zero/stage/detail/lease_map.ipp>
 #include <zero/stage/detail/offsets_in_block.ipp>
 #include <zero/stage/detail/option_checks.ipp>
 #include <zero/stage/detail/placed_offsets.ipp>

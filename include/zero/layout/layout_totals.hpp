@@ -27,16 +27,14 @@ struct LayoutTotals {
 
     std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
     std::size_t largest_trainable_bucket = 0; ///< elements, padding included
-    std::size_t largest_gathered_bucket = 0;  ///< among all buckets in stage 3, else among those
-                                              ///< communicated through a copy
-    std::size_t gradient_leases = 0;          ///< buckets in flight, extra leases included
-    std::size_t parameter_leases = 0;         ///< buckets gathered at once
+    std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places included
+    std::size_t parameter_lease_elements = 0; ///< the same for gathered and copied buckets
 };
 
 /// @brief Counts the buckets of one type for one rank. O(pieces).
-/// @param extra_leases added to the pools whose size depends on the order of use: gradients, and in
-/// stage 3 gathered units; see `lease_count`
-/// @param further_gradient_leases added to the gradient leases only
+/// @param extra_leases number of spare places in the pools whose size depends on the order of use:
+/// gradients, and in stage 3 gathered units; see `LeasePlan`
+/// @param further_gradient_leases spare places added to those of the gradients
 /// @throws InvalidArgument if there is no such rank
 LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row,
                           Storage storage, std::size_t extra_leases, std::size_t type = 0,

@@ -114,10 +114,9 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
         trainable(row.optimizer_state, sizes.master, sizes.master_per_block);
     plan[BufferKind::optimizer_state] =
         trainable(row.optimizer_state, sizes.optimizer_state, sizes.optimizer_state_per_block);
-    plan[BufferKind::gradient_leases] = {
-        totals.gradient_leases * totals.largest_trainable_bucket * sizes.gradient, 0, false};
-    plan[BufferKind::parameter_leases] = {
-        totals.parameter_leases * totals.largest_gathered_bucket * sizes.parameter, 0, false};
+    plan[BufferKind::gradient_leases] = {totals.gradient_lease_elements * sizes.gradient, 0, false};
+    plan[BufferKind::parameter_leases] = {totals.parameter_lease_elements * sizes.parameter, 0,
+                                          false};
     plan[BufferKind::wire] = {has_wire ? totals.largest_trainable_bucket * sizes.communication : 0,
                               0, false};
     plan[BufferKind::control] = {control_bytes, 0, false};

@@ -2,7 +2,7 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../layout_totals.hpp"
-#include "../lease_count.hpp"
+#include "../lease_plan.hpp"
 #include "../parameter_spec.hpp"
 #include "../range.hpp"
 #include "count_blocks.hpp"
@@ -16,9 +16,6 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
                                            std::size_t further_gradient_leases) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
-    bool const is_gathered = row.shards_parameters();
-    std::size_t buckets = 0;
-    std::size_t trainable_buckets = 0;
     for (auto const& spec : layout.parameters()) {
         totals.all_content += spec.type == type ? spec.elements : 0;
     }
@@ -26,14 +23,14 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
         if (layout.bucket(bucket).type != type) {
             continue;
         }
-        ++buckets;
         Range const own = layout.extent(bucket, rank);
         std::size_t const own_content = layout.content(bucket, own);
         totals.all_padded += layout.elements(bucket);
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
-            ++trainable_buckets;
+            totals.largest_trainable_bucket =
+                detail::larger(totals.largest_trainable_bucket, layout.elements(bucket));
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
@@ -43,26 +40,13 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
             totals.own_trainable_blocks +=
                 detail::count_blocks(layout, bucket, rank, Placement::sharded);
         }
-        bool const is_copied = is_gathered
-                               || (storage == Storage::scattered && layout.bucket(bucket).trainable)
-                               || layout.bucket(bucket).is_staged;
-        if (is_copied) {
-            totals.largest_gathered_bucket =
-                detail::larger(totals.largest_gathered_bucket, layout.elements(bucket));
-        }
     }
-    totals.largest_trainable_bucket = largest_bucket(layout, layout.trainable_buckets(), type);
-    if (trainable_buckets != 0) { // a bucket of empty parameters also takes a lease, of 0 bytes
-        std::size_t const needed = lease_count(most_open_buckets(layout, !is_gathered, type) + 1,
-                                               extra_leases, trainable_buckets);
-        totals.gradient_leases = lease_count(needed, further_gradient_leases, trainable_buckets);
-    }
-    if (is_gathered) {
-        totals.parameter_leases =
-            lease_count(2 * most_buckets_of_a_unit(layout, type), extra_leases, buckets);
-    } else if (totals.largest_gathered_bucket != 0 && row.reduced_gradients == Placement::sharded) {
-        totals.parameter_leases = 1;
-    }
+    totals.gradient_lease_elements =
+        plan_gradient_leases(layout, !row.shards_parameters(),
+                             spare_places(extra_leases, further_gradient_leases), type)
+            .elements;
+    totals.parameter_lease_elements =
+        plan_parameter_leases(layout, row, storage, extra_leases, type).elements;
     return totals;
 }
 

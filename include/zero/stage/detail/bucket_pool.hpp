@@ -5,18 +5,21 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
+#include "../../layout/lease_plan.hpp"
+#include "lease_map.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Owns a fixed number of leases of equal size for buckets in flight.
+/// @brief Owns the memory that buckets in flight share, as a `LeasePlan` lays it out, and leases it
+/// to them.
 ///
-/// The host may reuse a closed lease at once: the next `open` makes its queue wait for the event of
-/// the last use. So the host never waits, and no bucket gets the memory of another too early.
+/// The host may reuse the memory of a closed lease at once: the next `open` makes its queue wait
+/// for the last use of that memory. So the host never waits, and no bucket gets the memory of
+/// another too early.
 template <class T, class Backend>
 class BucketPool {
 public:
@@ -25,79 +28,61 @@ public:
 
     BucketPool() = default;
 
-    [[gnu::cold]] BucketPool(std::size_t leases, std::size_t lease_elements, std::size_t buckets,
-                             MemoryResource& memory, BufferKind kind)
-        : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements),
-          _leases(leases), _lease_of(buckets, none), _free(leases) {}
+    [[gnu::cold]] BucketPool(LeasePlan const& plan, MemoryResource& memory, BufferKind kind)
+        : _buffer(memory, plan.elements, kind), _map(plan), _last_use(plan.places.size()),
+          _is_open(plan.places.size(), false) {}
 
-    [[nodiscard]] std::size_t free_leases() const noexcept { return _free; }
-    [[nodiscard]] std::size_t lease_elements() const noexcept { return _lease_elements; }
-    [[nodiscard]] bool is_open(std::size_t bucket) const noexcept {
-        return _lease_of[bucket] != none;
+    /// @brief Reserves memory for a bucket, without waiting for its last use. A second call is a
+    /// no-op. @return false if there is no room; nothing was changed
+    [[nodiscard]] bool claim(std::size_t bucket) { return _map.claim(bucket); }
+
+    /// @brief Gives up what `claim` reserved, if anything.
+    void unclaim(std::size_t bucket) { _map.free(bucket); }
+
+    [[nodiscard]] bool is_claimed(std::size_t bucket) const noexcept {
+        return _map.is_claimed(bucket);
     }
+    [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _is_open[bucket] != 0; }
 
     /// @brief The memory of an open bucket.
     [[nodiscard]] T* at(std::size_t bucket) const noexcept {
-        return _buffer.data() + _lease_of[bucket] * _lease_elements;
+        return _buffer.data() + _map.begin(bucket);
     }
 
-    /// @brief Leases memory to a bucket, for commands on `writer`. Takes the free lease that was
-    /// closed first; there must be one.
+    /// @brief Leases the claimed memory of a bucket to commands on `writer`, after its last use.
     T* open(std::size_t bucket, Queue writer, Fence fence) {
-        std::size_t chosen = none;
-        for (std::size_t lease = 0; lease < _leases.size(); ++lease) {
-            if (!_leases[lease].is_open
-                && (chosen == none || _leases[lease].closed < _leases[chosen].closed)) {
-                chosen = lease;
-            }
-        }
-        Backend::wait(writer, _leases[chosen].last_use, fence);
-        _leases[chosen].is_open = true;
-        _lease_of[bucket] = chosen;
-        --_free;
+        _map.use(bucket, [&](std::size_t user) { Backend::wait(writer, _last_use[user], fence); });
+        _is_open[bucket] = true;
         return at(bucket);
     }
 
     /// @brief Ends the lease; its memory is reused after `last_use`.
     void close(std::size_t bucket, Event last_use) {
-        Lease& lease = _leases[_lease_of[bucket]];
-        lease.last_use = std::move(last_use);
-        lease.is_open = false;
-        lease.closed = ++_closed;
-        _lease_of[bucket] = none;
-        ++_free;
+        _last_use[bucket] = std::move(last_use);
+        _is_open[bucket] = false;
+        _map.free(bucket);
     }
 
     /// @brief Drops the events of all leases. Every last use must already be ordered before all
     /// later commands.
     void forget_events() noexcept {
-        for (Lease& lease : _leases) {
-            lease.last_use = {};
+        for (Event& last_use : _last_use) {
+            last_use = {};
         }
     }
 
     /// @brief Makes `queue` wait for the last use of every lease.
     void wait_for_last_uses(Queue queue, Fence fence) const {
-        for (Lease const& lease : _leases) {
-            Backend::wait(queue, lease.last_use, fence);
+        for (Event const& last_use : _last_use) {
+            Backend::wait(queue, last_use, fence);
         }
     }
 
 private:
-    static constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-    struct Lease {
-        Event last_use{};
-        std::uint64_t closed = 0;
-        bool is_open = false;
-    };
-
     Buffer<T> _buffer;
-    std::size_t _lease_elements = 0;
-    List<Lease> _leases;
-    std::vector<std::size_t> _lease_of;
-    std::size_t _free = 0;
-    std::uint64_t _closed = 0;
+    LeaseMap _map;
+    List<Event> _last_use;      ///< by bucket: the end of its last lease
+    std::vector<char> _is_open; ///< by bucket
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../../layout/lease_plan.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/placement.hpp"
 #include "../any_parameter.hpp"
@@ -36,6 +37,18 @@ struct EngineContext {
     [[nodiscard]] LayoutTotals totals(std::size_t type) const {
         return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
                             further_gradient_leases);
+    }
+
+    /// @brief Returns the places of gradient buckets in flight.
+    [[nodiscard]] LeasePlan gradient_leases(std::size_t type) const {
+        return plan_gradient_leases(*layout, !row.shards_parameters(),
+                                    spare_places(options->extra_leases, further_gradient_leases),
+                                    type);
+    }
+
+    /// @brief Returns the places of gathered and copied parameter buckets.
+    [[nodiscard]] LeasePlan parameter_leases(std::size_t type) const {
+        return plan_parameter_leases(*layout, row, options->storage, options->extra_leases, type);
     }
 };
 

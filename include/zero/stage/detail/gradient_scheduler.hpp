@@ -5,6 +5,7 @@
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
+#include "claim_leases.hpp"
 #include "engine_context.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
@@ -41,7 +42,9 @@ public:
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
           _is_begun(context.layout->parameters().size(), false),
-          _is_chosen(context.layout->parameters().size(), false) {}
+          _is_chosen(context.layout->parameters().size(), false) {
+        _claimed.reserve(context.layout->trainable_buckets()); // a step allocates nothing
+    }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
 
@@ -65,6 +68,7 @@ public:
         _is_begun.assign(_is_begun.size(), false);
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
+        _claimed_end = 0;
         _is_last = is_last;
         _writers.begin_micro_step();
     }
@@ -202,6 +206,7 @@ public:
             if (is_open(bucket)) {
                 close(bucket);
             }
+            _stores.of_bucket(bucket, [&](auto& store) { store.unclaim(bucket); });
             // Also for caller-owned memory, whose writes need not have been reported.
             _writers.note(bucket, _queue, written);
         }
@@ -218,6 +223,11 @@ private:
 
     [[nodiscard]] bool is_open(std::size_t bucket) const {
         return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
+    }
+
+    [[nodiscard]] bool is_claimed(std::size_t bucket) const {
+        return _stores.of_bucket(bucket,
+                                 [&](auto const& store) { return store.is_claimed(bucket); });
     }
 
     /// Some unit leased the parameter's gradient, or wrote to caller-owned memory and reported it.
@@ -296,21 +306,27 @@ private:
         }
     }
 
-    /// Checks that the buckets still closed in this micro-step get a lease. One lease of each type
-    /// stays free, so that the end of a micro-step can always send zeros for a bucket without
-    /// gradients.
-    void require_leases(std::size_t unit, std::span<std::size_t const> buckets) const {
-        for (std::size_t type = 0; type < Config::types; ++type) {
-            std::size_t wanted = 0;
-            for (std::size_t const bucket : buckets) {
-                bool const is_wanted = is_trainable(bucket) && _layout->bucket(bucket).type == type
-                                       && !is_open(bucket);
-                wanted += is_wanted && !_readiness.is_launched(bucket) ? 1 : 0;
+    /// Claims memory for the buckets that are not yet launched in this micro-step. Room stays for
+    /// every bucket before them that has none: the end of a micro-step sends zeros for it while
+    /// they are still open.
+    void require_leases(std::size_t unit, std::span<std::size_t const> buckets) {
+        auto const is_wanted = [&](std::size_t bucket) {
+            return is_trainable(bucket) && !_readiness.is_launched(bucket) && !is_claimed(bucket);
+        };
+        bool is_met = claim_leases(_stores, buckets, is_wanted, _claimed);
+        for (std::size_t const bucket : _claimed) {
+            _claimed_end = _claimed_end > bucket ? _claimed_end : bucket + 1;
+        }
+        for (std::size_t bucket = _readiness.next(); is_met && bucket < _claimed_end; ++bucket) {
+            if (is_wanted(bucket)) {
+                is_met =
+                    _stores.of_bucket(bucket, [&](auto& store) { return store.claim(bucket); });
+                _stores.of_bucket(bucket, [&](auto& store) { store.unclaim(bucket); });
             }
-            auto const free_leases = [](auto const& store) { return store.free_leases(); };
-            if (wanted != 0 && wanted + 1 > _stores.of_type(type, free_leases)) {
-                throw_no_gradient_lease(*_layout, unit, _rank);
-            }
+        }
+        if (!is_met) {
+            unclaim_leases(_stores, _claimed);
+            throw_no_gradient_lease(*_layout, unit, _rank);
         }
     }
 
@@ -382,8 +398,10 @@ private:
     StoresByType<Config, GradientStore> _stores;
     GradientWriters<Backend> _writers;
     std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
-    std::vector<char> _is_chosen; ///< per parameter, during a call
-    std::size_t _chosen = 0;      ///< number of chosen parameters
+    std::vector<char> _is_chosen;      ///< per parameter, during a call
+    std::size_t _chosen = 0;           ///< number of chosen parameters
+    std::vector<std::size_t> _claimed; ///< buckets, by the current call
+    std::size_t _claimed_end = 0;      ///< no bucket from here on was claimed in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

@@ -59,7 +59,13 @@ public:
     /// @brief Number of the parameter type.
     [[nodiscard]] std::size_t type() const noexcept { return _type; }
 
-    [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
+    /// @brief Reserves memory for a bucket. A second call is a no-op. @return false if there is no
+    /// room
+    [[nodiscard]] bool claim(std::size_t bucket) { return _pool.claim(bucket); }
+    void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
+    [[nodiscard]] bool is_claimed(std::size_t bucket) const noexcept {
+        return _pool.is_claimed(bucket);
+    }
     void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
@@ -102,6 +108,9 @@ public:
     /// @brief Leases a bucket. Its parameters are cleared when they are first written; the next
     /// `clear` clears the padding.
     void open(std::size_t bucket, Queue writer) {
+        if (!_pool.claim(bucket)) {
+            throw_no_room(*_layout, bucket, _rank);
+        }
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
         _has_old_padding[bucket] = !_poison;
         if (_poison) { // the padding stays poisoned
@@ -222,9 +231,8 @@ private:
         : _type(context.type), _layout(context.layout), _communicator(context.communicator),
           _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
           _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
-          _poison(context.options->poison),
-          _pool(totals.gradient_leases, totals.largest_trainable_bucket, buckets, *context.memory,
-                BufferKind::gradient_leases),
+          _poison(context.options->poison), _pool(context.gradient_leases(context.type),
+                                                  *context.memory, BufferKind::gradient_leases),
           _sum(*_layout, buckets, context.type, _rank, context.row.accumulation_buffer,
                *context.memory, BufferKind::gradients),
           _wire(*context.memory, has_wire<Types>(_schedule) ? totals.largest_trainable_bucket : 0,

@@ -16,11 +16,14 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
                                                      std::size_t rank);
 
-/// @throws OutOfOrder: fewer parameter leases are free than the unit needs
-/// @param missing leases that it needs
+/// @throws OutOfOrder: there is no room for the gathered buckets of the unit
 [[noreturn, gnu::cold]] void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
-                                                      std::size_t rank, std::size_t missing,
-                                                      std::size_t free);
+                                                      std::size_t rank);
+
+/// @throws OutOfOrder: there is no room for a bucket that needs none of the caller's calls. The
+/// schedulers keep that room free, so this reports a bug of the library.
+[[noreturn, gnu::cold]] void throw_no_room(FlatLayout const& layout, std::size_t bucket,
+                                           std::size_t rank);
 
 /// @throws InvalidArgument: an adopted block cuts the parameter, so its gradient is not contiguous
 [[noreturn, gnu::cold]] void throw_split_gradient(FlatLayout const& layout, std::size_t parameter);

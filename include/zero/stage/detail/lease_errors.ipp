@@ -26,13 +26,20 @@ ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::siz
 }
 
 ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
-                                               std::size_t rank, std::size_t missing,
-                                               std::size_t free) {
+                                               std::size_t rank) {
     throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " needs ", missing, " gathered buckets, the first is bucket ",
-         layout.unit_buckets(unit).front(), ", but only ", free,
-         " leases are free; release units that are not in use, or set extra_leases (rank ", rank,
-         ")."});
+        {"zero: unit ", unit, " finds no room for its ", layout.unit_buckets(unit).size(),
+         " gathered buckets, the first is bucket ", layout.unit_buckets(unit).front(),
+         "; two consecutive units have room at once, so release units that are not in use, or set "
+         "extra_leases (rank ",
+         rank, ")."});
+}
+
+ZERO_COLD_INLINE void throw_no_room(FlatLayout const& layout, std::size_t bucket,
+                                    std::size_t rank) {
+    throw_error<OutOfOrder>({"zero: bucket ", bucket, " of ", layout.elements(bucket),
+                             " elements finds no room on rank ", rank,
+                             ", which is a bug of zero; please report it, and set extra_leases."});
 }
 
 ZERO_COLD_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {

@@ -8,6 +8,7 @@
 #include "../../layout/storage.hpp"
 #include "../any_parameter.hpp"
 #include "acquisition_trace.hpp"
+#include "claim_leases.hpp"
 #include "engine_context.hpp"
 #include "lease_errors.hpp"
 #include "parameter_store.hpp"
@@ -42,6 +43,7 @@ public:
                   }),
           _published(_layout->buckets()), _users(_layout->buckets(), 0) {
         _prefetched.reserve(_layout->buckets()); // a step allocates nothing
+        _claimed.reserve(_layout->buckets());
     }
 
     /// @brief The parameters of one type.
@@ -256,24 +258,11 @@ private:
         }
     }
 
-    /// Closed buckets of a unit, of one type, and free leases of that type.
-    struct Need {
-        std::size_t missing = 0;
-        std::size_t free = 0;
-        [[nodiscard]] bool is_met() const noexcept { return missing <= free; }
-    };
-
-    /// Returns the first unmet need of a unit, or the last need if all are met.
-    [[nodiscard]] Need need_of(std::size_t unit) const {
-        Need need;
-        for (std::size_t type = 0; type < Config::types && need.is_met(); ++type) {
-            auto const free_leases = [](auto const& store) { return store.free_leases(); };
-            need = {0, _stores.of_type(type, free_leases)};
-            for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                need.missing += _layout->bucket(bucket).type == type && !is_open(bucket) ? 1 : 0;
-            }
-        }
-        return need;
+    /// Claims memory for all buckets of a unit that are not gathered, or for none.
+    [[nodiscard]] bool claim(std::size_t unit) {
+        return claim_leases(
+            _stores, _layout->unit_buckets(unit),
+            [&](std::size_t bucket) { return !is_open(bucket); }, _claimed);
     }
 
     [[nodiscard]] bool is_of(std::size_t unit, std::size_t bucket) const noexcept {
@@ -285,26 +274,27 @@ private:
         return false;
     }
 
-    /// Frees leases for a unit by dropping buckets that were prefetched for other units, if
+    /// Claims memory for a unit, for which it drops buckets that were prefetched for other units if
     /// necessary.
     void require_leases(std::size_t unit) {
-        if (!need_of(unit).is_met()) {
-            std::erase_if(_prefetched, [&](std::size_t bucket) {
-                bool const is_wanted = is_of(unit, bucket);
-                if (!is_wanted) {
-                    close_unused(bucket);
-                }
-                return !is_wanted;
-            });
+        if (claim(unit)) {
+            return;
         }
-        if (Need const need = need_of(unit); !need.is_met()) {
-            throw_no_parameter_lease(*_layout, unit, _rank, need.missing, need.free);
+        std::erase_if(_prefetched, [&](std::size_t bucket) {
+            bool const is_wanted = is_of(unit, bucket);
+            if (!is_wanted) {
+                close_unused(bucket);
+            }
+            return !is_wanted;
+        });
+        if (!claim(unit)) {
+            throw_no_parameter_lease(*_layout, unit, _rank);
         }
     }
 
-    /// Gathers a unit before it is acquired, if there are leases for it.
+    /// Gathers a unit before it is acquired, if there is room for it.
     void prefetch(std::size_t unit) {
-        if (!_prefetch || !need_of(unit).is_met()) {
+        if (!_prefetch || !claim(unit)) {
             return;
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
@@ -326,6 +316,7 @@ private:
     List<LastReader> _readers;       ///< per queue: its last reader of replicated parameters
     std::vector<std::size_t> _users; ///< per bucket: acquisitions held
     std::vector<std::size_t> _prefetched;
+    std::vector<std::size_t> _claimed; ///< by the current call
     AcquisitionTrace _trace;
 };
 

@@ -7,6 +7,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../../layout/lease_plan.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/storage.hpp"
@@ -15,6 +16,7 @@
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
+#include "lease_errors.hpp"
 #include "placed_buffer.hpp"
 
 #include <cstddef>
@@ -38,9 +40,11 @@ public:
     using Communicator = typename Config::Communicator;
 
     [[gnu::cold]] explicit ParameterStore(TypeContext<Config> const& context)
-        : ParameterStore(context, context.totals(context.type)) {}
+        : ParameterStore(context, context.parameter_leases(context.type)) {}
 
-    [[nodiscard]] std::size_t free_leases() const noexcept { return _pool.free_leases(); }
+    /// @brief Reserves memory for a gathered bucket. @return false if there is no room
+    [[nodiscard]] bool claim(std::size_t bucket) { return _pool.claim(bucket); }
+    void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
     void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
@@ -74,7 +78,7 @@ public:
     /// @brief Sends the registered values of a bucket of sharded parameters from rank 0 to the
     /// owners, through a lease. Collective.
     void broadcast_initial(std::size_t bucket, std::span<AnyParameter const> parameters) {
-        T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+        T* const staging = open(bucket);
         Backend::fill(_queue, staging, _layout->elements(bucket), T{});
         for (Piece const& piece : _layout->pieces(bucket)) {
             write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
@@ -105,7 +109,7 @@ public:
 
     /// @brief All-gathers a bucket of sharded parameters into a lease. Collective.
     void gather(std::size_t bucket) {
-        T* const lease = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+        T* const lease = open(bucket);
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
             _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue,
@@ -133,7 +137,7 @@ public:
         auto const cuts = _layout->cuts(bucket);
         CollectiveTag const tag{"parameters of bucket", bucket};
         if (is_copied(bucket)) {
-            T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+            T* const staging = open(bucket);
             Range const own = _layout->extent(bucket, _rank);
             Backend::copy_to_bucket(_queue, _owned.of(bucket), staging);
             _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
@@ -148,12 +152,19 @@ public:
     }
 
 private:
-    [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LayoutTotals const& totals)
+    /// Leases memory that was claimed, or whose place is free.
+    T* open(std::size_t bucket) {
+        if (!_pool.claim(bucket)) {
+            throw_no_room(*_layout, bucket, _rank);
+        }
+        return _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+    }
+
+    [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
           _rank(context.rank()), _is_sharded(context.row.shards_parameters()),
           _storage(context.options->storage), _poison(context.options->poison),
-          _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(),
-                *context.memory, BufferKind::parameter_leases),
+          _pool(leases, *context.memory, BufferKind::parameter_leases),
           _full(context.parameters.size()), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();

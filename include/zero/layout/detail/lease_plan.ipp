@@ -1,0 +1,100 @@
+#pragma once
+
+#include "../lease_plan.hpp"
+
+#include "place_leases.hpp"
+
+#include <span>
+#include <utility>
+
+namespace ZERO_NAMESPACE {
+
+ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool in_index_order,
+                                                std::size_t spares, std::size_t type) {
+    std::size_t const buckets = layout.trainable_buckets();
+    std::vector<std::size_t> units_left(buckets, 0);
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            units_left[bucket < buckets ? bucket : 0] += bucket < buckets ? 1 : 0;
+        }
+    }
+    detail::List<detail::List<Range>> lifetimes(layout.buckets());
+    auto const open = [&](std::size_t bucket, std::size_t step) {
+        if (layout.bucket(bucket).type == type && lifetimes[bucket].empty()) {
+            lifetimes[bucket].push_back({step, step});
+        }
+    };
+    auto const start_reduction = [&](std::size_t bucket, std::size_t step) {
+        if (!lifetimes[bucket].empty()) {
+            lifetimes[bucket][0].end = step + 2; // it overlaps with one further unit
+        }
+    };
+    std::size_t next = 0;
+    std::size_t step = 0;
+    for (std::size_t const unit : layout.unit_order()) {
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            if (bucket < buckets) {
+                open(bucket, step);
+                --units_left[bucket];
+                if (units_left[bucket] == 0 && !in_index_order) {
+                    start_reduction(bucket, step);
+                }
+            }
+        }
+        for (; in_index_order && next < buckets && units_left[next] == 0; ++next) {
+            start_reduction(next, step);
+        }
+        ++step;
+    }
+    return detail::place_leases(layout, lifetimes, step + 1, spares);
+}
+
+namespace detail {
+
+/// @brief Returns the lifetimes of gathered buckets: step s lasts while the units s and s + 1 in
+/// order of use are gathered.
+ZERO_COLD_INLINE List<List<Range>> gathered_lifetimes(FlatLayout const& layout, std::size_t type) {
+    List<List<Range>> lifetimes(layout.buckets());
+    std::size_t const units = layout.unit_order().size();
+    for (std::size_t position = 0; position < units; ++position) {
+        std::size_t const unit = layout.unit_order()[units - 1 - position];
+        std::size_t const begin = position == 0 ? 0 : position - 1;
+        std::size_t const end = larger(smaller(position + 1, units - 1), std::size_t{1});
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            List<Range>& lifetime = lifetimes[bucket];
+            if (layout.bucket(bucket).type != type) {
+                continue;
+            }
+            if (!lifetime.empty() && lifetime[lifetime.size() - 1].end >= begin) {
+                lifetime[lifetime.size() - 1].end = end;
+            } else {
+                lifetime.push_back({begin, end});
+            }
+        }
+    }
+    return lifetimes;
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE LeasePlan plan_parameter_leases(FlatLayout const& layout, StageRow const& row,
+                                                 Storage storage, std::size_t spares,
+                                                 std::size_t type) {
+    if (row.shards_parameters()) {
+        return detail::place_leases(layout, detail::gathered_lifetimes(layout, type),
+                                    detail::larger(layout.units(), std::size_t{1}), spares);
+    }
+    LeasePlan plan;
+    plan.places.resize(layout.buckets());
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        bool const is_copied =
+            layout.bucket(bucket).type == type && row.reduced_gradients == Placement::sharded
+            && ((storage == Storage::scattered && layout.bucket(bucket).trainable)
+                || layout.bucket(bucket).is_staged);
+        plan.places[bucket].end = is_copied ? layout.elements(bucket) : 0;
+        plan.elements = detail::larger(plan.elements, plan.places[bucket].end);
+    }
+    return plan;
+}
+
+} // namespace ZERO_NAMESPACE
