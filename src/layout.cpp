@@ -3,6 +3,7 @@
 #include <zero/layout/detail/dealt_group_partitioner.ipp>
 #include <zero/layout/detail/flat_layout.ipp>
 #include <zero/layout/detail/for_bucket_members.ipp>
+#include <zero/layout/detail/gradient_source.ipp>
 #include <zero/layout/detail/layout_totals.ipp>
 #include <zero/layout/detail/lease_plan.ipp>
 #include <zero/layout/detail/place_leases.ipp>

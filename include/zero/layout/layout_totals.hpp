@@ -4,6 +4,7 @@
 #include "flat_layout.hpp"
 #include "placement.hpp"
 #include "storage.hpp"
+#include "wire_chunk.hpp"
 
 #include <cstddef>
 
@@ -26,8 +27,9 @@ struct LayoutTotals {
     std::size_t trainable_blocks = 0;
 
     std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
-    std::size_t largest_trainable_bucket = 0; ///< elements, padding included
-    std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places included
+    std::size_t wire_elements = 0;            ///< of the buffer through which gradients are sent
+    std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places and the buffer
+                                              ///< for copies of caller-owned gradients included
     std::size_t parameter_lease_elements = 0; ///< the same for gathered and copied buckets
 };
 
@@ -35,10 +37,12 @@ struct LayoutTotals {
 /// @param extra_leases number of spare places in the pools whose size depends on the order of use:
 /// gradients, and in stage 3 gathered units; see `LeasePlan`
 /// @param further_gradient_leases spare places added to those of the gradients
+/// @param wire_capacity elements of the communication type; see `wire_elements`
 /// @throws InvalidArgument if there is no such rank
 LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row,
                           Storage storage, std::size_t extra_leases, std::size_t type = 0,
-                          std::size_t further_gradient_leases = 0);
+                          std::size_t further_gradient_leases = 0,
+                          std::size_t wire_capacity = default_wire_elements);
 
 } // namespace ZERO_NAMESPACE
 

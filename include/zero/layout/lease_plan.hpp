@@ -43,7 +43,8 @@ constexpr std::size_t spare_places(std::size_t extra, std::size_t further) noexc
 /// number of trainable buckets; O(n^2) at worst.
 ///
 /// A bucket is in flight from its first unit until the unit after the one that starts its
-/// reduction: the reduction overlaps with the backward pass of one further unit.
+/// reduction: the reduction overlaps with the backward pass of one further unit. Buckets whose
+/// gradients are all caller-owned have no place (`GradientSource`).
 /// @param in_index_order true (stages 0 to 2): a reduction starts when the bucket and all buckets
 /// before it are complete; false (stage 3): when the bucket's last unit is complete
 /// @param spares number of spare places, as large as the largest buckets, for orders other than

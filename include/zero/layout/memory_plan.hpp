@@ -80,8 +80,8 @@ struct MemoryPlan {
 std::string to_string(MemoryPlan const& plan);
 
 /// @brief Evaluates the memory formulas (ZeRO, figure 1, for every buffer of an engine).
-/// @param has_wire whether gradients are converted before they are sent, which takes one bucket of
-/// the communication type
+/// @param has_wire whether gradients are converted to the communication type before they are sent,
+/// which takes a buffer of `wire_elements`
 /// @param control_bytes bytes of the scalars of a step
 constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals,
                                  ElementSizes const& sizes, Storage storage, bool has_wire,
@@ -117,8 +117,7 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     plan[BufferKind::gradient_leases] = {totals.gradient_lease_elements * sizes.gradient, 0, false};
     plan[BufferKind::parameter_leases] = {totals.parameter_lease_elements * sizes.parameter, 0,
                                           false};
-    plan[BufferKind::wire] = {has_wire ? totals.largest_trainable_bucket * sizes.communication : 0,
-                              0, false};
+    plan[BufferKind::wire] = {has_wire ? totals.wire_elements * sizes.communication : 0, 0, false};
     plan[BufferKind::control] = {control_bytes, 0, false};
     return plan;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "gradient_memory.hpp"
 
 #include <cstddef>
 #include <string>
@@ -18,6 +19,7 @@ struct ParameterSpec {
     bool trainable = true; ///< false: frozen, without gradient, master weights and optimizer state
     std::size_t type = 0;  ///< index of its type in the model; a bucket holds one type
     std::size_t rows = 0;  ///< rows of its row-major matrix; 0: it is not a matrix
+    GradientMemory gradient = GradientMemory::engine; ///< ranks may differ in `engine` and `caller`
 };
 
 } // namespace ZERO_NAMESPACE

@@ -61,6 +61,7 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) con
         .add(spec.trainable)
         .add(spec.type)
         .add(spec.rows)
+        .add(spec.gradient == GradientMemory::block)
         .add(std::string_view(spec.name));
     for (std::size_t const unit : spec.units) {
         hash.add(unit);

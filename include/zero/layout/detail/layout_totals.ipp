@@ -2,6 +2,7 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../layout_totals.hpp"
+#include "../gradient_source.hpp"
 #include "../lease_plan.hpp"
 #include "../parameter_spec.hpp"
 #include "../range.hpp"
@@ -13,7 +14,8 @@ namespace ZERO_NAMESPACE {
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
                                            StageRow const& row, Storage storage,
                                            std::size_t extra_leases, std::size_t type,
-                                           std::size_t further_gradient_leases) {
+                                           std::size_t further_gradient_leases,
+                                           std::size_t wire_capacity) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
     for (auto const& spec : layout.parameters()) {
@@ -29,8 +31,8 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
-            totals.largest_trainable_bucket =
-                detail::larger(totals.largest_trainable_bucket, layout.elements(bucket));
+            totals.wire_elements =
+                detail::larger(totals.wire_elements, wire_elements(layout.cuts(bucket), wire_capacity));
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;
@@ -44,7 +46,8 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
     totals.gradient_lease_elements =
         plan_gradient_leases(layout, !row.shards_parameters(),
                              spare_places(extra_leases, further_gradient_leases), type)
-            .elements;
+            .elements
+        + copied_gradient_elements(layout, type);
     totals.parameter_lease_elements =
         plan_parameter_leases(layout, row, storage, extra_leases, type).elements;
     return totals;

@@ -2,6 +2,7 @@
 
 #include "../lease_plan.hpp"
 
+#include "../gradient_source.hpp"
 #include "place_leases.hpp"
 
 #include <span>
@@ -20,7 +21,8 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
     }
     detail::List<detail::List<Range>> lifetimes(layout.buckets());
     auto const open = [&](std::size_t bucket, std::size_t step) {
-        if (layout.bucket(bucket).type == type && lifetimes[bucket].empty()) {
+        if (layout.bucket(bucket).type == type && lifetimes[bucket].empty()
+            && gradient_source(layout, bucket) == GradientSource::lease) {
             lifetimes[bucket].push_back({step, step});
         }
     };

@@ -64,6 +64,7 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
     settings.schedule = schedule;
     settings.kind = options.reduction.kind;
     settings.predivide = predivide;
+    settings.wire_bytes = options.reduction.wire_bytes;
     settings.storage = options.storage;
     settings.prefetch = options.prefetch;
     settings.extra_leases = options.extra_leases;

@@ -26,6 +26,7 @@ struct ComparedSettings {
     ReductionSchedule schedule{};
     ReductionKind kind{};
     float predivide = 1.0F;
+    std::size_t wire_bytes = 0;
     Storage storage{};
     bool prefetch = false;
     std::size_t extra_leases = 0;

@@ -34,9 +34,11 @@ struct EngineContext {
     }
 
     /// @brief Returns the inputs of the memory formulas for one parameter type.
-    [[nodiscard]] LayoutTotals totals(std::size_t type) const {
+    /// @param communication_bytes bytes per element of its communication type
+    [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
         return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
-                            further_gradient_leases);
+                            further_gradient_leases,
+                            options->reduction.wire_bytes / communication_bytes);
     }
 
     /// @brief Returns the places of gradient buckets in flight.

@@ -101,7 +101,8 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            plan += plan_memory(all.row, all.totals(type), element_sizes<Types>(), _options.storage,
+            plan += plan_memory(all.row, all.totals(type, sizeof(typename Types::Communication)),
+                                element_sizes<Types>(), _options.storage,
                                 detail::has_wire<Types>(_schedule), 0);
         });
     }

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "../gradient_source.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../gradient_memory.hpp"
+#include "../parameter_spec.hpp"
+#include "../piece.hpp"
+
+namespace ZERO_NAMESPACE {
+
+ZERO_COLD_INLINE GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket) {
+    bool is_engines = layout.pieces(bucket).empty();
+    bool is_in_block = !layout.bucket(bucket).is_staged;
+    for (Piece const& piece : layout.pieces(bucket)) {
+        GradientMemory const memory = layout.parameter(piece.parameter).gradient;
+        is_engines = is_engines || memory == GradientMemory::engine;
+        is_in_block = is_in_block && memory == GradientMemory::block;
+    }
+    if (is_engines) {
+        return GradientSource::lease;
+    }
+    return is_in_block ? GradientSource::block : GradientSource::copy;
+}
+
+ZERO_COLD_INLINE bool has_gradient_block(FlatLayout const& layout) {
+    for (ParameterSpec const& spec : layout.parameters()) {
+        if (spec.gradient == GradientMemory::block) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ZERO_COLD_INLINE std::size_t copied_gradient_elements(FlatLayout const& layout, std::size_t type) {
+    std::size_t largest = 0;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type
+            && gradient_source(layout, bucket) == GradientSource::copy) {
+            largest = detail::larger(largest, layout.elements(bucket));
+        }
+    }
+    return largest;
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "flat_layout.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The memory from which the gradients of a bucket are reduced.
+enum class GradientSource : std::uint8_t {
+    lease, ///< a lease, from the first writer to the reduction
+    copy,  ///< a copy, made directly before the reduction: all gradients are caller-owned
+    block  ///< the caller's block of gradients, without a copy
+};
+
+/// @brief Returns the source of a bucket's gradients. O(pieces of the bucket).
+GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket);
+
+/// @brief Returns whether the gradients lie in one block of the caller's, which `make_stage_layout`
+/// finds out for all trainable parameters at once.
+bool has_gradient_block(FlatLayout const& layout);
+
+/// @brief Returns the size of the largest bucket of a type whose gradients are copied before their
+/// reduction, padding included. The engine has one buffer for such copies.
+std::size_t copied_gradient_elements(FlatLayout const& layout, std::size_t type = 0);
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/gradient_source.ipp"
+#endif

@@ -1,0 +1,63 @@
+#pragma once
+
+// How a bucket that is larger than the wire buffer is sent in several collectives.
+
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
+#include "padding.hpp"
+#include "range.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Capacity of the wire buffer in `count_layout` unless it is given: 25 MiB of float.
+inline constexpr std::size_t default_wire_elements = (std::size_t{25} << 20U) / sizeof(float);
+
+/// @brief Returns how many elements of each rank's extent one collective sends, at most: all if the
+/// bucket fits into `capacity` elements, otherwise as many as fit for all ranks together, in
+/// multiples of `granularity` and at least that.
+///
+/// A chunk takes the same part of every extent, so a native reduce-scatter stays native.
+constexpr std::size_t wire_stride(std::span<std::size_t const> cuts,
+                                  std::size_t capacity) noexcept {
+    if (cuts.back() <= capacity) {
+        return cuts.back();
+    }
+    std::size_t const fits = capacity / (cuts.size() - 1) / granularity * granularity;
+    return detail::larger(fits, std::size_t{granularity});
+}
+
+/// @brief Returns the part [begin, end) of the extent [first, last) that chunk `chunk` sends,
+/// counted from `first`.
+constexpr Range wire_part(std::size_t first, std::size_t last, std::size_t stride,
+                          std::size_t chunk) noexcept {
+    std::size_t const elements = last - first;
+    std::size_t const begin = detail::smaller(stride * chunk, elements);
+    return {begin, begin + detail::smaller(stride, elements - begin)};
+}
+
+/// @brief Returns the number of elements that the largest chunk of a bucket has. O(W).
+constexpr std::size_t wire_elements(std::span<std::size_t const> cuts,
+                                    std::size_t capacity) noexcept {
+    std::size_t const stride = wire_stride(cuts, capacity);
+    std::size_t elements = 0;
+    for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) { // the first chunk is the largest
+        elements += wire_part(cuts[rank], cuts[rank + 1], stride, 0).size();
+    }
+    return elements;
+}
+
+/// @brief Returns the number of chunks of a bucket: 0 if it is empty. O(W).
+constexpr std::size_t wire_chunks(std::span<std::size_t const> cuts,
+                                  std::size_t capacity) noexcept {
+    std::size_t longest = 0;
+    for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+        longest = detail::larger(longest, cuts[rank + 1] - cuts[rank]);
+    }
+    std::size_t const stride = wire_stride(cuts, capacity);
+    return stride == 0 ? 0 : (longest + stride - 1) / stride;
+}
+
+} // namespace ZERO_NAMESPACE
