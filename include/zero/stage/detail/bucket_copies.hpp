@@ -43,6 +43,19 @@ public:
         return _table.range(_first[bucket] + first, count);
     }
 
+    /// @brief Returns the row of a bucket, counted from its first, that begins at this offset in
+    /// the bucket. There must be one. O(log rows).
+    [[nodiscard]] std::size_t row(std::size_t bucket, std::size_t bucket_begin) const noexcept {
+        auto const& slices = _table.slices();
+        std::size_t first = _first[bucket]; // the row is not before it
+        for (std::size_t left = _first[bucket + 1] - first; left > 1;) {
+            std::size_t const half = left / 2;
+            first += slices[first + half].bucket_begin <= bucket_begin ? half : 0;
+            left -= half;
+        }
+        return first - _first[bucket];
+    }
+
     /// @brief Bytes of the backend's memory.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _table.size_bytes(); }
 

@@ -30,6 +30,14 @@ public:
         : _buffer(memory, leases * lease_elements, kind), _lease_elements(lease_elements),
           _leases(leases), _lease_of(buckets, none), _free(leases) {}
 
+    /// @brief Fills all leases. Commands on a lease that is opened later run after it.
+    [[gnu::cold]] void fill(Queue queue, T value) {
+        Backend::fill(queue, _buffer.data(), _buffer.size(), value);
+        for (Lease& lease : _leases) {
+            lease.last_use = Backend::record(queue);
+        }
+    }
+
     [[nodiscard]] std::size_t free_leases() const noexcept { return _free; }
     [[nodiscard]] std::size_t lease_elements() const noexcept { return _lease_elements; }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept {

@@ -4,11 +4,13 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
+#include "../../layout/piece_position.hpp"
 #include "../../layout/placement.hpp"
 #include "engine_context.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
+#include "piece_indices.hpp"
 #include "readiness.hpp"
 #include "stores_by_type.hpp"
 
@@ -76,12 +78,13 @@ public:
             require_not_launched(parameter);
         }
         require_leases(unit, _layout->unit_buckets(unit));
+        _writers.follow(_layout->unit_buckets(unit), writer);
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
             if (_layout->parameter(parameter).trainable) {
                 begin_parameter(parameter, writer, is_zeroed);
             }
         }
-        clear_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit), writer);
+        clear_chosen(_layout->unit_pieces(unit), _layout->unit_parameters(unit), writer);
         _writers.note(_layout->unit_buckets(unit), writer);
     }
 
@@ -101,16 +104,14 @@ public:
     Event hand_over(std::size_t unit, std::size_t parameter, void const* gradient, Queue writer) {
         auto const buckets = _layout->parameter_buckets(parameter);
         require_not_launched(parameter);
+        auto const pieces = _layout->parameter_pieces(parameter);
         require_leases(unit, buckets);
+        _writers.follow(buckets, writer);
         begin_parameter(parameter, writer, true);
-        clear_chosen(buckets, {&parameter, 1}, writer);
+        clear_chosen(pieces, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
-            for (std::size_t const bucket : buckets) {
-                for (Piece const& piece : _layout->pieces(bucket)) {
-                    if (piece.parameter == parameter) {
-                        store.add(bucket, piece, gradient, writer);
-                    }
-                }
+            for (PiecePosition const at : pieces) {
+                store.add(at.bucket, _layout->piece(at), gradient, writer);
             }
         });
         return _writers.note(buckets, writer);
@@ -121,22 +122,18 @@ public:
     void set_ready(std::size_t unit, Queue writer) {
         auto const buckets = _layout->unit_buckets(unit);
         require_leases(unit, buckets);
-        for (std::size_t const bucket : buckets) {
-            if (is_trainable(bucket)) {
-                _writers.follow(bucket, writer);
-            }
-        }
+        _writers.follow(buckets, writer);
         _readiness.mark(unit, [&](std::size_t parameter) {
             if (is_in_callers_memory(parameter)) {
                 open_all(parameter, writer);
                 choose(parameter);
             }
         });
-        for_chosen(buckets, _layout->unit_parameters(unit),
-                   [&](auto& store, std::size_t bucket, auto const& is_chosen) {
-                       store.copy_callers(bucket, writer, is_chosen);
+        for_chosen(_layout->unit_pieces(unit), _layout->unit_parameters(unit),
+                   [&](auto& store, std::size_t bucket, auto pieces, auto const& is_chosen) {
+                       store.copy_callers(bucket, writer, pieces, is_chosen);
                    });
-        Backend::wait(_queue, _writers.note(buckets, writer), Fence::gradients_written);
+        _writers.note(buckets, writer); // `launch` makes the communication queue wait, once a bucket
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : buckets) {
                 if (is_trainable(bucket) && _readiness.is_complete(bucket)
@@ -235,18 +232,25 @@ private:
         ++_chosen;
     }
 
-    /// Calls `visit(store, bucket, is_chosen)` for each open bucket, then clears the choice.
+    /// Calls `visit(store, bucket, pieces, is_chosen)` for each open bucket, then clears the choice.
+    /// @param listed pieces of all that may be chosen, bucket by bucket
     /// @param parameters all that may be chosen
     template <class Visitor>
-    void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
+    void for_chosen(std::span<PiecePosition const> listed, std::span<std::size_t const> parameters,
                     Visitor const& visit) {
         if (std::exchange(_chosen, 0) == 0) {
             return;
         }
         auto const is_chosen = [&](std::size_t parameter) { return _is_chosen[parameter] != 0; };
-        for (std::size_t const bucket : buckets) {
+        for (std::size_t begin = 0, end = 0; begin < listed.size(); begin = end) {
+            std::size_t const bucket = listed[begin].bucket;
+            while (end < listed.size() && listed[end].bucket == bucket) {
+                ++end;
+            }
             if (is_trainable(bucket) && is_open(bucket)) {
-                _stores.of_bucket(bucket, [&](auto& store) { visit(store, bucket, is_chosen); });
+                PieceIndices const pieces(listed.subspan(begin, end - begin));
+                _stores.of_bucket(bucket,
+                                  [&](auto& store) { visit(store, bucket, pieces, is_chosen); });
             }
         }
         for (std::size_t const parameter : parameters) {
@@ -254,12 +258,16 @@ private:
         }
     }
 
-    void clear_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
-                      Queue writer) {
-        for_chosen(buckets, parameters,
-                   [&](auto& store, std::size_t bucket, auto const& is_chosen) {
-                       store.clear(bucket, writer, is_chosen);
+    void clear_chosen(std::span<PiecePosition const> listed,
+                      std::span<std::size_t const> parameters, Queue writer) {
+        for_chosen(listed, parameters,
+                   [&](auto& store, std::size_t bucket, auto pieces, auto const& is_chosen) {
+                       store.clear(bucket, writer, pieces, is_chosen);
                    });
+    }
+
+    [[nodiscard]] PieceIndices pieces_of(std::size_t bucket) const {
+        return PieceIndices(_layout->pieces(bucket).size());
     }
 
     /// @}
@@ -282,8 +290,9 @@ private:
         if (!is_open(bucket)) {
             open(bucket, writer);
         }
-        _stores.of_bucket(bucket,
-                          [&](auto& store) { store.copy_callers(bucket, writer, is_incomplete); });
+        _stores.of_bucket(bucket, [&](auto& store) {
+            store.copy_callers(bucket, writer, pieces_of(bucket), is_incomplete);
+        });
         _writers.note(bucket, writer, Backend::record(writer)); // for the launch that follows
     }
 
@@ -313,15 +322,11 @@ private:
         }
     }
 
-    /// Provides memory for a parameter's gradient. The first call of a micro-step clears it, or
-    /// chooses it to be cleared together with others.
+    /// Provides memory for a parameter's gradient, whose buckets `writer` follows. The first call
+    /// of a micro-step clears it, or chooses it to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
-        if (is_callers) {
-            for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-                _writers.follow(bucket, writer);
-            }
-        } else {
+        if (!is_callers) {
             open_all(parameter, writer);
         }
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
@@ -335,11 +340,10 @@ private:
         }
     }
 
-    /// Leases the parameter's buckets to commands on `writer`, after the writes noted so far. The
-    /// caller notes the new write.
+    /// Leases the parameter's buckets to commands on `writer`, which follows the writes noted so
+    /// far. The caller notes the new write.
     void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-            _writers.follow(bucket, writer);
             if (!is_open(bucket)) {
                 open(bucket, writer);
             }
@@ -363,7 +367,7 @@ private:
             open(bucket, _queue);
         }
         _stores.of_bucket(bucket, [&](auto& store) {
-            store.clear(bucket, _queue,
+            store.clear(bucket, _queue, pieces_of(bucket),
                         [&](std::size_t parameter) { return !is_written(parameter); });
             store.take(bucket, _micro_steps == 0, _is_last);
         });

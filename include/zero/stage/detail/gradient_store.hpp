@@ -16,6 +16,7 @@
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "lease_errors.hpp"
+#include "piece_indices.hpp"
 #include "placed_buffer.hpp"
 
 #include <cstddef>
@@ -73,16 +74,11 @@ public:
         if (_callers[parameter] != nullptr || !spec.trainable || spec.elements == 0) {
             return _callers[parameter];
         }
-        auto const buckets = _layout->parameter_buckets(parameter);
-        if (buckets.size() != 1) {
+        auto const pieces = _layout->parameter_pieces(parameter);
+        if (pieces.size() != 1) {
             throw_split_gradient(*_layout, parameter);
         }
-        for (Piece const& piece : _layout->pieces(buckets.front())) {
-            if (piece.parameter == parameter) {
-                return at(buckets.front(), piece);
-            }
-        }
-        return nullptr;
+        return at(pieces.front().bucket, _layout->piece(pieces.front()));
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -99,11 +95,10 @@ public:
         return _sum.at(bucket, index);
     }
 
-    /// @brief Leases a bucket. Its parameters are cleared when they are first written; the next
-    /// `clear` clears the padding.
+    /// @brief Leases a bucket. Its parameters are cleared when they are first written. The padding
+    /// keeps what the last user of the lease wrote: it is sent, but nothing reads it.
     void open(std::size_t bucket, Queue writer) {
         G* const lease = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
-        _has_old_padding[bucket] = !_poison;
         if (_poison) { // the padding stays poisoned
             Backend::fill(writer, lease, _layout->elements(bucket),
                           from_float<G>(std::numeric_limits<float>::quiet_NaN()));
@@ -112,32 +107,25 @@ public:
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Clears the gradients of chosen parameters in an open bucket and, once after it was
-    /// opened, its padding. Adjacent ranges are cleared by one command.
+    /// @brief Clears the gradients of chosen parameters in an open bucket. Pieces that follow one
+    /// another are cleared by one command, together with the padding between them unless that is
+    /// poisoned. O(pieces looked at).
     template <class Chosen>
-    void clear(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
-        bool const clears_padding = std::exchange(_has_old_padding[bucket], false);
-        Range pending{}; // adjacent ranges found so far
-        auto const add = [&](std::size_t begin, std::size_t end) {
-            if (begin != pending.end) {
+    void clear(std::size_t bucket, Queue writer, PieceIndices pieces, Chosen const& is_chosen) {
+        auto const all = _layout->pieces(bucket);
+        std::size_t next = 0; // index behind the last chosen piece
+        Range pending{};
+        for (std::size_t number = 0; number < pieces.size(); ++number) {
+            Piece const& piece = all[pieces[number]];
+            if (!is_chosen(piece.parameter)) {
+                continue;
+            }
+            if (_poison || pieces[number] != next || pending.is_empty()) {
                 clear_range(bucket, pending, writer);
-                pending.begin = begin;
+                pending.begin = piece.bucket_begin;
             }
-            pending.end = end;
-        };
-        std::size_t end = 0; // of the previous piece
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            bool const is_cleared = is_chosen(piece.parameter);
-            if (clears_padding || (is_cleared && !_poison)) { // the padding joins two pieces
-                add(end, piece.bucket_begin);
-            }
-            end = piece.bucket_begin + piece.elements;
-            if (is_cleared) {
-                add(piece.bucket_begin, end);
-            }
-        }
-        if (clears_padding) {
-            add(end, _layout->elements(bucket));
+            pending.end = piece.bucket_begin + piece.elements;
+            next = pieces[number] + 1;
         }
         clear_range(bucket, pending, writer);
     }
@@ -153,11 +141,12 @@ public:
                             piece.elements);
     }
 
-    /// @brief Copies caller-owned gradients of chosen parameters into a lease, adjacent ones by one
-    /// command. Their memory is free for later commands on `writer`.
+    /// @brief Copies caller-owned gradients of chosen parameters into a lease, those of adjacent
+    /// rows of the table by one command. Their memory is free for later commands on `writer`.
     template <class Chosen>
-    void copy_callers(std::size_t bucket, Queue writer, Chosen const& is_chosen) {
-        std::size_t next = 0;  // row of the bucket's table
+    void copy_callers(std::size_t bucket, Queue writer, PieceIndices pieces,
+                      Chosen const& is_chosen) {
+        std::size_t next = 0;  // behind the last chosen row of the bucket's table
         std::size_t count = 0; // chosen rows directly before it
         auto const copy = [&] {
             if (count != 0) {
@@ -166,16 +155,18 @@ public:
             }
             count = 0;
         };
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            if (_callers[piece.parameter] == nullptr || piece.elements == 0) {
+        for (std::size_t number = 0; number < pieces.size(); ++number) {
+            Piece const& piece = _layout->pieces(bucket)[pieces[number]];
+            if (_callers[piece.parameter] == nullptr || piece.elements == 0
+                || !is_chosen(piece.parameter)) {
                 continue;
             }
-            if (is_chosen(piece.parameter)) {
-                ++count;
-            } else {
+            std::size_t const row = _copies.row(bucket, piece.bucket_begin);
+            if (row != next) {
                 copy();
             }
-            ++next;
+            ++count;
+            next = row + 1;
         }
         copy();
     }
@@ -229,7 +220,7 @@ private:
                *context.memory, BufferKind::gradients),
           _wire(*context.memory, has_wire<Types>(_schedule) ? totals.largest_trainable_bucket : 0,
                 BufferKind::wire),
-          _has_old_padding(buckets, false), _drain(context.queue) {
+          _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
             _callers.push_back(parameter.spec.type == context.type
                                    ? static_cast<G*>(parameter.gradient)
@@ -239,6 +230,7 @@ private:
                        return bucket < buckets ? Range{0, _layout->elements(bucket)} : Range{};
                    }};
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
+        _pool.fill(_queue, G{}); // padding is sent, so it must have a value
     }
 
     /// Adds to the accumulation buffer; the first addition of a step overwrites it.
@@ -307,9 +299,8 @@ private:
     BucketPool<G, Backend> _pool;
     PlacedBuffer<A> _sum;
     Buffer<C> _wire;
-    std::vector<char> _has_old_padding; ///< per bucket: opened, and its padding not yet cleared
-    List<G*> _callers;                  ///< per parameter: its caller-owned gradient, or null
-    BucketCopies<G, Backend> _copies;   ///< rows of the caller-owned gradients
+    List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null
+    BucketCopies<G, Backend> _copies; ///< rows of the caller-owned gradients
     Drain<Backend> _drain;
 };
 

@@ -35,6 +35,15 @@ public:
         }
     }
 
+    /// @brief The same for several buckets.
+    void follow(std::span<std::size_t const> buckets, Queue writer) {
+        for (std::size_t const bucket : buckets) {
+            if (bucket < _of_bucket.size()) {
+                follow(bucket, writer);
+            }
+        }
+    }
+
     /// @brief Notes that commands on `writer` up to now wrote to these buckets. They must have
     /// followed the writes noted before. @return the point after these commands
     Event note(std::span<std::size_t const> buckets, Queue writer) {

@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../layout/detail/contains_ascending.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
@@ -251,9 +252,7 @@ private:
     }
 
     void broadcast_full() {
-        for (std::size_t index = 0; index < _layout->parameters().size(); ++index) {
-            _stores.of_parameter(index, [&](auto& store) { store.broadcast_full(index); });
-        }
+        _stores.each([](auto& store) { store.broadcast_full(); });
     }
 
     /// Closed buckets of a unit, of one type, and free leases of that type.
@@ -276,20 +275,11 @@ private:
         return need;
     }
 
-    [[nodiscard]] bool is_of(std::size_t unit, std::size_t bucket) const noexcept {
-        for (std::size_t const own : _layout->unit_buckets(unit)) {
-            if (own == bucket) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     /// Frees leases for a unit by dropping what was prefetched for others, if it must.
     void require_leases(std::size_t unit) {
         if (!need_of(unit).is_met()) {
             std::erase_if(_prefetched, [&](std::size_t bucket) {
-                bool const is_wanted = is_of(unit, bucket);
+                bool const is_wanted = contains_ascending(_layout->unit_buckets(unit), bucket);
                 if (!is_wanted) {
                     close_unused(bucket);
                 }

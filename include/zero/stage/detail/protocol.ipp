@@ -118,10 +118,8 @@ ZERO_INLINE void Protocol::require_unit(std::size_t unit) const {
 
 ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t parameter) const {
     require_unit(unit);
-    for (std::size_t const member : _layout->unit_parameters(unit)) {
-        if (member == parameter) {
-            return;
-        }
+    if (_layout->is_member(unit, parameter)) {
+        return;
     }
     throw_error<InvalidArgument>(
         {"zero: parameter number ", parameter,
