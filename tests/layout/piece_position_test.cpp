@@ -84,9 +84,8 @@ TEST_CASE("A layout lists the positions of the pieces of each parameter and unit
 }
 
 TEST_CASE("A parameter of an adopted block has a position for each of its pieces") {
-    std::vector<ParameterSpec> const specs{{"first", 900, {0}, 0, true},
-                                           {"second", 5, {0, 1}, 0, true},
-                                           {"third", 800, {1}, 0, true}};
+    std::vector<ParameterSpec> const specs{
+        {"first", 900, {0}, 0, true}, {"second", 5, {0, 1}, 0, true}, {"third", 800, {1}, 0, true}};
     auto const layout = make_adopted_layout<SizeCappedBucketer>(
         specs, std::vector<std::size_t>{0, 900, 905}, {.world = 2}, {.bucket_bytes = 1024});
     check(layout);

@@ -66,7 +66,8 @@ TEST_CASE("for_each_full_parameter gathers a unit again where another one comes 
     CHECK(seen.gathers == 4 * 2); // each unit has two buckets
 }
 
-TEST_CASE("for_each_full_parameter visits a shared parameter once, with the unit that is gathered") {
+TEST_CASE(
+    "for_each_full_parameter visits a shared parameter once, with the unit that is gathered") {
     Seen const seen = visit({{0}, {0, 1}, {1}});
     CHECK(seen.visited == std::vector<std::size_t>{0, 1, 2});
     CHECK(seen.firsts == std::vector<float>{0, 1, 2});

@@ -119,12 +119,18 @@ void check_construction() {
 } // namespace
 
 TEST_CASE("Construction enqueues one command per parameter, in every stage and form of state") {
-    SECTION("stage 0") { check_construction<Mixed<0>>(); }
-    SECTION("stage 2") { check_construction<Mixed<2>>(); }
-    SECTION("stage 3") { check_construction<Mixed<3>>(); }
+    SECTION("stage 0") {
+        check_construction<Mixed<0>>();
+    }
+    SECTION("stage 2") {
+        check_construction<Mixed<2>>();
+    }
+    SECTION("stage 3") {
+        check_construction<Mixed<3>>();
+    }
     SECTION("split master weights, scaled states") {
-        check_construction<Recorded<2, Parameters<bfloat16>, SplitMasterWeights,
-                                    BlockScaledState<float16>>>();
+        check_construction<
+            Recorded<2, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>>();
     }
 }
 
@@ -134,14 +140,13 @@ TEST_CASE("The commands that a micro-step adds to the communication queue do not
         INFO("gradients are zeroed: " << is_zeroed);
         std::vector<std::size_t> communicated;
         for (std::size_t const units : {20, 60}) {
-            auto const counts = on_ranks<std::vector<std::size_t>>(
-                world, [&](LoopbackCommunicator& communicator) {
+            auto const counts =
+                on_ranks<std::vector<std::size_t>>(world, [&](LoopbackCommunicator& communicator) {
                     CountingQueue queue;
                     CountingQueue compute;
                     Model<float> model(2 * units, units);
-                    ZeroStage<2> engine(
-                        communicator, model.parameters,
-                        {.compute_queue = &compute, .communication_queue = &queue});
+                    ZeroStage<2> engine(communicator, model.parameters,
+                                        {.compute_queue = &compute, .communication_queue = &queue});
                     engine.begin_step();
                     std::size_t const before = queue.commands + queue.waits;
                     std::size_t const computed = compute.commands;
@@ -193,10 +198,18 @@ std::vector<float> train(std::size_t parameters, std::size_t units, MakeQueue co
     })[1];
 }
 
-std::unique_ptr<host::Queue> own() { return nullptr; }
-std::unique_ptr<host::Queue> at_once() { return std::make_unique<host::InlineQueue>(); }
-std::unique_ptr<host::Queue> narrow() { return std::make_unique<host::WaitingQueue>(3); }
-std::unique_ptr<host::Queue> bounded() { return std::make_unique<host::ThreadedQueue>(2048); }
+std::unique_ptr<host::Queue> own() {
+    return nullptr;
+}
+std::unique_ptr<host::Queue> at_once() {
+    return std::make_unique<host::InlineQueue>();
+}
+std::unique_ptr<host::Queue> narrow() {
+    return std::make_unique<host::WaitingQueue>(3);
+}
+std::unique_ptr<host::Queue> bounded() {
+    return std::make_unique<host::ThreadedQueue>(2048);
+}
 std::unique_ptr<host::Queue> delaying() {
     return std::make_unique<host::DelayingQueue>(7, 20, 5, host::WhenFull::wait);
 }
@@ -219,8 +232,12 @@ void check_queues(std::size_t parameters, std::size_t units) {
 } // namespace
 
 TEST_CASE("A model of 9000 parameters trains on every kind of communication queue") {
-    SECTION("stage 2") { check_queues<Two>(9000, 300); }
-    SECTION("stage 3") { check_queues<Three>(9000, 300); }
+    SECTION("stage 2") {
+        check_queues<Two>(9000, 300);
+    }
+    SECTION("stage 3") {
+        check_queues<Three>(9000, 300);
+    }
 }
 
 TEST_CASE("A delaying queue of five commands that waits for room gives the same bits") {
@@ -228,17 +245,17 @@ TEST_CASE("A delaying queue of five commands that waits for room gives the same 
     CHECK(train<Three>(60, 20, delaying) == train<Three>(60, 20, at_once));
 }
 
-TEST_CASE("Fifty micro-steps of 200 units in one bucket run ahead of a compute queue that is held") {
+TEST_CASE(
+    "Fifty micro-steps of 200 units in one bucket run ahead of a compute queue that is held") {
     constexpr std::size_t units = 200;
     constexpr std::size_t micro_steps = 50;
     auto const values = on_ranks<float>(world, [&](LoopbackCommunicator& communicator) {
         host::ThreadedQueue compute(65'536);
         Model<float> model(units, units);
-        ZeroStage<2, Sgd> engine(
-            communicator, model.parameters,
-            {.optimizer = {.momentum = 0},
-             .reduction = {.schedule = ReductionSchedule::boundary},
-             .compute_queue = &compute});
+        ZeroStage<2, Sgd> engine(communicator, model.parameters,
+                                 {.optimizer = {.momentum = 0},
+                                  .reduction = {.schedule = ReductionSchedule::boundary},
+                                  .compute_queue = &compute});
         Gate gate;
         gate.hold(compute);
         engine.begin_step();

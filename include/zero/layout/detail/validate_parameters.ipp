@@ -45,7 +45,7 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                 {"zero: element_bytes is 0; give the size of the parameter type."});
         }
     }
-    std::vector<std::uint64_t> names; // their hashes
+    std::vector<std::uint64_t> names;     // their hashes
     std::vector<std::size_t> last_listed; // by unit: 1 + the last parameter that lists it
     std::size_t total = 0;
     for (std::size_t index = 0; index < parameters.size(); ++index) {

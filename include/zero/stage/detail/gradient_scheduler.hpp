@@ -133,7 +133,7 @@ public:
                    [&](auto& store, std::size_t bucket, auto pieces, auto const& is_chosen) {
                        store.copy_callers(bucket, writer, pieces, is_chosen);
                    });
-        _writers.note(buckets, writer); // `launch` makes the communication queue wait, once a bucket
+        _writers.note(buckets, writer); // `launch` waits for it, once for each bucket
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : buckets) {
                 if (is_trainable(bucket) && _readiness.is_complete(bucket)
@@ -232,7 +232,7 @@ private:
         ++_chosen;
     }
 
-    /// Calls `visit(store, bucket, pieces, is_chosen)` for each open bucket, then clears the choice.
+    /// Calls `visit(store, bucket, pieces, is_chosen)` for each open bucket, then ends the choice.
     /// @param listed pieces of all that may be chosen, bucket by bucket
     /// @param parameters all that may be chosen
     template <class Visitor>

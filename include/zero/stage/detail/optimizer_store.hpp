@@ -86,9 +86,7 @@ public:
     }
 
     /// @brief Sets the master weights to the current parameters.
-    void copy_parameters_to_master() {
-        _master.take_over(_slices.slices());
-    }
+    void copy_parameters_to_master() { _master.take_over(_slices.slices()); }
 
     /// @brief Adds the own extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {

@@ -162,8 +162,9 @@ public:
 private:
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LayoutTotals const& totals)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator),
-          _queue(context.queue), _rank(context.rank()), _is_sharded(context.row.shards_parameters()),
-          _storage(context.options->storage), _poison(context.options->poison),
+          _queue(context.queue), _rank(context.rank()),
+          _is_sharded(context.row.shards_parameters()), _storage(context.options->storage),
+          _poison(context.options->poison),
           _pool(totals.parameter_leases, totals.largest_gathered_bucket, _layout->buckets(),
                 *context.memory, BufferKind::parameter_leases),
           _full(context.parameters.size()), _limit(context.queue), _drain(context.queue) {
