@@ -4,14 +4,18 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <zero/core/error.hpp>
+#include <zero/host/waiting_queue.hpp>
 
 namespace zero::test::threaded_queue_test {
 
@@ -41,6 +45,79 @@ TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and wor
     queue.enqueue([&ran] { ++ran; });
     queue.synchronise();
     CHECK(ran == 8);
+}
+
+TEST_CASE("A queue that waits for room keeps the order and never has more commands than room") {
+    for (std::size_t const capacity : {1, 2, 7}) {
+        INFO("capacity " << capacity);
+        host::WaitingQueue queue(capacity);
+        Gate gate;
+        std::atomic<std::size_t> pending{0};
+        std::size_t most = 0;
+        std::vector<int> ran;
+        gate.hold(queue);
+        gate.open_by_another_thread();
+        for (int number = 0; number < 500; ++number) {
+            queue.enqueue([&, number] {
+                --pending;
+                ran.push_back(number);
+            });
+            most = std::max(most, ++pending);
+        }
+        queue.synchronise();
+        REQUIRE(ran.size() == 500);
+        CHECK(std::is_sorted(ran.begin(), ran.end()));
+        CHECK(most <= capacity + 1); // one may run before it is counted
+    }
+}
+
+TEST_CASE("Queues of one entry that wait for one another's events do not deadlock") {
+    host::WaitingQueue first(1);
+    host::WaitingQueue second(1);
+    std::vector<int> ran; // each command depends on the one before it
+    for (int turn = 0; turn < 300; ++turn) {
+        first.enqueue([&ran, turn] { ran.push_back(2 * turn); });
+        second.wait(first.record());
+        second.enqueue([&ran, turn] { ran.push_back(2 * turn + 1); });
+        first.wait(second.record());
+    }
+    first.synchronise();
+    second.synchronise();
+    REQUIRE(ran.size() == 600);
+    CHECK(std::is_sorted(ran.begin(), ran.end()));
+}
+
+TEST_CASE("A queue of one entry that waits for room works after a failed command") {
+    host::WaitingQueue queue(1);
+    int ran = 0;
+    queue.enqueue([] { throw std::runtime_error("failure"); });
+    for (int turn = 0; turn < 5; ++turn) {
+        queue.enqueue([&ran] { ++ran; });
+    }
+    queue.synchronise();
+    CHECK(ran == 0);
+    CHECK_THROWS_WITH(queue.rethrow_failure(), "failure");
+}
+
+TEST_CASE("A wait for a point that a queue already waits for takes no room") {
+    host::ThreadedQueue queue(3);
+    host::ThreadedQueue other;
+    Gate gate;
+    gate.hold(other);
+    host::Event const earlier = other.record();
+    other.enqueue([] {});
+    host::Event const later = other.record();
+    queue.wait(later);
+    for (int turn = 0; turn < 10; ++turn) {
+        CHECK_NOTHROW(queue.wait(later));
+        CHECK_NOTHROW(queue.wait(earlier));
+    }
+    other.enqueue([] {});
+    CHECK_NOTHROW(queue.wait(other.record())); // a later point takes the second entry
+    queue.enqueue([] {});
+    CHECK_THROWS_AS(queue.enqueue([] {}), QueueFull);
+    gate.open();
+    queue.synchronise();
 }
 
 TEST_CASE("The ring is reused") {

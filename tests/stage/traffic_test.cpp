@@ -31,6 +31,8 @@ struct IdleBackend : HostBackend {
     static void accumulate(Queue, To*, From const*, std::size_t) {}
     template <class T>
     static void sum_ranks(Queue, T*, T const* const*, int, std::size_t) {}
+    template <class T, class InBucket>
+    static void copy_to_bucket(Queue, std::span<CopySlice<T> const>, InBucket*) {}
     template <class A, class Inspection>
     static void inspect(Queue, std::span<InspectSlice<A> const>, Inspection*) {}
     template <class Optimizer, class Slice, class Group>

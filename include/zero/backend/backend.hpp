@@ -11,7 +11,8 @@ namespace ZERO_NAMESPACE {
 /// All functions are static and are called through a template parameter. A queue is a small handle
 /// to an object that lives elsewhere, such as a CUDA stream or a host queue. An event is a point in
 /// a queue; it is copyable, and complete when default-constructed. Every operation returns at once,
-/// and its pointers must stay valid until it has run.
+/// and its pointers must stay valid until it has run. An `OwnedQueue` takes any number of commands:
+/// if its capacity is limited, it waits for room.
 ///
 /// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `update`,
 /// `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The element-wise

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "threaded_queue.hpp"
+#include "when_full.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +16,11 @@ public:
     /// @param seed of the sequence of pauses
     /// @param longest pause in microseconds
     /// @param capacity as for `ThreadedQueue`
+    /// @param when_full as for `ThreadedQueue`
     explicit DelayingQueue(std::uint64_t seed, unsigned longest = 200,
-                           std::size_t capacity = default_capacity)
-        : ThreadedQueue(capacity), _state(seed * 2 + 1), _longest(longest) {}
+                           std::size_t capacity = default_capacity,
+                           WhenFull when_full = WhenFull::throw_error)
+        : ThreadedQueue(capacity, when_full), _state(seed * 2 + 1), _longest(longest) {}
 
     ~DelayingQueue() override;
 

@@ -45,6 +45,12 @@ public:
         return _progress.get() == progress;
     }
 
+    /// @brief Returns whether this is a point in the same queue as `other`, and the same one or an
+    /// earlier.
+    [[nodiscard]] bool is_not_after(Event const& other) const noexcept {
+        return _progress == other._progress && _ticket <= other._ticket;
+    }
+
 private:
     std::shared_ptr<Progress> _progress;
     std::uint64_t _ticket = 0;

@@ -14,8 +14,8 @@
 #include "queue.hpp"
 #include "slice_table.hpp"
 #include "tensor.hpp"
-#include "threaded_queue.hpp"
 #include "update.hpp"
+#include "waiting_queue.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace ZERO_NAMESPACE {
 struct HostBackend {
     using Queue = host::Queue*;
     using Event = host::Event;
-    using OwnedQueue = host::ThreadedQueue; ///< the queue that an engine creates for communication
+    using OwnedQueue = host::WaitingQueue; ///< the queue that an engine creates for communication
 
     /// @brief The slices that `inspect`, `update` and similar operations read. Constructed as
     /// `Table(queue, memory, slices)`; `range(first, count)` is the argument of the operations.

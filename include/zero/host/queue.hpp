@@ -18,7 +18,8 @@ public:
     Queue& operator=(Queue const&) = delete;
     virtual ~Queue() = default;
 
-    /// @brief Copies the functor into the queue, which calls it once. @throws QueueFull
+    /// @brief Copies the functor into the queue, which calls it once. @throws QueueFull if there is
+    /// no room and the queue was not made to wait for it
     template <class F>
     void enqueue(F const& functor) {
         push(Command(functor));

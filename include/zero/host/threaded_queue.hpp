@@ -4,6 +4,7 @@
 #include "../core/detail/namespace.hpp"
 #include "event.hpp"
 #include "queue.hpp"
+#include "when_full.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -20,14 +21,23 @@ namespace ZERO_NAMESPACE::host {
 /// When a command throws, the exception is kept for `rethrow_failure` and the commands after it are
 /// skipped. Events still complete, so no thread waits for ever. The destructor runs the enqueued
 /// commands and joins the worker.
+///
+/// Under `WhenFull::wait` a full queue blocks the thread that enqueues. That cannot deadlock while
+/// the commands themselves do not wait for that thread: a queue waits for an event only after the
+/// event was recorded, so each command depends only on commands that were enqueued before it, on
+/// whatever queue. The oldest command that is not done can therefore always run, and the queue
+/// becomes free. A command that blocks until the enqueuing thread does something later, such as
+/// opening a gate, breaks that rule.
 class ThreadedQueue : public Queue {
 public:
     static constexpr std::size_t default_capacity = 8192; ///< commands, 160 bytes each
 
     /// @brief Starts the worker.
     /// @param capacity maximum number of pending commands, at least 1
+    /// @param when_full what `enqueue` and `wait` do when that many are pending
     /// @throws InvalidArgument if the capacity is 0
-    explicit ThreadedQueue(std::size_t capacity = default_capacity);
+    explicit ThreadedQueue(std::size_t capacity = default_capacity,
+                           WhenFull when_full = WhenFull::throw_error);
 
     ~ThreadedQueue() override;
 
@@ -35,7 +45,8 @@ public:
         return {_progress, _head.load(std::memory_order_relaxed)};
     }
 
-    /// @throws QueueFull
+    /// @brief Takes no room if the event is complete, is one of this queue, or does not come after
+    /// the one that was passed last. @throws QueueFull
     void wait(Event const& event) override;
 
     void rethrow_failure() const override { _progress->rethrow_failure(); }
@@ -63,6 +74,8 @@ private:
     void run(Entry& entry);
 
     zero::detail::List<Entry> _ring;
+    WhenFull _when_full;
+    Event _last_awaited;
     std::shared_ptr<Progress> _progress;
     std::atomic<std::uint64_t> _head{0};
     std::atomic<bool> _is_asleep{false};

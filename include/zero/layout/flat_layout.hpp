@@ -5,6 +5,7 @@
 #include "bucket_plan.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
+#include "piece_position.hpp"
 #include "range.hpp"
 
 #include <cstddef>
@@ -55,6 +56,12 @@ public:
         return detail::as_span(_parameter_buckets[parameter]);
     }
 
+    /// @brief Returns where the pieces of a parameter are, in ascending order of bucket and index.
+    /// Only a parameter of an adopted block has more than one.
+    [[nodiscard]] std::span<PiecePosition const> parameter_pieces(std::size_t parameter) const {
+        return detail::as_span(_parameter_pieces[parameter]);
+    }
+
     /// @brief Returns the number of units.
     [[nodiscard]] std::size_t units() const noexcept { return _unit_parameters.size(); }
 
@@ -67,6 +74,16 @@ public:
     [[nodiscard]] std::span<std::size_t const> unit_buckets(std::size_t unit) const {
         return detail::as_span(_unit_buckets[unit]);
     }
+
+    /// @brief Returns where the pieces of a unit's parameters are, in ascending order of bucket and
+    /// index.
+    [[nodiscard]] std::span<PiecePosition const> unit_pieces(std::size_t unit) const {
+        return detail::as_span(_unit_pieces[unit]);
+    }
+
+    /// @brief Returns whether the unit uses the parameter. Both are any numbers. O(log n) in the
+    /// parameters of the unit.
+    [[nodiscard]] bool is_member(std::size_t unit, std::size_t parameter) const noexcept;
 
     /// @brief Returns the order in which units are expected to finish their backward pass. The
     /// order of buckets and the number of gradient leases follow from it.
@@ -84,6 +101,11 @@ public:
     /// @brief Returns the pieces of a bucket in ascending order, without padding.
     [[nodiscard]] std::span<Piece const> pieces(std::size_t bucket) const {
         return detail::as_span(_buckets[bucket].pieces);
+    }
+
+    /// @brief Returns one piece.
+    [[nodiscard]] Piece const& piece(PiecePosition at) const {
+        return _buckets[at.bucket].pieces[at.index];
     }
 
     /// @brief Returns the W + 1 offsets where a bucket is cut into extents, as collectives take
@@ -185,8 +207,10 @@ private:
     std::vector<std::size_t> _first_element;
     std::vector<std::size_t> _bucket_begin;
     std::vector<std::vector<std::size_t>> _parameter_buckets;
+    std::vector<std::vector<PiecePosition>> _parameter_pieces;
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
+    std::vector<std::vector<PiecePosition>> _unit_pieces;
     std::size_t _trainable_buckets = 0;
 };
 

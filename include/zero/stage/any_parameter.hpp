@@ -18,9 +18,14 @@ struct AnyParameter {
     /// several types.
     template <class T, class G>
     AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor)
-        : spec{parameter.name,  parameter.elements,  parameter.units,
-               parameter.group, parameter.trainable, 0,
-               parameter.rows},
+        : spec{parameter.name,
+               parameter.elements,
+               parameter.units,
+               parameter.group,
+               parameter.trainable,
+               0,
+               parameter.rows,
+               parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine},
           type(dtype_of<T>()), gradient_type(dtype_of<G>()), data(parameter.data),
           gradient(parameter.gradient) {
         if (parameter.initialise) {

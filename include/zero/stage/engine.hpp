@@ -222,8 +222,12 @@ public:
     /// @name Parameters and states
     /// @{
 
-    /// @brief Calls `visit(parameter, std::span<T const>)` for every parameter on every rank, in
-    /// registration order. Collective; needs memory for one unit at a time. Waits.
+    /// @brief Calls `visit(parameter, std::span<T const>)` for every parameter on every rank, once
+    /// and in registration order. Collective; needs memory for one unit at a time. Waits.
+    ///
+    /// A unit is acquired once for consecutive parameters that it uses, and again each time its
+    /// parameters continue behind those of another unit. So stage 3 gathers each unit once if the
+    /// model registers unit after unit, and moves more bytes if it interleaves them.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 

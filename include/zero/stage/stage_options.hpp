@@ -58,8 +58,8 @@ struct StageOptions {
     typename Backend::Queue compute_queue =
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue>
-        communication_queue{}; ///< default: a queue that the engine owns; a given one must outlive
-                               ///< the engine
+        communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
+                               ///< for room when it is full; a given one must outlive the engine
     MemoryResource* memory = nullptr; ///< default: the backend's
 };
 

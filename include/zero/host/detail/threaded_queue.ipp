@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::host {
 
-ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity)
-    : _ring(capacity), _progress(std::make_shared<Progress>()) {
+ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full)
+    : _ring(capacity), _when_full(when_full), _progress(std::make_shared<Progress>()) {
     if (capacity == 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: a queue of capacity 0 takes no command."});
@@ -23,11 +23,13 @@ ZERO_INLINE ThreadedQueue::~ThreadedQueue() {
 }
 
 ZERO_INLINE void ThreadedQueue::wait(Event const& event) {
-    if (!event.is_complete() && !event.is_of(_progress.get())) {
+    if (!event.is_complete() && !event.is_of(_progress.get())
+        && !event.is_not_after(_last_awaited)) {
         Entry& entry = reserve();
         entry.awaited = event;
         entry.is_wait = true;
         publish();
+        _last_awaited = event;
     }
 }
 
@@ -51,10 +53,16 @@ ZERO_INLINE void ThreadedQueue::push(Command command) {
 
 ZERO_INLINE ThreadedQueue::Entry& ThreadedQueue::reserve() {
     std::uint64_t const head = _head.load(std::memory_order_relaxed);
-    if (!_progress->has_reached(head + 1 > _ring.size() ? head + 1 - _ring.size() : 0)) {
-        zero::detail::throw_error<QueueFull>(
-            {"zero: a queue has no room for another command; its capacity is ", _ring.size(),
-             ". Construct it with a larger capacity, or wait for an event from time to time."});
+    std::uint64_t const oldest = head + 1 > _ring.size() ? head + 1 - _ring.size() : 0;
+    if (!_progress->has_reached(oldest)) {
+        if (_when_full == WhenFull::throw_error) {
+            zero::detail::throw_error<QueueFull>(
+                {"zero: a queue has no room for another command; its capacity is ", _ring.size(),
+                 ". Construct it with a larger capacity or with host::WhenFull::wait, or wait for "
+                 "an event from time to time."});
+        }
+        // more than one entry, so that the two threads do not take turns for every command
+        _progress->wait(oldest + _ring.size() / 4);
     }
     return _ring[head % _ring.size()];
 }

@@ -13,6 +13,7 @@ namespace ZERO_NAMESPACE::detail {
 struct BucketerRef {
     void const* options;
     void (*validate)(void const* options);
+    std::size_t capacity; ///< in bytes; no limit unless the options have `bucket_bytes`
     std::size_t (*take)(std::span<BucketItem const> items, void const* options,
                         std::size_t element_bytes);
 };
@@ -20,8 +21,13 @@ struct BucketerRef {
 template <class Bucketer>
 BucketerRef bucketer_ref(typename Bucketer::Options const& options) noexcept {
     using Options = typename Bucketer::Options;
+    std::size_t capacity = static_cast<std::size_t>(-1);
+    if constexpr (requires { capacity = options.bucket_bytes; }) {
+        capacity = options.bucket_bytes;
+    }
     return {&options,
             [](void const* erased) { Bucketer::validate(*static_cast<Options const*>(erased)); },
+            capacity,
             [](std::span<BucketItem const> items, void const* erased, std::size_t element_bytes) {
                 return Bucketer::take(items, *static_cast<Options const*>(erased), element_bytes);
             }};

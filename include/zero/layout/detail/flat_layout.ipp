@@ -2,6 +2,7 @@
 
 #include "../../core/hash.hpp"
 #include "../flat_layout.hpp"
+#include "contains_ascending.hpp"
 
 #include <string_view>
 #include <utility>
@@ -31,6 +32,10 @@ ZERO_COLD_INLINE std::size_t FlatLayout::content(std::size_t bucket, Range exten
     std::size_t sum = 0;
     for_slices(bucket, extent, [&](Piece const& slice) { sum += slice.elements; });
     return sum;
+}
+
+ZERO_INLINE bool FlatLayout::is_member(std::size_t unit, std::size_t parameter) const noexcept {
+    return unit < units() && detail::contains_ascending(unit_parameters(unit), parameter);
 }
 
 ZERO_COLD_INLINE std::uint64_t FlatLayout::hash() const {
@@ -82,7 +87,9 @@ ZERO_COLD_INLINE void FlatLayout::index_parameters() {
         }
     }
     _parameter_buckets.resize(_parameters.size());
+    _parameter_pieces.resize(_parameters.size());
     _unit_buckets.resize(_unit_parameters.size());
+    _unit_pieces.resize(_unit_parameters.size());
     for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
         _unit_order.push_back(unit);
     }
@@ -93,10 +100,13 @@ ZERO_COLD_INLINE void FlatLayout::index_buckets() {
     for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
         _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));
         _trainable_buckets += _buckets[bucket].trainable ? 1 : 0;
-        for (Piece const& piece : _buckets[bucket].pieces) {
-            detail::append_unless_last(_parameter_buckets[piece.parameter], bucket);
-            for (std::size_t const unit : _parameters[piece.parameter].units) {
+        for (std::size_t index = 0; index < _buckets[bucket].pieces.size(); ++index) {
+            std::size_t const parameter = _buckets[bucket].pieces[index].parameter;
+            detail::append_unless_last(_parameter_buckets[parameter], bucket);
+            _parameter_pieces[parameter].push_back({bucket, index});
+            for (std::size_t const unit : _parameters[parameter].units) {
                 detail::append_unless_last(_unit_buckets[unit], bucket);
+                _unit_pieces[unit].push_back({bucket, index});
             }
         }
     }

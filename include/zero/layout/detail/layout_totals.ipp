@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
-#include "../layout_totals.hpp"
 #include "../gradient_source.hpp"
+#include "../layout_totals.hpp"
 #include "../lease_plan.hpp"
 #include "../parameter_spec.hpp"
 #include "../range.hpp"
@@ -31,8 +31,8 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
-            totals.wire_elements =
-                detail::larger(totals.wire_elements, wire_elements(layout.cuts(bucket), wire_capacity));
+            totals.wire_elements = detail::larger(
+                totals.wire_elements, wire_elements(layout.cuts(bucket), wire_capacity));
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
             totals.trainable_padded += layout.elements(bucket);
             totals.own_trainable_content += own_content;

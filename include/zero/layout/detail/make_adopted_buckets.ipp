@@ -47,13 +47,15 @@ public:
             return;
         }
         add_staged(stretch, {body.end, whole.end});
+        std::size_t const most = larger(step, round_down(bucketer.capacity / element_bytes, step));
         std::size_t top = body.end;
         auto const add = [&](std::span<std::size_t const> members) {
             std::size_t const bottom =
                 larger(body.begin, round_down(range(members.back()).begin, step));
-            if (bottom < top) {
-                add_direct_bucket(stretch, {bottom, top});
-                top = bottom;
+            while (bottom < top) {
+                std::size_t const begin = top - smaller(top - bottom, most);
+                add_direct_bucket(stretch, {begin, top});
+                top = begin;
             }
         };
         for_bucket_members(_parameters, stretch, false, bucketer, element_bytes, add);
@@ -73,10 +75,22 @@ public:
 
 private:
     /// @brief Returns the pieces of a stretch inside `part` of the block, in ascending order.
+    /// O(log stretch + pieces).
     [[nodiscard]] std::vector<Piece> pieces(std::span<std::size_t const> stretch,
                                             Range part) const {
+        std::size_t first = 0; // before it all parameters lie behind the part
+        for (std::size_t left = stretch.size(); left != 0;) {
+            std::size_t const half = left / 2;
+            bool const is_behind = range(stretch[first + half]).begin >= part.end;
+            first += is_behind ? half + 1 : 0;
+            left = is_behind ? left - half - 1 : half;
+        }
+        std::size_t last = first;
+        while (last < stretch.size() && range(stretch[last]).end > part.begin) {
+            ++last;
+        }
         std::vector<Piece> pieces;
-        for (std::size_t position = stretch.size(); position-- > 0;) {
+        for (std::size_t position = last; position-- > first;) {
             std::size_t const index = stretch[position];
             Range const common = intersection(range(index), part);
             if (!common.is_empty()) {

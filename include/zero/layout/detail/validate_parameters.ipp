@@ -45,7 +45,8 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                 {"zero: element_bytes is 0; give the size of the parameter type."});
         }
     }
-    std::vector<std::uint64_t> names; // hashes of the names
+    std::vector<std::uint64_t> names;     // hashes of the names
+    std::vector<std::size_t> last_listed; // by unit: 1 + the last parameter that lists it
     std::size_t total = 0;
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         ParameterSpec const& spec = parameters[index];
@@ -59,19 +60,19 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                  "' lists no unit; name the units that use it, in order of use."});
         }
         for (std::size_t const unit : spec.units) {
-            std::size_t listed = 0;
-            for (std::size_t const other : spec.units) {
-                listed += other == unit ? 1U : 0U;
-            }
-            if (listed != 1) {
-                throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit,
-                                              " twice; list it once."});
-            }
             if (unit > parameters.size() * 16 + 4096) {
                 throw_error<InvalidArgument>(
                     {"zero: parameter '", spec.name, "' lists unit ", unit,
                      "; units are numbered from 0 in order of use, without large gaps."});
             }
+            if (unit >= last_listed.size()) {
+                last_listed.resize(unit + 1, 0);
+            }
+            if (last_listed[unit] == index + 1) {
+                throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' lists unit ", unit,
+                                              " twice; list it once."});
+            }
+            last_listed[unit] = index + 1;
         }
         if (spec.type >= options.types()) {
             throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has the type number ",

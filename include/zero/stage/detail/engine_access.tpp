@@ -45,11 +45,15 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
     _protocol.require_idle("for_each_full_parameter()");
+    std::optional<Weights<Engine>> weights; // of the unit of the last parameter
     for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
-        auto const weights = acquire(_layout.parameter(parameter).units.front());
-        wait_for_weights();
+        if (!weights || !_layout.is_member(weights->unit(), parameter)) {
+            weights.reset(); // before the next: one unit at a time needs memory
+            weights.emplace(acquire(_layout.parameter(parameter).units.front()));
+            wait_for_weights();
+        }
         with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
-            visit(parameter, weights.template get<typename Types::Parameter>(parameter));
+            visit(parameter, weights->template get<typename Types::Parameter>(parameter));
         });
     }
 }

@@ -5,6 +5,7 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
+#include "../../layout/gradient_source.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../engine.hpp"
 #include "compared_options.hpp"
@@ -70,16 +71,15 @@ template <class Config>
 template <class Config>
 [[gnu::cold]] auto Engine<Config>::context(std::span<AnyParameter const> parameters) const
     -> detail::EngineContext<Config> {
-    return {&_layout,
-            _communicator,
-            _queue,
-            parameters,
-            &_options,
-            _memory,
-            stage_row(_number, _schedule),
-            _schedule,
-            predivide(),
-            _ready_order.is_wanted() ? _options.leases_until_rebuild : 0};
+    StageRow row = stage_row(_number, _schedule);
+    if (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout)) {
+        row.accumulation_buffer = row.reduced_gradients; // a step has one micro-step
+    }
+    return {&_layout,    _communicator,
+            _queue,      parameters,
+            &_options,   _memory,
+            row,         _schedule,
+            predivide(), _ready_order.is_wanted() ? _options.leases_until_rebuild : 0};
 }
 
 template <class Config>
@@ -101,9 +101,14 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            plan += plan_memory(all.row, all.totals(type, sizeof(typename Types::Communication)),
-                                element_sizes<Types>(), _options.storage,
-                                detail::has_wire<Types>(_schedule), 0);
+            auto const totals = all.totals(type, sizeof(typename Types::Communication));
+            MemoryPlan own = plan_memory(all.row, totals, element_sizes<Types>(), _options.storage,
+                                         detail::has_wire<Types>(_schedule), 0);
+            if (detail::GradientStore<Config, Types>::sums_in_block(all)) {
+                own[BufferKind::gradients] = {
+                    totals.trainable_content * sizeof(typename Types::Gradient), 0, true};
+            }
+            plan += own;
         });
     }
     plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()

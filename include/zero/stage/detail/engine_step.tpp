@@ -27,7 +27,7 @@ void Engine<Config>::begin_step() {
 
 template <class Config>
 void Engine<Config>::begin_micro_step(bool is_last) {
-    _protocol.require_may_begin_micro_step();
+    _protocol.require_may_begin_micro_step(_gradients.reduces_once());
     _gradients.begin_micro_step(is_last);
     _parameters.begin_trace();
     _protocol.begin_micro_step(is_last);
@@ -229,6 +229,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
     _protocol.end_step();
     Event const done = Backend::record(_queue);
     remember(done);
+    _gradients.end_step(_compute, done);
     if (_ready_order.is_wanted()) {
         require_healthy();
         try {

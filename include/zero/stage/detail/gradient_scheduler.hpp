@@ -3,13 +3,17 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../../layout/gradient_source.hpp"
 #include "../../layout/piece.hpp"
+#include "../../layout/piece_position.hpp"
 #include "../../layout/placement.hpp"
+#include "../any_parameter.hpp"
 #include "claim_leases.hpp"
 #include "engine_context.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
+#include "piece_indices.hpp"
 #include "readiness.hpp"
 #include "stores_by_type.hpp"
 
@@ -35,6 +39,7 @@ public:
     [[gnu::cold]] explicit GradientScheduler(EngineContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()),
           _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()),
+          _has_block(has_gradient_block(*context.layout)), _reads_callers(false),
           _is_collective_by_unit(context.row.shards_parameters()), _readiness(*context.layout),
           _stores(*context.layout,
                   [&]<class Types>(std::size_t type) {
@@ -44,9 +49,27 @@ public:
           _is_begun(context.layout->parameters().size(), false),
           _is_chosen(context.layout->parameters().size(), false) {
         _claimed.reserve(context.layout->trainable_buckets()); // a step allocates nothing
+        for (AnyParameter const& parameter : context.parameters) {
+            _reads_callers = _reads_callers || parameter.gradient != nullptr;
+        }
     }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
+
+    /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
+    /// are reduced in place and nothing accumulates them.
+    [[nodiscard]] bool reduces_once() const noexcept {
+        return _has_block && _schedule == ReductionSchedule::boundary;
+    }
+
+    /// @brief Makes the queues that wrote gradients, and `writer`, wait until the update has read
+    /// the reduced gradients in the caller's block.
+    void end_step(Queue writer, Event const& updated) {
+        if (reduces_once()) {
+            _writers.hold_all(updated);
+            Backend::wait(writer, updated, Fence::gradient_lease_reuse);
+        }
+    }
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const { return _stores.table_bytes(); }
@@ -69,7 +92,8 @@ public:
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _claimed_end = 0;
-        _is_last = is_last;
+        // With a block of gradients a step has one micro-step, which is therefore the last.
+        _is_last = is_last || reduces_once();
         _writers.begin_micro_step();
     }
 
@@ -80,12 +104,13 @@ public:
             require_not_launched(parameter);
         }
         require_leases(unit, _layout->unit_buckets(unit));
+        _writers.follow(_layout->unit_buckets(unit), writer);
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
             if (_layout->parameter(parameter).trainable) {
                 begin_parameter(parameter, writer, is_zeroed);
             }
         }
-        clear_chosen(_layout->unit_buckets(unit), _layout->unit_parameters(unit), writer);
+        clear_chosen(_layout->unit_pieces(unit), _layout->unit_parameters(unit), writer);
         _writers.note(_layout->unit_buckets(unit), writer);
     }
 
@@ -105,16 +130,14 @@ public:
     Event hand_over(std::size_t unit, std::size_t parameter, void const* gradient, Queue writer) {
         auto const buckets = _layout->parameter_buckets(parameter);
         require_not_launched(parameter);
+        auto const pieces = _layout->parameter_pieces(parameter);
         require_leases(unit, buckets);
+        _writers.follow(buckets, writer);
         begin_parameter(parameter, writer, true);
-        clear_chosen(buckets, {&parameter, 1}, writer);
+        clear_chosen(pieces, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
-            for (std::size_t const bucket : buckets) {
-                for (Piece const& piece : _layout->pieces(bucket)) {
-                    if (piece.parameter == parameter) {
-                        store.add(bucket, piece, gradient, writer);
-                    }
-                }
+            for (PiecePosition const at : pieces) {
+                store.add(at.bucket, _layout->piece(at), gradient, writer);
             }
         });
         return _writers.note(buckets, writer);
@@ -125,22 +148,9 @@ public:
     void set_ready(std::size_t unit, Queue writer) {
         auto const buckets = _layout->unit_buckets(unit);
         require_leases(unit, buckets);
-        for (std::size_t const bucket : buckets) {
-            if (is_trainable(bucket)) {
-                _writers.follow(bucket, writer);
-            }
-        }
-        _readiness.mark(unit, [&](std::size_t parameter) {
-            if (is_in_callers_memory(parameter)) {
-                open_all(parameter, writer);
-                choose(parameter);
-            }
-        });
-        for_chosen(buckets, _layout->unit_parameters(unit),
-                   [&](auto& store, std::size_t bucket, auto const& is_chosen) {
-                       store.copy_callers(bucket, writer, is_chosen);
-                   });
-        Backend::wait(_queue, _writers.note(buckets, writer), Fence::gradients_written);
+        _writers.follow(buckets, writer);
+        _readiness.mark(unit);
+        _writers.note(buckets, writer); // `launch` waits for it, once for each bucket
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : buckets) {
                 if (is_trainable(bucket) && _readiness.is_complete(bucket)
@@ -161,11 +171,10 @@ public:
     void end_micro_step(Queue writer) {
         _writers.join_all(writer, Fence::gradients_written);
         while (_readiness.next() < _layout->trainable_buckets()) {
-            std::size_t const bucket = _readiness.next();
-            if (!_readiness.is_complete(bucket)) {
-                copy_incomplete(bucket, writer);
-            }
-            launch(bucket);
+            launch(_readiness.next());
+        }
+        if (_reads_callers) {
+            _writers.hold_all(Backend::record(_queue));
         }
         _is_reduced = _is_last;
         ++_micro_steps;
@@ -225,6 +234,11 @@ private:
         return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
     }
 
+    [[nodiscard]] bool is_leased(std::size_t bucket) const {
+        return _stores.of_bucket(bucket,
+                                 [&](auto const& store) { return store.is_leased(bucket); });
+    }
+
     [[nodiscard]] bool is_claimed(std::size_t bucket) const {
         return _stores.of_bucket(bucket,
                                  [&](auto const& store) { return store.is_claimed(bucket); });
@@ -237,8 +251,8 @@ private:
     }
 
     /// @name Chosen parameters
-    /// A call first chooses the parameters to clear or copy, so that one command serves all that
-    /// are adjacent in a bucket.
+    /// A call first chooses the parameters to clear, so that one command serves all that are
+    /// adjacent in a bucket.
     /// @{
 
     void choose(std::size_t parameter) noexcept {
@@ -246,18 +260,25 @@ private:
         ++_chosen;
     }
 
-    /// Calls `visit(store, bucket, is_chosen)` for each open bucket, then clears the choice.
+    /// Clears the chosen parameters in each open bucket, then ends the choice.
+    /// @param listed pieces of all that may be chosen, bucket by bucket
     /// @param parameters all that may be chosen
-    template <class Visitor>
-    void for_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
-                    Visitor const& visit) {
+    void clear_chosen(std::span<PiecePosition const> listed,
+                      std::span<std::size_t const> parameters, Queue writer) {
         if (std::exchange(_chosen, 0) == 0) {
             return;
         }
-        auto const is_chosen = [&](std::size_t parameter) { return _is_chosen[parameter] != 0; };
-        for (std::size_t const bucket : buckets) {
+        for (std::size_t begin = 0, end = 0; begin < listed.size(); begin = end) {
+            std::size_t const bucket = listed[begin].bucket;
+            while (end < listed.size() && listed[end].bucket == bucket) {
+                ++end;
+            }
             if (is_trainable(bucket) && is_open(bucket)) {
-                _stores.of_bucket(bucket, [&](auto& store) { visit(store, bucket, is_chosen); });
+                PieceIndices const pieces(listed.subspan(begin, end - begin));
+                _stores.of_bucket(bucket, [&](auto& store) {
+                    store.clear(bucket, writer, pieces,
+                                [&](std::size_t parameter) { return _is_chosen[parameter] != 0; });
+                });
             }
         }
         for (std::size_t const parameter : parameters) {
@@ -265,38 +286,11 @@ private:
         }
     }
 
-    void clear_chosen(std::span<std::size_t const> buckets, std::span<std::size_t const> parameters,
-                      Queue writer) {
-        for_chosen(buckets, parameters,
-                   [&](auto& store, std::size_t bucket, auto const& is_chosen) {
-                       store.clear(bucket, writer, is_chosen);
-                   });
+    [[nodiscard]] PieceIndices pieces_of(std::size_t bucket) const {
+        return PieceIndices(_layout->pieces(bucket).size());
     }
 
     /// @}
-
-    /// At the end of a micro-step: copies gradients in caller-owned memory that some but not all of
-    /// the parameter's units wrote.
-    void copy_incomplete(std::size_t bucket, Queue writer) {
-        auto const is_incomplete = [&](std::size_t parameter) {
-            return is_in_callers_memory(parameter) && is_written(parameter)
-                   && !_readiness.is_parameter_ready(parameter);
-        };
-        bool is_any = false;
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            is_any = is_any || is_incomplete(piece.parameter);
-        }
-        if (!is_any) {
-            return;
-        }
-        _writers.wait_for_all(writer);
-        if (!is_open(bucket)) {
-            open(bucket, writer);
-        }
-        _stores.of_bucket(bucket,
-                          [&](auto& store) { store.copy_callers(bucket, writer, is_incomplete); });
-        _writers.note(bucket, writer, Backend::record(writer)); // for the launch that follows
-    }
 
     void require_not_launched(std::size_t parameter) const {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
@@ -311,7 +305,8 @@ private:
     /// they are still open.
     void require_leases(std::size_t unit, std::span<std::size_t const> buckets) {
         auto const is_wanted = [&](std::size_t bucket) {
-            return is_trainable(bucket) && !_readiness.is_launched(bucket) && !is_claimed(bucket);
+            return is_trainable(bucket) && !_readiness.is_launched(bucket) && is_leased(bucket)
+                   && !is_claimed(bucket);
         };
         bool is_met = claim_leases(_stores, buckets, is_wanted, _claimed);
         for (std::size_t const bucket : _claimed) {
@@ -330,15 +325,11 @@ private:
         }
     }
 
-    /// Provides memory for a parameter's gradient. The first call of a micro-step clears it, or
-    /// chooses it to be cleared together with others.
+    /// Provides memory for a parameter's gradient, whose buckets `writer` follows. The first call
+    /// of a micro-step clears it, or chooses it to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
-        if (is_callers) {
-            for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-                _writers.follow(bucket, writer);
-            }
-        } else {
+        if (!is_callers) {
             open_all(parameter, writer);
         }
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
@@ -352,11 +343,10 @@ private:
         }
     }
 
-    /// Leases the parameter's buckets to commands on `writer`, after the writes noted so far. The
-    /// caller notes the new write.
+    /// Leases the parameter's buckets to commands on `writer`, which follows the writes noted so
+    /// far. The caller notes the new write.
     void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
-            _writers.follow(bucket, writer);
             if (!is_open(bucket)) {
                 open(bucket, writer);
             }
@@ -376,15 +366,20 @@ private:
     void launch(std::size_t bucket) {
         _readiness.set_launched(bucket);
         _writers.follow(bucket, _queue);
-        if (!is_open(bucket)) {
+        if (is_leased(bucket) && !is_open(bucket)) {
             open(bucket, _queue);
         }
         _stores.of_bucket(bucket, [&](auto& store) {
-            store.clear(bucket, _queue,
-                        [&](std::size_t parameter) { return !is_written(parameter); });
+            store.prepare(bucket, pieces_of(bucket),
+                          [&](std::size_t parameter) { return is_written(parameter); });
             store.take(bucket, _micro_steps == 0, _is_last);
+            if (store.reads_callers(bucket)) {
+                _writers.note(bucket, _queue, Backend::record(_queue));
+            }
         });
-        close(bucket);
+        if (is_open(bucket)) {
+            close(bucket);
+        }
     }
 
     FlatLayout const* _layout;
@@ -392,6 +387,8 @@ private:
     std::size_t _rank;
     ReductionSchedule _schedule;
     bool _is_replicated;
+    bool _has_block;             ///< gradients are reduced in the caller's block
+    bool _reads_callers;         ///< some gradients are read from caller-owned memory
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise
                                  ///< buckets start in index order
     Readiness _readiness;

@@ -35,6 +35,15 @@ public:
         }
     }
 
+    /// @brief The same for several buckets.
+    void follow(std::span<std::size_t const> buckets, Queue writer) {
+        for (std::size_t const bucket : buckets) {
+            if (bucket < _of_bucket.size()) {
+                follow(bucket, writer);
+            }
+        }
+    }
+
     /// @brief Notes that commands on `writer` up to now wrote to these buckets. They must have
     /// followed the writes noted before. @return the point after these commands
     Event note(std::span<std::size_t const> buckets, Queue writer) {
@@ -63,10 +72,11 @@ public:
         }
     }
 
-    /// @brief Makes `reader` wait for every queue of the micro-step, as of the last `join_all`.
-    void wait_for_all(Queue reader) const {
+    /// @brief Makes every queue of the micro-step wait for an event, after which caller-owned
+    /// gradients may be written again.
+    void hold_all(Event const& event) const {
         for (Write const& last : _of_micro_step) {
-            Backend::wait(reader, last.event, Fence::gradients_written);
+            Backend::wait(last.queue, event, Fence::gradient_lease_reuse);
         }
     }
 

@@ -39,14 +39,11 @@ ZERO_COLD_INLINE List<HeldSlice> HeldArray::by_parameter() const {
 ZERO_COLD_INLINE std::vector<std::size_t> HeldArray::byte_cuts(FlatLayout const& layout,
                                                                std::size_t parameter) const {
     std::vector<std::size_t> cuts;
-    std::size_t const bucket = layout.parameter_buckets(parameter).front();
-    for (Piece const& piece : layout.pieces(bucket)) {
-        if (piece.parameter == parameter) {
-            for (std::size_t const cut : layout.cuts(bucket)) {
-                std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
-                cuts.push_back(bytes(smaller(end, piece.elements)));
-            }
-        }
+    PiecePosition const at = layout.parameter_pieces(parameter).front();
+    Piece const& piece = layout.piece(at);
+    for (std::size_t const cut : layout.cuts(at.bucket)) {
+        std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+        cuts.push_back(bytes(smaller(end, piece.elements)));
     }
     return cuts;
 }

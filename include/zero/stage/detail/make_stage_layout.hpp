@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../../core/convert.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/layout_options.hpp"
@@ -9,6 +11,7 @@
 #include "../../layout/storage.hpp"
 #include "../any_parameter.hpp"
 #include "../stage_options.hpp"
+#include "find_gradient_block.hpp"
 #include "offsets_in_block.hpp"
 #include "register_parameters.hpp"
 #include "require_accessible.hpp"
@@ -58,10 +61,16 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  {unit_order.begin(), unit_order.end()}};
     if (options.storage == Storage::adopted) {
         auto const block = options.adopted_block;
-        return make_adopted_layout<Bucketer>(
-            specs_of(parameters),
-            offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0])), geometry,
-            options.bucketer);
+        std::vector<std::size_t> const offsets =
+            offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0]));
+        std::vector<ParameterSpec> specs = specs_of(parameters);
+        using Types = typename Engine::template TypesAt<0>;
+        if constexpr (is_exact_conversion<typename Types::Accumulation, typename Types::Gradient>) {
+            find_gradient_block(specs, parameters, as_span(offsets),
+                                sizeof(typename Types::Gradient));
+        }
+        return make_adopted_layout<Bucketer>(std::move(specs), as_span(offsets), geometry,
+                                             options.bucketer);
     }
     return make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
 }

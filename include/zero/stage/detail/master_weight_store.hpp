@@ -1,7 +1,9 @@
 #pragma once
 
+#include "../../backend/slices.hpp"
 #include "../../backend/weight_pointers.hpp"
 #include "../../core/convert.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
@@ -10,6 +12,7 @@
 #include "../../layout/piece.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "engine_context.hpp"
+#include "enqueue_limit.hpp"
 #include "per_block_buffer.hpp"
 #include "placed_buffer.hpp"
 #include "placed_for_optimizer.hpp"
@@ -17,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -26,7 +30,9 @@ namespace ZERO_NAMESPACE::detail {
 /// Reading and rounding of master weights inside loops is in host/detail/master_weight_access.hpp.
 ///
 /// - `place` returns the addresses of a slice's weights. Each slice is placed once, in table order.
-/// - `take_over` enqueues a copy of the parameters to the master weights.
+/// - `complete` ends placing.
+/// - `take_over` enqueues a copy of the parameters to the master weights: one command for all
+///   slices. `round`, which only copies have, enqueues the opposite.
 /// - `show` fills the spans of an `OwnedSlice`.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;
@@ -46,7 +52,10 @@ public:
     [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) {
         return {parameter, nullptr};
     }
-    static void take_over(Queue, Pointers const&, std::size_t) {}
+    void complete(MemoryResource&) {}
+    template <class Slices>
+    void take_over(Slices const&) {}
+    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
     template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.master, elements};
@@ -75,13 +84,25 @@ public:
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, P* parameter) {
         Pointers const at{_master.at(bucket, piece.bucket_begin), parameter};
-        Backend::fill(_queue, at.master, piece.elements, M{});
+        _rows.push_back(
+            {parameter, static_cast<std::size_t>(at.master - _master.data()), piece.elements});
         return at;
     }
 
-    static void take_over(Queue queue, Pointers const& at, std::size_t elements) {
-        Backend::convert(queue, at.master, at.parameter, elements, 1.0F);
+    [[gnu::cold]] void complete(MemoryResource& memory) {
+        _copies = {_queue, memory, std::move(_rows)};
     }
+
+    template <class Slices>
+    [[gnu::cold]] void take_over(Slices const&) {
+        Backend::copy_to_bucket(_queue, _copies.all(), _master.data());
+    }
+
+    void round() const {
+        Backend::copy_from_bucket(_queue, _copies.all(), static_cast<M const*>(_master.data()));
+    }
+
+    [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
 
     template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
@@ -90,8 +111,12 @@ public:
     }
 
 private:
+    using Row = CopySlice<P>; ///< of the table of copies, in which all slices are one "bucket"
+
     Queue _queue;
     PlacedBuffer<M> _master;
+    List<Row> _rows; ///< until `complete`
+    typename Backend::template SliceTable<Row> _copies;
 };
 
 /// @brief The bits that complete bfloat16 parameters to floats: 16 bits per element, and one more
@@ -106,13 +131,11 @@ public:
     static constexpr std::size_t bytes_per_block = block_elements / 8;
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
-        : _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
+        : _queue(context.queue), _poison(context.options->poison), _limit(context.queue),
+          _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
           _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state,
                       bytes_per_block, *context.memory, BufferKind::master_weights) {
-        auto const unset = static_cast<std::uint16_t>(context.options->poison ? 0xffffU : 0U);
-        Backend::fill(context.queue, _remainder.data(), _remainder.size(), unset);
-        Backend::fill(context.queue, _rounded_up.data(), _rounded_up.size(),
-                      static_cast<std::uint8_t>(unset & 0xffU));
+        fill_all(static_cast<std::uint16_t>(_poison ? 0xffffU : 0U));
     }
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, bfloat16* parameter) {
@@ -120,11 +143,23 @@ public:
                 _rounded_up.take(piece.elements)};
     }
 
-    /// The parameters are exact, so the remainder is zero.
-    static void take_over(Queue queue, Pointers const& at, std::size_t elements) {
-        Backend::fill(queue, at.remainder, elements, std::uint16_t{0});
-        Backend::fill(queue, at.rounded_up, (elements + 7) / 8, std::uint8_t{0});
+    void complete(MemoryResource&) {}
+
+    /// The parameters are exact, so the remainder is zero. Poisoned padding stays poisoned.
+    template <class Slices>
+    [[gnu::cold]] void take_over(Slices const& slices) {
+        if (!_poison) {
+            fill_all(0);
+            return;
+        }
+        for (auto const& slice : slices) {
+            Backend::fill(_queue, slice.remainder, slice.elements, std::uint16_t{0});
+            Backend::fill(_queue, slice.rounded_up, (slice.elements + 7) / 8, std::uint8_t{0});
+            _limit.count();
+        }
     }
+
+    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
 
     template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
@@ -134,6 +169,15 @@ public:
     }
 
 private:
+    [[gnu::cold]] void fill_all(std::uint16_t bits) {
+        Backend::fill(_queue, _remainder.data(), _remainder.size(), bits);
+        Backend::fill(_queue, _rounded_up.data(), _rounded_up.size(),
+                      static_cast<std::uint8_t>(bits & 0xffU));
+    }
+
+    Queue _queue;
+    bool _poison;
+    EnqueueLimit<Backend> _limit;
     PlacedBuffer<std::uint16_t> _remainder;
     PerBlockBuffer<std::uint8_t> _rounded_up;
 };
@@ -156,7 +200,10 @@ public:
                 std::uint64_t{_layout->first_element(piece.parameter) + piece.parameter_begin}, 0};
     }
 
-    static void take_over(Queue, Pointers const&, std::size_t) {}
+    void complete(MemoryResource&) {}
+    template <class Slices>
+    void take_over(Slices const&) {}
+    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
     template <class Owned>
     static void show(Pointers const& at, std::size_t elements, Owned& owned) {
         owned.values = {at.parameter, elements};

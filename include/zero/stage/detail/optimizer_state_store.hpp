@@ -9,6 +9,7 @@
 #include "../../ops/block_scale.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
+#include "enqueue_limit.hpp"
 #include "per_block_buffer.hpp"
 #include "placed_buffer.hpp"
 #include "placed_for_optimizer.hpp"
@@ -23,8 +24,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Owns the optimizer states (moments) of a rank's shard in the type of the policy, and
 /// their block scales if the policy has them. A member of `OptimizerStore`.
 ///
-/// `place` returns the addresses of a slice's states and enqueues commands that set them to zero.
-/// Each slice is placed once, in table order. `show` fills the spans of an `OwnedSlice`.
+/// The states are zero at first. `place` returns the addresses of a slice's states. Each slice is
+/// placed once, in table order. `show` fills the spans of an `OwnedSlice`.
 template <class Config>
 class OptimizerStateStore {
 public:
@@ -40,9 +41,9 @@ public:
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
     [[gnu::cold]] explicit OptimizerStateStore(TypeContext<Config> const& context)
-        : _queue(context.queue), _drain(context.queue) {
-        float const unset =
-            context.options->poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+        : _queue(context.queue), _poison(context.options->poison), _limit(context.queue),
+          _drain(context.queue) {
+        float const unset = _poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
             state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
             Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
@@ -51,7 +52,7 @@ public:
             scale = PerBlockBuffer<float>(*context.layout, context.type, context.rank(),
                                           context.row.optimizer_state, 1, *context.memory,
                                           BufferKind::optimizer_state);
-            Backend::fill(_queue, scale.data(), scale.size(), unset);
+            Backend::fill(_queue, scale.data(), scale.size(), 1.0F); // has no padding
         }
     }
 
@@ -59,10 +60,12 @@ public:
         Pointers at;
         for (std::size_t state = 0; state < states; ++state) {
             at.states[state] = _states[state].at(bucket, piece.bucket_begin);
-            Backend::fill(_queue, at.states[state], piece.elements, S{});
+            if (_poison) { // what remains poisoned is padding
+                Backend::fill(_queue, at.states[state], piece.elements, S{});
+                _limit.count();
+            }
             if constexpr (is_scaled) {
                 at.scales[state] = _scales[state].take(piece.elements);
-                Backend::fill(_queue, at.scales[state], blocks_of(piece.elements), 1.0F);
             }
         }
         return at;
@@ -80,6 +83,8 @@ public:
 
 private:
     Queue _queue;
+    bool _poison;
+    EnqueueLimit<Backend> _limit;
     std::array<PlacedBuffer<S>, states> _states;
     std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
     Drain<Backend> _drain; ///< an allocation may fail when commands already use earlier buffers

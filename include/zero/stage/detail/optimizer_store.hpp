@@ -81,16 +81,13 @@ public:
             }
             _first_slice.push_back(slices.size());
         }
+        _master.complete(*context.memory);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
     }
 
     /// @brief Sets the master weights to the current parameters.
-    void copy_parameters_to_master() {
-        for (Slice const& slice : _slices.slices()) {
-            Masters::take_over(_queue, slice.weights(), slice.elements);
-        }
-    }
+    void copy_parameters_to_master() { _master.take_over(_slices.slices()); }
 
     /// @brief Adds the own extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
@@ -124,9 +121,9 @@ public:
                                                     factor,
                                                     learning_rate,
                                                     slice.group});
-            if constexpr (Types::has_master) {
-                Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
-            }
+        }
+        if constexpr (Types::has_master) {
+            _master.round();
         }
     }
 
@@ -134,7 +131,7 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-        return _slices.size_bytes() + _inspected.size_bytes();
+        return _slices.size_bytes() + _inspected.size_bytes() + _master.table_bytes();
     }
 
     /// @brief A slice of the table in the form that a caller may read and change.

@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../layout/detail/contains_ascending.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
@@ -253,9 +254,7 @@ private:
     }
 
     void broadcast_full() {
-        for (std::size_t index = 0; index < _layout->parameters().size(); ++index) {
-            _stores.of_parameter(index, [&](auto& store) { store.broadcast_full(index); });
-        }
+        _stores.each([](auto& store) { store.broadcast_full(); });
     }
 
     /// Claims memory for all buckets of a unit that are not gathered, or for none.
@@ -265,15 +264,6 @@ private:
             [&](std::size_t bucket) { return !is_open(bucket); }, _claimed);
     }
 
-    [[nodiscard]] bool is_of(std::size_t unit, std::size_t bucket) const noexcept {
-        for (std::size_t const own : _layout->unit_buckets(unit)) {
-            if (own == bucket) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     /// Claims memory for a unit, for which it drops buckets that were prefetched for other units if
     /// necessary.
     void require_leases(std::size_t unit) {
@@ -281,7 +271,7 @@ private:
             return;
         }
         std::erase_if(_prefetched, [&](std::size_t bucket) {
-            bool const is_wanted = is_of(unit, bucket);
+            bool const is_wanted = contains_ascending(_layout->unit_buckets(unit), bucket);
             if (!is_wanted) {
                 close_unused(bucket);
             }

@@ -10,12 +10,14 @@
 #include "../../layout/lease_plan.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
+#include "../../layout/piece_position.hpp"
 #include "../../layout/storage.hpp"
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
+#include "enqueue_limit.hpp"
 #include "lease_errors.hpp"
 #include "placed_buffer.hpp"
 
@@ -66,29 +68,25 @@ public:
         if (!_is_sharded) {
             return _full[parameter];
         }
-        std::size_t const bucket = _layout->parameter_buckets(parameter).front();
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            if (piece.parameter == parameter) {
-                return _pool.at(bucket) + piece.bucket_begin;
-            }
-        }
-        return nullptr;
+        PiecePosition const at = _layout->parameter_pieces(parameter).front();
+        return _pool.at(at.bucket) + _layout->piece(at).bucket_begin;
     }
 
     /// @brief Sends the registered values of a bucket of sharded parameters from rank 0 to the
     /// owners, through a lease. Collective.
     void broadcast_initial(std::size_t bucket, std::span<AnyParameter const> parameters) {
         T* const staging = open(bucket);
-        Backend::fill(_queue, staging, _layout->elements(bucket), T{});
+        Backend::fill(_queue, staging, _layout->elements(bucket), unset());
         for (Piece const& piece : _layout->pieces(bucket)) {
             write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
         }
         _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue,
                                  CollectiveTag{"initial values of bucket", bucket});
-        _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& slice) {
-            Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin),
-                                staging + slice.bucket_begin, slice.elements * sizeof(T));
-        });
+        Range const own = _layout->extent(bucket, _rank); // contiguous in both places
+        if (!own.is_empty()) {
+            Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), staging + own.begin,
+                                own.size() * sizeof(T));
+        }
         _pool.close(bucket, Backend::record(_queue));
     }
 
@@ -99,11 +97,25 @@ public:
         }
     }
 
-    /// @brief Sends a replicated parameter from rank 0 to all. Collective.
-    void broadcast_full(std::size_t parameter) {
-        if (std::size_t const elements = _layout->parameter(parameter).elements; elements != 0) {
-            _communicator->broadcast(_full[parameter], elements, 0, _queue,
-                                     CollectiveTag{"values of parameter", parameter});
+    /// @brief Sends all replicated parameters from rank 0 to all: owned ones by bucket, others by
+    /// parameter, or by run of adjacent parameters of an adopted block. Collective.
+    [[gnu::cold]] void broadcast_full() {
+        if (_storage == Storage::owned) {
+            for_buckets(_type, [&](std::size_t bucket) {
+                broadcast(_placed.at(bucket, 0), _layout->elements(bucket),
+                          {"values of bucket", bucket});
+            });
+            return;
+        }
+        for (std::size_t first = 0, next = 0; first < _full.size(); first = next) {
+            std::size_t elements = _layout->parameter(first).elements;
+            for (next = first + 1; next < _full.size() && continues(first, elements, next);
+                 ++next) {
+                elements += _layout->parameter(next).elements;
+            }
+            if (_layout->parameter(first).type == _type) {
+                broadcast(_full[first], elements, {"values of parameter", first});
+            }
         }
     }
 
@@ -161,11 +173,12 @@ private:
     }
 
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
-        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
-          _rank(context.rank()), _is_sharded(context.row.shards_parameters()),
-          _storage(context.options->storage), _poison(context.options->poison),
+        : _type(context.type), _layout(context.layout), _communicator(context.communicator),
+          _queue(context.queue), _rank(context.rank()),
+          _is_sharded(context.row.shards_parameters()), _storage(context.options->storage),
+          _poison(context.options->poison),
           _pool(leases, *context.memory, BufferKind::parameter_leases),
-          _full(context.parameters.size()), _drain(context.queue) {
+          _full(context.parameters.size()), _limit(context.queue), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
@@ -173,7 +186,7 @@ private:
             _placed =
                 PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
                                 context.row.parameters, *context.memory, BufferKind::parameters);
-            clear(context.type);
+            Backend::fill(_queue, _placed.data(), _placed.size(), unset());
         }
         for (std::size_t index = 0; index < _full.size() && _storage != Storage::owned; ++index) {
             AnyParameter const& parameter = context.parameters[index];
@@ -194,18 +207,25 @@ private:
                   }};
     }
 
+    /// Whether a parameter lies behind the first one and its elements in the adopted block. The
+    /// answer is the same on every rank, unlike that for scattered parameters.
+    [[nodiscard]] bool continues(std::size_t first, std::size_t elements,
+                                 std::size_t parameter) const noexcept {
+        return _storage == Storage::adopted
+               && (_layout->parameter(parameter).elements == 0
+                   || _full[parameter] == _full[first] + elements);
+    }
+
+    void broadcast(T* values, std::size_t elements, CollectiveTag tag) {
+        if (elements != 0) {
+            _communicator->broadcast(values, elements, 0, _queue, tag);
+        }
+    }
+
     static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
 
-    [[gnu::cold]] void clear(std::size_t type) {
-        Backend::fill(_queue, _placed.data(), _placed.size(), _poison ? poison() : T{});
-        for_buckets(type, [&](std::size_t bucket) {
-            Range const held =
-                _is_sharded ? _layout->extent(bucket, _rank) : Range{0, _layout->elements(bucket)};
-            _layout->for_slices(bucket, held, [&](Piece const& slice) {
-                Backend::fill(_queue, _placed.at(bucket, slice.bucket_begin), slice.elements, T{});
-            });
-        });
-    }
+    /// The value of memory that nothing has written.
+    [[nodiscard]] T unset() const noexcept { return _poison ? poison() : T{}; }
 
     [[gnu::cold]] void find_owned(std::size_t type) {
         for_buckets(type, [&](std::size_t bucket) {
@@ -239,6 +259,10 @@ private:
             initialise(parameter, out);
         } else if (parameter.data != nullptr) {
             Backend::copy_bytes(_queue, out, parameter.data, parameter.spec.elements * sizeof(T));
+            _limit.count();
+        } else if (_poison) { // no values were registered: they are zero
+            Backend::fill(_queue, out, parameter.spec.elements, T{});
+            _limit.count();
         }
     }
 
@@ -262,6 +286,7 @@ private:
         }
     }
 
+    std::size_t _type;
     FlatLayout const* _layout;
     Communicator* _communicator;
     Queue _queue;
@@ -277,6 +302,7 @@ private:
     /// because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
     BucketCopies<T, Backend> _owned;
+    EnqueueLimit<Backend> _limit;
     Drain<Backend> _drain;
 };
 

@@ -69,7 +69,8 @@ public:
     void require_step(char const* call) const;
     void require_micro_step(char const* call) const;
 
-    void require_may_begin_micro_step() const;
+    /// @param is_only whether a step must have one micro-step
+    void require_may_begin_micro_step(bool is_only) const;
 
     /// @brief Requires that a micro-step of this step has ended and none is open.
     void require_accumulated(char const* call) const;

@@ -43,13 +43,17 @@ ZERO_INLINE void Protocol::require_micro_step(char const* call) const {
             "begin_micro_step() and end_micro_step()");
 }
 
-ZERO_INLINE void Protocol::require_may_begin_micro_step() const {
+ZERO_INLINE void Protocol::require_may_begin_micro_step(bool is_only) const {
     require(is_in_step(), "begin_micro_step()",
             " (or micro_steps()) outside a step; call begin_step() first");
     require(_phase == Phase::in_step, "begin_micro_step()", left_early);
     require(!_is_announced, "begin_micro_step()",
             " after the micro-step that was announced as the last, or after gradient_norms(); "
             "call step()");
+    require(!is_only || _micro_steps == 0, "begin_micro_step()",
+            " a second time in a step, whose gradients lie in a block beside the adopted block and "
+            "are reduced in place; add the gradients of all micro-batches in that block and pass "
+            "them as one micro-step, or set ReductionSchedule::every_micro_step");
 }
 
 ZERO_INLINE void Protocol::require_accumulated(char const* call) const {
@@ -118,10 +122,8 @@ ZERO_INLINE void Protocol::require_unit(std::size_t unit) const {
 
 ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t parameter) const {
     require_unit(unit);
-    for (std::size_t const member : _layout->unit_parameters(unit)) {
-        if (member == parameter) {
-            return;
-        }
+    if (_layout->is_member(unit, parameter)) {
+        return;
     }
     throw_error<InvalidArgument>(
         {"zero: parameter number ", parameter,

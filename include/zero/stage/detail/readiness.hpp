@@ -35,8 +35,7 @@ public:
     }
 
     /// @brief Marks the unit's gradients as complete. Call it once per unit and micro-step.
-    /// @param visit `visit(parameter)` is called for each parameter that this completes
-    void mark(std::size_t unit, FunctionRef<std::size_t> visit);
+    void mark(std::size_t unit);
 
     /// @brief The lowest bucket that is not launched; the number of buckets if all are.
     [[nodiscard]] std::size_t next() const noexcept { return _next; }

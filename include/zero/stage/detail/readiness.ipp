@@ -26,11 +26,10 @@ ZERO_INLINE void Readiness::reset() {
     }
 }
 
-ZERO_INLINE void Readiness::mark(std::size_t unit, FunctionRef<std::size_t> visit) {
+ZERO_INLINE void Readiness::mark(std::size_t unit) {
     _is_unit_ready[unit] = true;
     for (std::size_t const parameter : _layout->unit_parameters(unit)) {
         if (_layout->parameter(parameter).trainable && --_units_left[parameter] == 0) {
-            visit(parameter);
             for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
                 --_parameters_left[bucket];
             }
