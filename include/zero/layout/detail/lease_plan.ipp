@@ -90,13 +90,17 @@ ZERO_COLD_INLINE LeasePlan plan_parameter_leases(FlatLayout const& layout, Stage
     }
     LeasePlan plan;
     plan.places.resize(layout.buckets());
+    auto const is_copied = [&](std::size_t bucket) {
+        return layout.bucket(bucket).type == type && row.reduced_gradients == Placement::sharded
+               && ((storage == Storage::scattered && layout.bucket(bucket).trainable)
+                   || layout.bucket(bucket).is_staged);
+    };
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-        bool const is_copied =
-            layout.bucket(bucket).type == type && row.reduced_gradients == Placement::sharded
-            && ((storage == Storage::scattered && layout.bucket(bucket).trainable)
-                || layout.bucket(bucket).is_staged);
-        plan.places[bucket].end = is_copied ? layout.elements(bucket) : 0;
-        plan.elements = detail::larger(plan.elements, plan.places[bucket].end);
+        plan.elements =
+            detail::larger(plan.elements, is_copied(bucket) ? layout.elements(bucket) : 0);
+    }
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        plan.places[bucket].end = is_copied(bucket) ? plan.elements : 0;
     }
     return plan;
 }

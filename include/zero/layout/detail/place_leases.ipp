@@ -38,6 +38,9 @@ public:
         place_in_order(by_time, sizes);
         std::vector<std::size_t> const places = _places;
         std::size_t const elements = _elements;
+        if (elements == most_in_flight()) {
+            return;
+        }
         place_in_order(by_time, durations);
         if (elements <= _elements) {
             _places = places;
@@ -108,6 +111,25 @@ private:
         }
     }
 
+    /// Returns the largest number of elements in flight at a step, which no plan can undercut.
+    [[nodiscard]] std::size_t most_in_flight() const {
+        std::vector<std::size_t> begun(_steps + 1, 0);
+        std::vector<std::size_t> ended(_steps + 1, 0);
+        for (LeaseBlock const& block : _blocks) {
+            for (Range const& steps : lifetime(block)) {
+                begun[steps.begin] += block.elements;
+                ended[steps.end] += block.elements;
+            }
+        }
+        std::size_t most = 0;
+        std::size_t now = 0;
+        for (std::size_t step = 0; step <= _steps; ++step) {
+            now = now + begun[step] - ended[step];
+            most = larger(most, now);
+        }
+        return most;
+    }
+
     [[nodiscard]] static std::size_t steps_of(List<Range> const& lifetime) {
         std::size_t steps = 0;
         for (Range const& range : lifetime) {
@@ -136,31 +158,35 @@ private:
         }
     }
 
-    /// Returns the blocks placed so far that are in flight together with this one.
-    [[nodiscard]] std::vector<std::size_t> conflicts_of(LeaseBlock const& block) {
+    /// Returns the blocks in `_short` that are in flight together with this one, in the order of
+    /// their places.
+    [[nodiscard]] std::vector<std::size_t> short_conflicts_of(LeaseBlock const& block) {
         std::vector<std::size_t> conflicts;
-        auto const add = [&](std::size_t other) {
-            if (!std::exchange(_is_found[other], true)) {
-                conflicts.push_back(other);
+        if (is_long(block)) {
+            for (std::size_t const other : _short) {
+                if (is_common_step(lifetime(_blocks[other]), lifetime(block))) {
+                    conflicts.push_back(other);
+                }
             }
-        };
-        bool const is_long = steps_of(lifetime(block)) > longest_listed;
-        for (std::size_t const other : is_long ? _placed : _long) {
-            if (is_common_step(lifetime(_blocks[other]), lifetime(block))) {
-                add(other);
-            }
-        }
-        if (!is_long) {
+        } else {
             for_steps(block, [&](std::size_t step) {
-                for (std::size_t const other : _placed_at[step]) {
-                    add(other);
+                for (std::size_t const other : _short_at[step]) {
+                    if (!std::exchange(_is_found[other], true)) {
+                        conflicts.push_back(other);
+                    }
                 }
             });
         }
+        std::vector<std::uint64_t> begins;
         for (std::size_t const other : conflicts) {
             _is_found[other] = false;
+            begins.push_back(_places[other]);
         }
-        return conflicts;
+        std::vector<std::size_t> ordered;
+        for (std::size_t const position : order_by(begins)) {
+            ordered.push_back(conflicts[position]);
+        }
+        return ordered;
     }
 
     /// @param order the blocks, which are sorted further by `keys` of the same positions
@@ -168,9 +194,9 @@ private:
                         std::vector<std::uint64_t> const& keys) {
         _places.assign(_blocks.size(), 0);
         _elements = 0;
-        _placed.clear();
         _long.clear();
-        _placed_at = List<std::vector<std::size_t>>(_steps);
+        _short.clear();
+        _short_at = List<std::vector<std::size_t>>(_steps);
         std::vector<std::uint64_t> ordered_keys;
         for (std::size_t const block : order) {
             ordered_keys.push_back(keys[block]);
@@ -185,42 +211,66 @@ private:
         if (block.elements == 0) {
             return;
         }
-        std::vector<std::size_t> const conflicts = conflicts_of(block);
-        std::vector<std::uint64_t> begins;
-        for (std::size_t const other : conflicts) {
-            begins.push_back(_places[other]);
-        }
         std::size_t& begin = _places[index];
-        for (std::size_t const position : order_by(begins)) {
-            std::size_t const other = conflicts[position];
-            if (_places[other] >= begin + block.elements) {
-                break; // the gap before it is large enough
-            }
+        auto const is_gap_before = [&](std::size_t other) {
+            return _places[other] >= begin + block.elements;
+        };
+        auto const pass = [&](std::size_t other) {
             begin = larger(begin, _places[other] + _blocks[other].elements);
+        };
+        std::vector<std::size_t> const conflicts = short_conflicts_of(block);
+        std::size_t next = 0;
+        for (std::size_t const other : _long) { // in the order of places, merged with `conflicts`
+            for (; next < conflicts.size() && _places[conflicts[next]] <= _places[other]
+                   && !is_gap_before(conflicts[next]);
+                 ++next) {
+                pass(conflicts[next]);
+            }
+            if (is_gap_before(other)) {
+                break;
+            }
+            if (is_common_step(lifetime(_blocks[other]), lifetime(block))) {
+                pass(other);
+            }
+        }
+        for (; next < conflicts.size() && !is_gap_before(conflicts[next]); ++next) {
+            pass(conflicts[next]);
         }
         _elements = larger(_elements, begin + block.elements);
-        _placed.push_back(index);
-        if (steps_of(lifetime(block)) > longest_listed) {
+        list(index);
+    }
+
+    /// Lists a placed block, so that later ones find it.
+    void list(std::size_t index) {
+        if (is_long(_blocks[index])) {
+            std::size_t position = _long.size();
             _long.push_back(index);
+            for (; position != 0 && _places[_long[position - 1]] > _places[index]; --position) {
+                _long[position] = _long[position - 1];
+            }
+            _long[position] = index;
         } else {
-            for_steps(block, [&](std::size_t step) { _placed_at[step].push_back(index); });
+            _short.push_back(index);
+            for_steps(_blocks[index], [&](std::size_t step) { _short_at[step].push_back(index); });
         }
     }
 
-    /// Blocks in flight for more steps than this are compared with every other block instead of
-    /// being listed at every step.
-    static constexpr std::size_t longest_listed = 8;
+    /// Whether a block is in flight for so many steps that it is compared with every other block
+    /// instead of being listed at every step.
+    [[nodiscard]] bool is_long(LeaseBlock const& block) const {
+        return steps_of(lifetime(block)) > 8;
+    }
 
     FlatLayout const* _layout;
     List<List<Range>> const* _lifetimes;
     std::size_t _steps;
     List<LeaseBlock> _blocks;
-    std::vector<std::size_t> _places;          ///< by block: its first element
-    std::size_t _elements = 0;                 ///< the end of the last place
-    std::vector<std::size_t> _placed;          ///< all placed blocks
-    std::vector<std::size_t> _long;            ///< those in flight for many steps
-    List<std::vector<std::size_t>> _placed_at; ///< by step: the others
-    std::vector<char> _is_found;               ///< by block, during a search
+    std::vector<std::size_t> _places;         ///< by block: its first element
+    std::size_t _elements = 0;                ///< the end of the last place
+    std::vector<std::size_t> _long;           ///< placed, in the order of places
+    std::vector<std::size_t> _short;          ///< the other placed blocks
+    List<std::vector<std::size_t>> _short_at; ///< the same, by step
+    std::vector<char> _is_found;              ///< by block, during a search
 };
 
 ZERO_COLD_INLINE LeasePlan place_leases(FlatLayout const& layout,

@@ -40,7 +40,14 @@ public:
 
     /// @brief Reserves memory for a bucket, without waiting for its last use. A second call is a
     /// no-op. @return false if there is no room; nothing was changed
-    [[nodiscard]] bool claim(std::size_t bucket) { return _map.claim(bucket); }
+    [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice = LeaseChoice::any_place) {
+        return _map.claim(bucket, choice);
+    }
+
+    /// @brief Returns whether an unclaimed bucket would find room if no bucket before it held any.
+    [[nodiscard]] bool has_room_after_earlier(std::size_t bucket) const {
+        return _map.has_room_after_earlier(bucket);
+    }
 
     /// @brief Gives up what `claim` reserved, if anything.
     void unclaim(std::size_t bucket) { _map.free(bucket); }

@@ -302,27 +302,27 @@ private:
 
     /// Claims memory for the buckets that are not yet launched in this micro-step. Room stays for
     /// every bucket before them that has none: the end of a micro-step sends zeros for it while
-    /// they are still open.
+    /// they are still open. The buckets before it are closed then.
     void require_leases(std::size_t unit, std::span<std::size_t const> buckets) {
         auto const is_wanted = [&](std::size_t bucket) {
             return is_trainable(bucket) && !_readiness.is_launched(bucket) && is_leased(bucket)
                    && !is_claimed(bucket);
         };
-        bool is_met = claim_leases(_stores, buckets, is_wanted, _claimed);
+        bool is_met = claim_leases(_stores, buckets, is_wanted, LeaseChoice::any_place, _claimed);
+        std::size_t end = _claimed_end;
         for (std::size_t const bucket : _claimed) {
-            _claimed_end = _claimed_end > bucket ? _claimed_end : bucket + 1;
+            end = end > bucket ? end : bucket + 1;
         }
-        for (std::size_t bucket = _readiness.next(); is_met && bucket < _claimed_end; ++bucket) {
-            if (is_wanted(bucket)) {
-                is_met =
-                    _stores.of_bucket(bucket, [&](auto& store) { return store.claim(bucket); });
-                _stores.of_bucket(bucket, [&](auto& store) { store.unclaim(bucket); });
-            }
+        for (std::size_t bucket = _readiness.next(); is_met && bucket < end; ++bucket) {
+            is_met = !is_wanted(bucket) || _stores.of_bucket(bucket, [&](auto const& store) {
+                return store.has_room_after_earlier(bucket);
+            });
         }
         if (!is_met) {
             unclaim_leases(_stores, _claimed);
             throw_no_gradient_lease(*_layout, unit, _rank);
         }
+        _claimed_end = end;
     }
 
     /// Provides memory for a parameter's gradient, whose buckets `writer` follows. The first call

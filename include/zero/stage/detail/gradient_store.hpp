@@ -75,8 +75,13 @@ public:
 
     /// @brief Reserves memory for a leased bucket. A second call is a no-op. @return false if there
     /// is no room
-    [[nodiscard]] bool claim(std::size_t bucket) { return _pool.claim(bucket); }
+    [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice) {
+        return _pool.claim(bucket, choice);
+    }
     void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
+    [[nodiscard]] bool has_room_after_earlier(std::size_t bucket) const {
+        return _pool.has_room_after_earlier(bucket);
+    }
     [[nodiscard]] bool is_claimed(std::size_t bucket) const noexcept {
         return _pool.is_claimed(bucket);
     }

@@ -10,11 +10,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief The memory that a bucket may claim. Each value includes the ones before it.
+enum class LeaseChoice {
+    own_place,    ///< its planned place
+    spare_places, ///< the adjacent spare places that fit best: nothing else is planned there
+    any_place     ///< the free adjacent memory that fits best, in the places of other buckets
+};
+
 /// @brief Tracks which parts of a pool's memory are claimed by which bucket.
 ///
 /// A member of `BucketPool`. The memory is cut into cells at every offset where a place begins or
-/// ends. A bucket claims the cells of its own place; if these are taken, the free adjacent cells
-/// that fit best. It depends on no element type and knows no queue.
+/// ends, and a bucket claims adjacent cells. It depends on no element type and knows no queue.
 class LeaseMap {
 public:
     LeaseMap() = default;
@@ -24,7 +30,11 @@ public:
     /// @brief Claims memory for a bucket. A second call is a no-op. O(cells of the place), if the
     /// place is free; otherwise O(cells).
     /// @return false if no free part is large enough; nothing was changed
-    [[nodiscard]] bool claim(std::size_t bucket);
+    [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice = LeaseChoice::any_place);
+
+    /// @brief Returns whether an unclaimed bucket would find memory if no bucket before it held
+    /// any. Same complexity.
+    [[nodiscard]] bool has_room_after_earlier(std::size_t bucket) const;
 
     /// @brief Ends the claim, if there is one.
     void free(std::size_t bucket);
@@ -39,22 +49,29 @@ public:
     }
 
     /// @brief Makes a claimed bucket the last user of its memory. Calls `visit(bucket)` for the
-    /// last users before it, itself included; it may name one twice.
+    /// last users before it; it may name one twice. A bucket that was elsewhere before is also
+    /// named, so its new last use comes after the old one.
     void use(std::size_t bucket, FunctionRef<std::size_t> visit);
 
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    [[nodiscard]] bool is_free(Range cells) const;
-    [[nodiscard]] Range best_fit(std::size_t elements) const;
-    void set_taken(Range cells, bool is_taken);
+    /// Whether a cell is free once the claims of all buckets before `first` have ended.
+    [[nodiscard]] bool is_cell_free(std::size_t cell, std::size_t first) const noexcept {
+        return _holder[cell] == none || _holder[cell] < first;
+    }
+    [[nodiscard]] bool is_free(Range cells, std::size_t first) const;
+    [[nodiscard]] Range best_fit(std::size_t elements, Range among, std::size_t first) const;
+    [[nodiscard]] Range find(std::size_t bucket, LeaseChoice choice, std::size_t first) const;
 
     std::vector<std::size_t> _cell_begins; ///< ascending, and the end of the last
-    std::vector<char> _is_taken;           ///< by cell
+    std::vector<std::size_t> _holder;      ///< by cell: the bucket that claims it, or none
     std::vector<std::size_t> _last_user;   ///< by cell: a bucket, or none
+    std::size_t _first_spare = 0;          ///< the cells from here on are spare
     List<Range> _planned;                  ///< by bucket: the cells of its place
-    List<Range> _cells_of;                 ///< by bucket: the cells that it claims
+    List<Range> _cells_of;                 ///< by bucket: the cells of its last claim
     std::vector<char> _is_claimed;         ///< by bucket
+    std::vector<char> _is_moved;           ///< by bucket: the last claim is not where it was used
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -20,7 +20,8 @@ ZERO_COLD_INLINE std::size_t cell_at(std::vector<std::size_t> const& cell_begins
 }
 
 ZERO_COLD_INLINE LeaseMap::LeaseMap(LeasePlan const& plan)
-    : _cells_of(plan.places.size()), _is_claimed(plan.places.size(), false) {
+    : _cells_of(plan.places.size()), _is_claimed(plan.places.size(), false),
+      _is_moved(plan.places.size(), false) {
     std::vector<std::uint64_t> cuts{0, plan.planned_elements()};
     for (Range const& place : plan.places) {
         cuts.push_back(place.begin);
@@ -35,39 +36,52 @@ ZERO_COLD_INLINE LeaseMap::LeaseMap(LeasePlan const& plan)
             _cell_begins.push_back(cuts[index]);
         }
     }
-    _is_taken.assign(_cell_begins.size() - 1, false);
+    _holder.assign(_cell_begins.size() - 1, none);
     _last_user.assign(_cell_begins.size() - 1, none);
+    _first_spare = cell_at(_cell_begins, plan.planned_elements());
     for (Range const& place : plan.places) {
         _planned.push_back({cell_at(_cell_begins, place.begin), cell_at(_cell_begins, place.end)});
     }
 }
 
-ZERO_INLINE bool LeaseMap::claim(std::size_t bucket) {
+ZERO_INLINE bool LeaseMap::claim(std::size_t bucket, LeaseChoice choice) {
     if (_is_claimed[bucket] != 0) {
         return true;
     }
-    Range cells = _planned[bucket];
-    if (!is_free(cells)) {
-        cells = best_fit(_cell_begins[cells.end] - _cell_begins[cells.begin]);
-        if (cells.is_empty()) {
-            return false;
-        }
+    Range const cells = find(bucket, choice, 0);
+    if (cells.is_empty() && !_planned[bucket].is_empty()) {
+        return false;
     }
-    set_taken(cells, true);
+    for (std::size_t cell = cells.begin; cell < cells.end; ++cell) {
+        _holder[cell] = bucket;
+    }
+    _is_moved[bucket] |= static_cast<char>(!(cells == _cells_of[bucket]));
     _cells_of[bucket] = cells;
     _is_claimed[bucket] = true;
     return true;
 }
 
+ZERO_INLINE bool LeaseMap::has_room_after_earlier(std::size_t bucket) const {
+    return _planned[bucket].is_empty() || !find(bucket, LeaseChoice::any_place, bucket).is_empty();
+}
+
 ZERO_INLINE void LeaseMap::free(std::size_t bucket) {
     if (_is_claimed[bucket] != 0) {
-        set_taken(_cells_of[bucket], false);
+        Range const cells = _cells_of[bucket];
+        for (std::size_t cell = cells.begin; cell < cells.end; ++cell) {
+            _holder[cell] = none;
+        }
         _is_claimed[bucket] = false;
     }
 }
 
 ZERO_INLINE void LeaseMap::use(std::size_t bucket, FunctionRef<std::size_t> visit) {
     std::size_t visited = none;
+    if (_is_moved[bucket] != 0) {
+        _is_moved[bucket] = false;
+        visited = bucket;
+        visit(bucket);
+    }
     for (std::size_t cell = _cells_of[bucket].begin; cell < _cells_of[bucket].end; ++cell) {
         if (_last_user[cell] != none && _last_user[cell] != visited) {
             visited = _last_user[cell];
@@ -77,21 +91,21 @@ ZERO_INLINE void LeaseMap::use(std::size_t bucket, FunctionRef<std::size_t> visi
     }
 }
 
-ZERO_INLINE bool LeaseMap::is_free(Range cells) const {
+ZERO_INLINE bool LeaseMap::is_free(Range cells, std::size_t first) const {
     bool result = true;
     for (std::size_t cell = cells.begin; result && cell < cells.end; ++cell) {
-        result = _is_taken[cell] == 0;
+        result = is_cell_free(cell, first);
     }
     return result;
 }
 
 /// The smallest run of free cells that holds so many elements, or an empty range.
-ZERO_INLINE Range LeaseMap::best_fit(std::size_t elements) const {
+ZERO_INLINE Range LeaseMap::best_fit(std::size_t elements, Range among, std::size_t first) const {
     Range best{};
     std::size_t best_size = none;
-    std::size_t begin = 0; // all cells from here to the current one are free
-    for (std::size_t cell = 0; cell < _is_taken.size(); ++cell) {
-        if (_is_taken[cell] != 0) {
+    std::size_t begin = among.begin; // all cells from here to the current one are free
+    for (std::size_t cell = among.begin; cell < among.end; ++cell) {
+        if (!is_cell_free(cell, first)) {
             begin = cell + 1;
             continue;
         }
@@ -107,10 +121,21 @@ ZERO_INLINE Range LeaseMap::best_fit(std::size_t elements) const {
     return best;
 }
 
-ZERO_INLINE void LeaseMap::set_taken(Range cells, bool is_taken) {
-    for (std::size_t cell = cells.begin; cell < cells.end; ++cell) {
-        _is_taken[cell] = is_taken;
+/// The cells that a bucket may claim, or an empty range.
+ZERO_INLINE Range LeaseMap::find(std::size_t bucket, LeaseChoice choice, std::size_t first) const {
+    Range cells = _planned[bucket];
+    if (is_free(cells, first)) {
+        return cells;
     }
+    std::size_t const elements = _cell_begins[cells.end] - _cell_begins[cells.begin];
+    cells = {};
+    if (choice != LeaseChoice::own_place) {
+        cells = best_fit(elements, {_first_spare, _holder.size()}, first);
+    }
+    if (choice == LeaseChoice::any_place && cells.is_empty()) {
+        cells = best_fit(elements, {0, _holder.size()}, first);
+    }
+    return cells;
 }
 
 } // namespace ZERO_NAMESPACE::detail

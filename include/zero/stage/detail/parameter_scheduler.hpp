@@ -258,16 +258,19 @@ private:
     }
 
     /// Claims memory for all buckets of a unit that are not gathered, or for none.
-    [[nodiscard]] bool claim(std::size_t unit) {
-        return claim_leases(
-            _stores, _layout->unit_buckets(unit),
-            [&](std::size_t bucket) { return !is_open(bucket); }, _claimed);
+    [[nodiscard]] bool claim(std::size_t unit, LeaseChoice choice) {
+        auto const is_wanted = [&](std::size_t bucket) {
+            return !_stores.of_bucket(bucket,
+                                      [&](auto const& store) { return store.is_claimed(bucket); });
+        };
+        return claim_leases(_stores, _layout->unit_buckets(unit), is_wanted, choice, _claimed);
     }
 
     /// Claims memory for a unit, for which it drops buckets that were prefetched for other units if
-    /// necessary.
+    /// necessary. A unit takes the places of others only if its own is held: so two consecutive
+    /// units always find room, wherever units were before.
     void require_leases(std::size_t unit) {
-        if (claim(unit)) {
+        if (claim(unit, LeaseChoice::spare_places)) {
             return;
         }
         std::erase_if(_prefetched, [&](std::size_t bucket) {
@@ -277,14 +280,15 @@ private:
             }
             return !is_wanted;
         });
-        if (!claim(unit)) {
+        if (!claim(unit, LeaseChoice::any_place)) {
             throw_no_parameter_lease(*_layout, unit, _rank);
         }
     }
 
-    /// Gathers a unit before it is acquired, if there is room for it.
+    /// Gathers a unit before it is acquired, if there is room for it outside the places of other
+    /// units.
     void prefetch(std::size_t unit) {
-        if (!_prefetch || !claim(unit)) {
+        if (!_prefetch || !claim(unit, LeaseChoice::spare_places)) {
             return;
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {

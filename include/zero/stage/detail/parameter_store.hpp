@@ -45,7 +45,12 @@ public:
         : ParameterStore(context, context.parameter_leases(context.type)) {}
 
     /// @brief Reserves memory for a gathered bucket. @return false if there is no room
-    [[nodiscard]] bool claim(std::size_t bucket) { return _pool.claim(bucket); }
+    [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice) {
+        return _pool.claim(bucket, choice);
+    }
+    [[nodiscard]] bool is_claimed(std::size_t bucket) const noexcept {
+        return _pool.is_claimed(bucket);
+    }
     void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
     void forget_events() noexcept { _pool.forget_events(); }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
