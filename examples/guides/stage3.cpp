@@ -87,7 +87,7 @@ float train(zero::LoopbackCommunicator& communicator) {
     for (Layer& layer : model) {
         for (Tensor* const tensor : {&layer.weight, &layer.bias}) {
             parameters.push_back({.name = std::to_string(parameters.size()),
-                                  .data = tensor->value.data(),
+                                  .initial = tensor->value.data(),
                                   .elements = tensor->value.size(),
                                   .units = {parameters.size() / 2}}); // a unit is a layer
         }

@@ -21,8 +21,8 @@ struct AnyParameter {
         : spec{parameter.name,  parameter.elements,  parameter.units,
                parameter.group, parameter.trainable, 0,
                parameter.rows},
-          type(dtype_of<T>()), gradient_type(dtype_of<G>()), data(parameter.data),
-          gradient(parameter.gradient) {
+          type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
+          data(parameter.data), gradient(parameter.gradient) {
         if (parameter.initialise) {
             initialise = [fill = parameter.initialise](std::size_t begin,
                                                        std::span<std::byte> bytes) {
@@ -35,6 +35,7 @@ struct AnyParameter {
     ParameterSpec spec;                  ///< what the layout depends on
     DType type;                          ///< of the parameter
     DType gradient_type;                 ///< of its gradient
+    void const* initial;                 ///< as in `Parameter`
     void* data;                          ///< as in `Parameter`
     void* gradient;                      ///< as in `Parameter`
     Initialiser<std::byte> initialise{}; ///< fills memory of the type

@@ -226,8 +226,9 @@ private:
         if (parameter.initialise) {
             Backend::synchronise(Backend::record(_queue));
             initialise(parameter, out);
-        } else if (parameter.data != nullptr) {
-            Backend::copy_bytes(_queue, out, parameter.data, parameter.spec.elements * sizeof(T));
+        } else if (parameter.initial != nullptr) {
+            Backend::copy_bytes(_queue, out, parameter.initial,
+                                parameter.spec.elements * sizeof(T));
         }
     }
 
