@@ -29,7 +29,8 @@ float train(zero::LoopbackCommunicator& communicator) {
         {.name = "outputs", .elements = width, .units = {1}},
     };
     // Collective: the ranks compare their models, and rank 0 broadcasts its values.
-    Zero engine(communicator, parameters, {.gradient_clipping = 1.0F});
+    Zero engine(communicator, parameters,
+                {.gradient_clipping = 1.0F, .unused_parameters = zero::UnusedParameters::error});
 
     float smoothed_error = 0.0F;
     for (std::size_t step = 0; step < steps; ++step) {

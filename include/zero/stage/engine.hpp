@@ -161,13 +161,17 @@ public:
     /// Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, and in the one step that rebuilds buckets.
+    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, and on a rank that
+    /// reported no gradient. A rank without data need not report any, as long as another rank does.
+    /// Where all gradients lie in caller-owned memory that `gradients` cleared, the first step
+    /// waits as well, because that memory may have been cleared after the backward pass.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
-    /// @throws NonFiniteGradients, LossScaleExhausted on every rank; the step changed nothing
+    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank; the step changed
+    /// nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {});
 
     /// @brief Refuses a fractional weight, which would be truncated.

@@ -12,6 +12,7 @@ struct StepReport {
     std::uint64_t step_count = 0;  ///< steps that were not skipped, this one included
     bool is_skipped = false;       ///< no bit of parameters, master weights, moments and step count
                                    ///< changed
+    bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
     bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
                                    ///< `non_finite` other than `step`)
     double gradient_norm = 0.0;    ///< global, of the unscaled and averaged gradients, before

@@ -218,7 +218,7 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide());
+                        weight, predivide(), _gradients.evidence());
     } catch (...) {
         fail();
     }
@@ -237,6 +237,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
 }

@@ -6,6 +6,7 @@
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
 #include "engine_context.hpp"
+#include "gradient_evidence.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
@@ -41,7 +42,11 @@ public:
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
           _is_begun(context.layout->parameters().size(), false),
-          _is_chosen(context.layout->parameters().size(), false) {}
+          _is_chosen(context.layout->parameters().size(), false) {
+        for (auto const& parameter : context.layout->parameters()) {
+            _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
+        }
+    }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
 
@@ -54,7 +59,12 @@ public:
         return _stores.template get<Types>();
     }
 
+    /// @brief How this rank delivered gradients in this step; `delivered` if it has none to give.
+    [[nodiscard]] GradientEvidence evidence() const noexcept { return _evidence; }
+
     void begin_step() noexcept {
+        _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
+        _clears_callers = false;
         _micro_steps = 0;
         _is_reduced = false;
         _is_finished = false;
@@ -93,7 +103,11 @@ public:
     /// @brief The memory to which commands of the backward pass add a parameter's gradient.
     template <class Types>
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
-        return store<Types>().gradient(parameter);
+        auto* const address = store<Types>().gradient(parameter);
+        if (address != nullptr && store<Types>().callers(parameter) == nullptr) {
+            _evidence = GradientEvidence::delivered; // only who has the address can write
+        }
+        return address;
     }
 
     /// @brief Adds a transient gradient; its memory is free after the returned event.
@@ -102,6 +116,7 @@ public:
         auto const buckets = _layout->parameter_buckets(parameter);
         require_not_launched(parameter);
         require_leases(unit, buckets);
+        _evidence = GradientEvidence::delivered;
         begin_parameter(parameter, writer, true);
         clear_chosen(buckets, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
@@ -132,6 +147,7 @@ public:
                 choose(parameter);
             }
         });
+        note_callers(unit);
         for_chosen(buckets, _layout->unit_parameters(unit),
                    [&](auto& store, std::size_t bucket, auto const& is_chosen) {
                        store.copy_callers(bucket, writer, is_chosen);
@@ -223,6 +239,19 @@ private:
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return _is_begun[parameter]
                || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
+    }
+
+    /// Notes the caller-owned gradients of a unit that was reported.
+    void note_callers(std::size_t unit) noexcept {
+        if (_evidence == GradientEvidence::delivered) {
+            return;
+        }
+        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+            if (is_in_callers_memory(parameter) && _layout->parameter(parameter).elements != 0) {
+                _evidence =
+                    _clears_callers ? GradientEvidence::cleared : GradientEvidence::delivered;
+            }
+        }
     }
 
     /// @name Chosen parameters
@@ -328,6 +357,7 @@ private:
             return;
         }
         if (is_callers) {
+            _clears_callers = true;
             _stores.of_parameter(parameter,
                                  [&](auto& store) { store.clear_callers(parameter, writer); });
         } else {
@@ -383,6 +413,9 @@ private:
     std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
     std::vector<char> _is_chosen; ///< per parameter, during a call
     std::size_t _chosen = 0;      ///< number of chosen parameters
+    mutable GradientEvidence _evidence = GradientEvidence::nothing; ///< handles are const
+    bool _clears_callers = false; ///< caller-owned gradients were cleared in this step
+    bool _is_any_trained = false; ///< some parameter has a gradient
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

@@ -17,6 +17,7 @@
 #include "../step_report.hpp"
 #include "decide_step.hpp"
 #include "drain.hpp"
+#include "gradient_evidence.hpp"
 #include "group_state.hpp"
 #include "optimizer_shard.hpp"
 #include "step_commands.hpp"
@@ -87,8 +88,10 @@ public:
     /// them. Nothing else would detect a rank that makes other micro-steps, cancels a step alone,
     /// or has another learning rate.
     /// @param begun steps so far, cancelled ones included
+    /// @param evidence of this rank
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
-                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide) {
+                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
+                GradientEvidence evidence) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
@@ -98,19 +101,20 @@ public:
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
         }
+        _evidence = evidence;
+        Backend::run(_queue, ClearInspection<Config>{state, evidence});
         if (is_inspected) {
-            Backend::run(_queue, ClearInspection<Config>{state});
             shard.inspect(&state->inspection);
             _communicator->all_reduce_integers(
                 state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum,
                 _queue,
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
-            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
-                                               IntegerReduction::min, _queue,
-                                               CollectiveTag{"steps, rate and settings as hash",
-                                                             _settings.hash(begun, learning_rate)});
         }
+        _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
+                                           IntegerReduction::min, _queue,
+                                           CollectiveTag{"steps, rate and settings as hash",
+                                                         _settings.hash(begun, learning_rate)});
         Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
                                                 predivide,
@@ -201,6 +205,26 @@ public:
         return state.reports[state.last_serial % StepState<Config>::reports_kept];
     }
 
+    /// @brief Throws if no rank delivered a gradient. Waits for the decision only if this rank may
+    /// have delivered none; then all ranks do, or the others delivered some. Memory that was
+    /// cleared too late shows in the first step. A step that is captured in a graph is not checked.
+    /// @throws NoGradients on every rank
+    void require_gradients(Event const& done) const {
+        bool const is_doubtful = _evidence == GradientEvidence::nothing
+                                 || (_evidence == GradientEvidence::cleared && _serial == 1);
+        if (!is_doubtful) {
+            return;
+        }
+        if constexpr (requires { done.is_captured(); }) {
+            if (done.is_captured()) {
+                return;
+            }
+        }
+        if (!report(_serial, done).has_gradients) {
+            throw_no_gradients(_evidence == GradientEvidence::cleared, _communicator->rank());
+        }
+    }
+
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
     /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
     void answer_overflow(Event const& done) const {
@@ -271,6 +295,7 @@ private:
     Buffer<Group> _groups;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     std::uint64_t _serial = 0;
+    GradientEvidence _evidence = GradientEvidence::delivered; ///< of this rank, in the last step
     Drain<Backend> _drain;
 };
 
