@@ -412,6 +412,7 @@ TEST_CASE("Weights must not be held across a step, in any stage") {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
             engine.begin_step();
             engine.begin_micro_step();
+            engine.gradients(0)[0][0] = 1.0F;
             engine.end_micro_step();
             auto held = engine.acquire(2);
             Outcome const outcome = outcome_of([&] { (void)engine.step(0.1); });

@@ -34,6 +34,8 @@ inline Outcome outcome_of_current_exception() {
         return {"NoGradients", error.what()};
     } catch (NonFiniteGradients const& error) {
         return {"NonFiniteGradients", error.what()};
+    } catch (TooManySkips const& error) {
+        return {"TooManySkips", error.what()};
     } catch (LossScaleExhausted const& error) {
         return {"LossScaleExhausted", error.what()};
     } catch (BrokenEngine const& error) {

@@ -77,6 +77,12 @@ public:
     using Error::Error;
 };
 
+/// @brief As many steps in a row were skipped as the options allow. The last step changed nothing.
+class TooManySkips : public Error {
+public:
+    using Error::Error;
+};
+
 /// @brief A step overflowed at the minimum loss scale, and the options request an exception. The
 /// step changed nothing.
 class LossScaleExhausted : public Error {

@@ -15,14 +15,17 @@ namespace ZERO_NAMESPACE {
 /// handle is released or destroyed. Move-only.
 ///
 /// Pointers taken from a handle are valid as long as the handle: in stage 3 the memory then goes to
-/// another unit. The engine must outlive its handles.
+/// another unit. The engine must outlive its handles; an engine that ends earlier says so and
+/// aborts the program.
 template <class Engine>
 class Weights {
 public:
     using Queue = typename Engine::Queue; ///< of the commands that read
 
     Weights(Engine& engine, std::size_t unit, Queue queue) noexcept
-        : _engine(&engine), _unit(unit), _queue(queue) {}
+        : _engine(&engine), _unit(unit), _queue(queue) {
+        ++engine._live_weights;
+    }
     Weights(Weights&& other) noexcept
         : _engine(std::exchange(other._engine, nullptr)), _unit(other._unit), _queue(other._queue) {
     }
@@ -80,6 +83,7 @@ public:
     /// it.
     void release() noexcept {
         if (_engine != nullptr) {
+            --_engine->_live_weights;
             std::exchange(_engine, nullptr)->release(_unit, _queue);
         }
     }

@@ -56,6 +56,9 @@ private:
 /// time of a unit that uses the library.
 [[gnu::cold]] std::string text(std::initializer_list<TextPiece> pieces);
 
+/// @brief Returns an address as a text such as "0x7f00".
+[[gnu::cold]] std::string hexadecimal(void const* address);
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

@@ -97,6 +97,8 @@ struct DecideStep {
                     ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
         }
+        s.skipped_in_a_row = report.is_skipped ? s.skipped_in_a_row + 1 : 0;
+        report.skipped_in_a_row = s.skipped_in_a_row;
         report.step_count = s.step_count;
         report.next_loss_scale = s.scaler.scale;
         s.last_serial = serial;

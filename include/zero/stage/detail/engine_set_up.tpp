@@ -9,10 +9,12 @@
 #include "../engine.hpp"
 #include "compared_options.hpp"
 #include "gradient_store.hpp"
+#include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
 #include "scratch_floats.hpp"
 
 #include <exception>
+#include <string>
 
 namespace ZERO_NAMESPACE {
 
@@ -58,6 +60,11 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] Engine<Config>::~Engine() {
+    if (_live_weights != 0 || _live_gradients != 0) {
+        std::string const text = detail::live_handles_text(_live_weights, _live_gradients, _rank);
+        _communicator->abort(text, false); // peers in other processes would wait
+        detail::end_with_live_handles(text);
+    }
     if (_protocol.is_in_step()) {
         _communicator->abort(
             detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}),

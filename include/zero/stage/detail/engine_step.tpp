@@ -14,6 +14,9 @@ namespace ZERO_NAMESPACE {
 template <class Config>
 void Engine<Config>::begin_step() {
     _protocol.require_idle("begin_step()");
+    if (_options.current_memory) {
+        check_current_memory();
+    }
     require_healthy();
     try {
         _control.capture(_compute);

@@ -226,7 +226,8 @@ public:
     }
 
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
-    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
+    /// `non_finite`, `at_minimum` of the loss scaler or `skip_limit`. A no-op under the other
+    /// options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -234,7 +235,8 @@ public:
         if constexpr (has_minimum) {
             answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
         }
-        if (!throws && !answers_minimum) {
+        std::size_t const limit = _options->skip_limit;
+        if (!throws && !answers_minimum && limit == 0) {
             return;
         }
         StepReport const last = report(_serial, done);
@@ -242,14 +244,16 @@ public:
             throw_non_finite(*_layout, last, _communicator->rank());
         }
         if constexpr (has_minimum) {
-            if (!answers_minimum || !settled().is_exhausted) {
-                return;
+            if (answers_minimum && settled().is_exhausted) {
+                if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
+                    _options->loss_scaler.on_minimum(_options->loss_scaler.context);
+                } else {
+                    throw_exhausted(*_layout, last, _communicator->rank());
+                }
             }
-            if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
-                _options->loss_scaler.on_minimum(_options->loss_scaler.context);
-            } else {
-                throw_exhausted(*_layout, last, _communicator->rank());
-            }
+        }
+        if (limit != 0 && last.skipped_in_a_row >= limit) {
+            throw_too_many_skips(*_layout, last, _communicator->rank());
         }
     }
 

@@ -22,6 +22,10 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                               int rank);
 
+/// @throws TooManySkips with the number of skipped steps and the cause of the last
+[[noreturn, gnu::cold]] void throw_too_many_skips(FlatLayout const& layout,
+                                                  StepReport const& report, int rank);
+
 /// @throws LossScaleExhausted naming the first element
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
                                              int rank);

@@ -55,6 +55,16 @@ ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport cons
                                      "; the step changed nothing (rank ", rank, ")."});
 }
 
+ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepReport const& report,
+                                           int rank) {
+    throw_error<TooManySkips>(
+        {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, the last because ",
+         (report.non_finite_count != 0 ? text({"gradients are infinite or NaN, first ",
+                                               locate_element(layout, report.first_non_finite)})
+                                       : std::string("the total weight is 0")),
+         "; find the cause, or raise skip_limit (rank ", rank, ")."});
+}
+
 ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report,
                                       int rank) {
     throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ",

@@ -19,31 +19,22 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Memory that belongs to one parameter, for the search for overlaps.
 struct Claim {
-    std::uintptr_t begin;
+    std::byte const* begin;
     std::size_t elements;
     DType type;
     std::string const* name;
 
-    [[nodiscard]] std::uintptr_t end() const { return begin + elements * size_of(type); }
+    [[nodiscard]] std::byte const* end() const { return begin + elements * size_of(type); }
 
     /// Describes the range: "'a' has [0x1000, 0x1014), 5 elements of float32".
     [[nodiscard]] std::string range() const {
         return text({'\'', *name, "' has [", hexadecimal(begin), ", ", hexadecimal(end()), "), ",
                      elements, " elements of ", name_of(type)});
     }
-
-    static std::string hexadecimal(std::uintptr_t number) {
-        std::string digits;
-        do {
-            digits.insert(digits.begin(), "0123456789abcdef"[number % 16]);
-            number /= 16;
-        } while (number != 0);
-        return "0x" + digits;
-    }
 };
 
 inline Claim claim(void const* memory, std::size_t elements, DType type, std::string const& name) {
-    return {reinterpret_cast<std::uintptr_t>(memory), elements, type, &name};
+    return {static_cast<std::byte const*>(memory), elements, type, &name};
 }
 
 /// @throws InvalidArgument naming two parameters whose memory overlaps, and both ranges
@@ -51,7 +42,7 @@ inline Claim claim(void const* memory, std::size_t elements, DType type, std::st
 inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {
-        begins.push_back(claim.begin);
+        begins.push_back(reinterpret_cast<std::uintptr_t>(claim.begin));
     }
     std::vector<std::size_t> const order = order_by(begins);
     for (std::size_t index = 1; index < order.size(); ++index) {
