@@ -7,6 +7,7 @@
 #include <zero/stage/detail/option_checks.ipp>
 #include <zero/stage/detail/placed_offsets.ipp>
 #include <zero/stage/detail/protocol.ipp>
+#include <zero/stage/detail/rate_text.ipp>
 #include <zero/stage/detail/readiness.ipp>
 #include <zero/stage/detail/ready_order_recorder.ipp>
 #include <zero/stage/detail/refuse_live_handles.ipp>

@@ -350,7 +350,9 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
                                 [](Engine& engine) { engine.set_learning_rate(0, 1e39); });
     auto const accumulated = [](Engine& engine) {
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {}
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            engine.gradients(0)[0][0] = 1.0F;
+        }
     };
     refuses<InvalidArgument, 2>("the learning rate is -", accumulated,
                                 [](Engine& engine) { engine.step(-0.1); });

@@ -152,7 +152,11 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                 (void)engine.step(0.1).report();
             };
             Seen seen;
-            seen.outcome = outcome_of([&] { step(way.is_zero ? 0.0F : 1.0F); });
+            seen.outcome = outcome_of([&] {
+                step(way.is_zero ? 0.0F : 1.0F);
+                engine.begin_step(); // looks back at the first step
+                engine.cancel_step();
+            });
             seen.has_changed = block[0] != 1.0F;
             seen.can_train = true;
             if (way.is_registered && way.is_reported && !way.is_late) {
@@ -165,6 +169,8 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                   "register the memory that the backward pass writes as 'gradient'");
     check_refused(train({.is_registered = true, .is_reported = false, .is_late = false}),
                   "then call gradients_ready(unit) after the backward pass");
+    check_refused(train({.is_registered = true, .is_reported = false, .is_late = true}),
+                  "gradients(unit) cleared");
     check_refused(train({.is_registered = true, .is_reported = true, .is_late = true}),
                   "gradients(unit) cleared the registered gradient memory; call it before the "
                   "backward pass");

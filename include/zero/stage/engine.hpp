@@ -98,7 +98,9 @@ public:
 
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
     /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
-    /// registered; nothing was changed
+    /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
+    /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. For this
+    /// the second call waits for the first step.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -167,9 +169,7 @@ public:
     /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
     /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
     /// on a rank that reported no gradient. A rank without data need not report any, as long as
-    /// another rank does. Where all gradients lie in caller-owned memory that `gradients` cleared,
-    /// the first step waits as well, because that memory may have been cleared after the backward
-    /// pass.
+    /// another rank does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
@@ -405,7 +405,6 @@ private:
 
     void remember(Event const& point);
 
-    std::size_t _live_weights = 0;           ///< handles of `acquire`
     mutable std::size_t _live_gradients = 0; ///< handles of `gradients`
     int _number;
     Communicator* _communicator;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
@@ -35,6 +36,7 @@ struct StageOptions {
     /// the registration is an InvalidArgument. For trainers whose framework may replace memory. May
     /// be absent on some ranks.
     CurrentMemoryOf current_memory{};
+    std::vector<std::string> unit_names{}; ///< for messages: one for each unit, or none
     std::size_t extra_leases = 0; ///< extra buckets kept in flight beyond what the unit order
                                   ///< needs; capped at what can be used (`lease_count`)
     /// `Stage::in_ready_order`: at the end of the first step, makes the buckets anew in the order

@@ -23,9 +23,7 @@ public:
     using Queue = typename Engine::Queue; ///< of the commands that read
 
     Weights(Engine& engine, std::size_t unit, Queue queue) noexcept
-        : _engine(&engine), _unit(unit), _queue(queue) {
-        ++engine._live_weights;
-    }
+        : _engine(&engine), _unit(unit), _queue(queue) {}
     Weights(Weights&& other) noexcept
         : _engine(std::exchange(other._engine, nullptr)), _unit(other._unit), _queue(other._queue) {
     }
@@ -83,7 +81,6 @@ public:
     /// it.
     void release() noexcept {
         if (_engine != nullptr) {
-            --_engine->_live_weights;
             std::exchange(_engine, nullptr)->release(_unit, _queue);
         }
     }

@@ -23,6 +23,10 @@ ZERO_COLD_INLINE void TextPiece::add_to(std::string& text) const {
     return result;
 }
 
+ZERO_COLD_INLINE std::string_view first_line(std::string_view text) noexcept {
+    return text.substr(0, text.find_first_of("\r\n"));
+}
+
 ZERO_COLD_INLINE std::string hexadecimal(void const* address) {
     auto number = reinterpret_cast<std::uintptr_t>(address);
     std::string digits;

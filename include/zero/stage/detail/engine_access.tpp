@@ -134,7 +134,7 @@ template <class Config>
 template <class Config>
 [[gnu::cold]] void Engine<Config>::parameters_changed() {
     _protocol.require_idle("parameters_changed()");
-    _protocol.require_nothing_held(_parameters.held_bucket(), "parameters_changed()");
+    _protocol.require_nothing_held("parameters_changed()");
     require_healthy();
     try {
         // Commands on the compute queue may have made the changes.

@@ -60,8 +60,9 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] Engine<Config>::~Engine() {
-    if (_live_weights != 0 || _live_gradients != 0) {
-        std::string const text = detail::live_handles_text(_live_weights, _live_gradients, _rank);
+    if (_protocol.handles() != 0 || _live_gradients != 0) {
+        std::string const text =
+            detail::live_handles_text(_protocol.handles(), _live_gradients, _rank);
         _communicator->abort(text, false); // peers in other processes would wait
         detail::end_with_live_handles(text);
     }
@@ -136,7 +137,7 @@ template <class Config>
     try {
         throw;
     } catch (std::exception const& error) {
-        break_down(error.what());
+        break_down(error.what()); // peers get its first line
         throw;
     } catch (...) {
         break_down("an exception that is no std::exception");
@@ -162,7 +163,8 @@ template <class Config>
 [[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
     _protocol.break_down(cause);
     try {
-        _communicator->abort(detail::text({_protocol.rank_text(), ": ", cause}));
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
     } catch (...) { // no memory for the text
         _communicator->abort(cause);
     }

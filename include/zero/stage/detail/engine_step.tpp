@@ -17,6 +17,7 @@ void Engine<Config>::begin_step() {
     if (_options.current_memory) {
         check_current_memory();
     }
+    _control.require_first_gradients(_compute);
     require_healthy();
     try {
         _control.capture(_compute);
@@ -78,6 +79,7 @@ auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> W
     } catch (...) {
         fail_unless_refused();
     }
+    _protocol.acquire(unit);
     return {*this, unit, queue};
 }
 
@@ -214,7 +216,7 @@ template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
-    _protocol.require_nothing_held(_parameters.held_bucket(), "step()");
+    _protocol.require_nothing_held("step()");
     require_healthy();
     try {
         _gradients.finish_step();
@@ -262,7 +264,7 @@ void Engine<Config>::cancel_step() {
 template <class Config>
 void Engine<Config>::join() {
     _protocol.require_idle("join()");
-    _protocol.require_nothing_held(_parameters.held_bucket(), "join()");
+    _protocol.require_nothing_held("join()");
     require_healthy();
     try {
         _parameters.drop_prefetched();
@@ -290,6 +292,7 @@ void Engine<Config>::remember(Event const& point) {
 
 template <class Config>
 void Engine<Config>::release(std::size_t unit, Queue reader) noexcept {
+    _protocol.release(unit);
     try {
         _parameters.release(unit, reader);
     } catch (std::exception const& error) {

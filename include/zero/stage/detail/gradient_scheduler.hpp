@@ -42,6 +42,7 @@ public:
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
           _is_begun(context.layout->parameters().size(), false),
+          _is_taken(context.layout->parameters().size(), false),
           _is_chosen(context.layout->parameters().size(), false) {
         for (auto const& parameter : context.layout->parameters()) {
             _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
@@ -64,7 +65,6 @@ public:
 
     void begin_step() noexcept {
         _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
-        _clears_callers = false;
         _micro_steps = 0;
         _is_reduced = false;
         _is_finished = false;
@@ -73,6 +73,7 @@ public:
     void begin_micro_step(bool is_last) {
         _readiness.reset();
         _is_begun.assign(_is_begun.size(), false);
+        _is_taken.assign(_is_taken.size(), false);
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _is_last = is_last;
@@ -105,7 +106,8 @@ public:
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
         auto* const address = store<Types>().gradient(parameter);
         if (address != nullptr && store<Types>().callers(parameter) == nullptr) {
-            _evidence = GradientEvidence::delivered; // only who has the address can write
+            _is_taken[parameter] = true; // only who has the address can write
+            _evidence = GradientEvidence::delivered;
         }
         return address;
     }
@@ -117,6 +119,7 @@ public:
         require_not_launched(parameter);
         require_leases(unit, buckets);
         _evidence = GradientEvidence::delivered;
+        _is_taken[parameter] = true;
         begin_parameter(parameter, writer, true);
         clear_chosen(buckets, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
@@ -235,21 +238,23 @@ private:
         return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
     }
 
-    /// Some unit leased the parameter's gradient, or wrote to caller-owned memory and reported it.
+    /// Some unit took the address of the parameter's gradient, handed one over, or leased or
+    /// reported caller-owned memory. Uninitialised memory whose address nobody has is not written.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
-        return _is_begun[parameter]
-               || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
+        return is_in_callers_memory(parameter)
+                   ? _is_begun[parameter] || _readiness.is_started(parameter)
+                   : _is_taken[parameter] != 0;
     }
 
-    /// Notes the caller-owned gradients of a unit that was reported.
+    /// Notes that a unit was reported: its caller-owned gradients need not have been leased before.
     void note_callers(std::size_t unit) noexcept {
         if (_evidence == GradientEvidence::delivered) {
             return;
         }
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
-            if (is_in_callers_memory(parameter) && _layout->parameter(parameter).elements != 0) {
-                _evidence =
-                    _clears_callers ? GradientEvidence::cleared : GradientEvidence::delivered;
+            if (is_in_callers_memory(parameter) && !_is_begun[parameter]
+                && _layout->parameter(parameter).elements != 0) {
+                _evidence = GradientEvidence::delivered;
             }
         }
     }
@@ -353,11 +358,14 @@ private:
         } else {
             open_all(parameter, writer);
         }
+        if (is_callers && _evidence != GradientEvidence::delivered
+            && _layout->parameter(parameter).elements != 0) {
+            _evidence = is_zeroed ? GradientEvidence::cleared : GradientEvidence::delivered;
+        }
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
             return;
         }
         if (is_callers) {
-            _clears_callers = true;
             _stores.of_parameter(parameter,
                                  [&](auto& store) { store.clear_callers(parameter, writer); });
         } else {
@@ -411,10 +419,11 @@ private:
     StoresByType<Config, GradientStore> _stores;
     GradientWriters<Backend> _writers;
     std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
-    std::vector<char> _is_chosen; ///< per parameter, during a call
-    std::size_t _chosen = 0;      ///< number of chosen parameters
+    mutable std::vector<char> _is_taken; ///< per parameter: written to memory of the engine in this
+                                         ///< micro-step; handles are const
+    std::vector<char> _is_chosen;        ///< per parameter, during a call
+    std::size_t _chosen = 0;             ///< number of chosen parameters
     mutable GradientEvidence _evidence = GradientEvidence::nothing; ///< handles are const
-    bool _clears_callers = false; ///< caller-owned gradients were cleared in this step
     bool _is_any_trained = false; ///< some parameter has a gradient
     std::size_t _micro_steps = 0;
     bool _is_last = false;

@@ -13,6 +13,7 @@
 #include "../../layout/placement.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "lease_errors.hpp"
@@ -206,7 +207,7 @@ public:
         if (cuts.back() != 0) {
             A* const sum = _sum.at(bucket, 0);
             _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
-                                      CollectiveTag{"gradient sums of bucket", bucket});
+                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
         }
     }
 
@@ -263,7 +264,7 @@ private:
         }
         C* const wire = to_wire(source, elements);
         bool const is_all_reduce = _is_replicated && is_whole;
-        CollectiveTag const tag{"gradients of bucket", bucket};
+        CollectiveTag const tag = bucket_tag("gradients of bucket", *_layout, bucket);
         std::size_t const begin = is_all_reduce ? 0 : cuts[_rank];
         std::size_t const held = is_all_reduce ? elements : cuts[_rank + 1] - begin;
         C* result = wire + begin;

@@ -11,7 +11,7 @@ ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t 
                                           std::size_t bucket, std::size_t rank) {
     throw_error<LateGradient>(
         {"zero: a gradient for parameter '", layout.parameter(parameter).name,
-         "' comes after the reduction of its bucket ", bucket,
+         "' comes after the reduction of its ", layout.bucket_text(bucket),
          " was enqueued in this micro-step (rank ", rank,
          "); call gradients_ready() only after the last gradient of the unit."});
 }
@@ -19,7 +19,8 @@ ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t 
 ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
                                               std::size_t rank) {
     throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
+        {"zero: ", layout.unit_text(unit), " comes out of order: its ",
+         layout.bucket_text(layout.unit_buckets(unit).front()),
          " finds no free gradient lease on rank ", rank,
          "; call gradients_ready() of a unit before gradients() of the next (even if the unit has "
          "none), register parameters in order of use, or set extra_leases."});
@@ -29,8 +30,8 @@ ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::si
                                                std::size_t rank, std::size_t missing,
                                                std::size_t free) {
     throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " needs ", missing, " gathered buckets, the first is bucket ",
-         layout.unit_buckets(unit).front(), ", but only ", free,
+        {"zero: ", layout.unit_text(unit), " needs ", missing, " gathered buckets, the first is ",
+         layout.bucket_text(layout.unit_buckets(unit).front()), ", but only ", free,
          " leases are free; release units that are not in use, or set extra_leases (rank ", rank,
          ")."});
 }

@@ -56,14 +56,16 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  shards_parameters,
                                  {bytes.begin() + 1, bytes.end()},
                                  {unit_order.begin(), unit_order.end()}};
-    if (options.storage == Storage::adopted) {
-        auto const block = options.adopted_block;
-        return make_adopted_layout<Bucketer>(
-            specs_of(parameters),
-            offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0])), geometry,
-            options.bucketer);
-    }
-    return make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    auto const block = options.adopted_block;
+    FlatLayout layout =
+        options.storage == Storage::adopted
+            ? make_adopted_layout<Bucketer>(
+                specs_of(parameters),
+                offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0])),
+                geometry, options.bucketer)
+            : make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    layout.name_units(options.unit_names);
+    return layout;
 }
 
 } // namespace ZERO_NAMESPACE::detail

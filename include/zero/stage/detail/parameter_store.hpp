@@ -13,6 +13,7 @@
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "placed_buffer.hpp"
@@ -80,7 +81,7 @@ public:
             write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
         }
         _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue,
-                                 CollectiveTag{"initial values of bucket", bucket});
+                                 bucket_tag("initial values of bucket", *_layout, bucket));
         _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& slice) {
             Backend::copy_bytes(_queue, _placed.at(bucket, slice.bucket_begin),
                                 staging + slice.bucket_begin, slice.elements * sizeof(T));
@@ -99,7 +100,8 @@ public:
     void broadcast_full(std::size_t parameter) {
         if (std::size_t const elements = _layout->parameter(parameter).elements; elements != 0) {
             _communicator->broadcast(_full[parameter], elements, 0, _queue,
-                                     CollectiveTag{"values of parameter", parameter});
+                                     CollectiveTag{"values of parameter", parameter,
+                                                   _layout->parameter(parameter).name.c_str()});
         }
     }
 
@@ -109,7 +111,7 @@ public:
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
             _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue,
-                                      CollectiveTag{"parameters of bucket", bucket});
+                                      bucket_tag("parameters of bucket", *_layout, bucket));
         }
     }
 
@@ -131,7 +133,7 @@ public:
     /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
-        CollectiveTag const tag{"parameters of bucket", bucket};
+        CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
             T* const staging = _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
             Range const own = _layout->extent(bucket, _rank);

@@ -20,6 +20,7 @@
 #include "gradient_evidence.hpp"
 #include "group_state.hpp"
 #include "optimizer_shard.hpp"
+#include "rate_text.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -30,6 +31,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -111,10 +113,9 @@ public:
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
         }
-        _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
-                                           IntegerReduction::min, _queue,
-                                           CollectiveTag{"steps, rate and settings as hash",
-                                                         _settings.hash(begun, learning_rate)});
+        _communicator->all_reduce_integers(
+            &state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
+            CollectiveTag{_rate_text.of(learning_rate), _settings.hash(begun, learning_rate)});
         Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
                                                 predivide,
@@ -205,23 +206,22 @@ public:
         return state.reports[state.last_serial % StepState<Config>::reports_kept];
     }
 
-    /// @brief Throws if no rank delivered a gradient. Waits for the decision only if this rank may
-    /// have delivered none; then all ranks do, or the others delivered some. Memory that was
-    /// cleared too late shows in the first step. A step that is captured in a graph is not checked.
+    /// @brief Throws if no rank delivered a gradient in the last step. Waits for its decision only
+    /// if this rank delivered none: then all ranks wait, or another one delivered some. A step that
+    /// is captured in a graph is not checked.
+    /// @param done the point after the step
     /// @throws NoGradients on every rank
-    void require_gradients(Event const& done) const {
-        bool const is_doubtful = _evidence == GradientEvidence::nothing
-                                 || (_evidence == GradientEvidence::cleared && _serial == 1);
-        if (!is_doubtful) {
-            return;
+    void require_gradients(Event const& done) {
+        if (_evidence == GradientEvidence::nothing) {
+            require_gradients_at(done);
         }
-        if constexpr (requires { done.is_captured(); }) {
-            if (done.is_captured()) {
-                return;
-            }
-        }
-        if (!report(_serial, done).has_gradients) {
-            throw_no_gradients(_evidence == GradientEvidence::cleared, _communicator->rank());
+    }
+
+    /// @brief The same at the begin of the second step, where memory that was cleared too late
+    /// shows in the report of the first. A no-op if gradients lie elsewhere.
+    void require_first_gradients(Queue compute) {
+        if (_evidence == GradientEvidence::cleared && _serial == 1) {
+            require_gradients_at(Backend::record(compute));
         }
     }
 
@@ -258,6 +258,20 @@ public:
     }
 
 private:
+    /// Waits unless `now`, a point that follows the step, is part of a graph.
+    void require_gradients_at(Event const& now) {
+        if constexpr (requires { now.is_captured(); }) {
+            if (now.is_captured()) {
+                return;
+            }
+        }
+        bool const is_cleared =
+            std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
+        if (!report(_serial, Backend::record(_queue)).has_gradients) {
+            throw_no_gradients(is_cleared, _communicator->rank());
+        }
+    }
+
     [[nodiscard]] bool is_mean() const noexcept {
         return _options->reduction.kind == ReductionKind::mean;
     }
@@ -298,6 +312,7 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
+    RateText _rate_text;
     std::uint64_t _serial = 0;
     GradientEvidence _evidence = GradientEvidence::delivered; ///< of this rank, in the last step
     Drain<Backend> _drain;

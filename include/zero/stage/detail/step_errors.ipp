@@ -36,8 +36,8 @@ ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, int rank) {
         throw_error<NoGradients>(
             {"zero: every gradient of the first step is exactly zero on every rank, and "
              "gradients(unit) cleared the registered gradient memory; call it before the backward "
-             "pass, or pass is_zeroed = false if the trainer clears that memory itself; the step "
-             "changed nothing (rank ",
+             "pass, or pass is_zeroed = false if the trainer clears that memory itself; the first "
+             "step changed nothing (rank ",
              rank, ")."});
     }
     throw_error<NoGradients>(
