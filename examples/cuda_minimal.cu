@@ -71,7 +71,7 @@ int main() {
             slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
         std::vector<Zero::Registration> const parameters{
             // initial values on the host or on the device; zeros without
-            {.name = "slopes", .data = slopes.data(), .elements = width, .units = {0}},
+            {.name = "slopes", .initial = slopes.data(), .elements = width, .units = {0}},
             {.name = "shifts", .elements = width, .units = {0}},
             {.name = "output", .elements = width, .units = {1}}};
         Zero engine(communicator, parameters,

@@ -21,15 +21,16 @@ float train(zero::LoopbackCommunicator& communicator) {
     std::vector<float> initial_slopes(width);
     for (std::size_t i = 0; i < width; ++i) initial_slopes[i] = std::sin(static_cast<float>(i + 1));
 
-    // In order of use. Parameters without .data start at zero. A unit is what the model uses
+    // In order of use. Parameters without .initial start at zero. A unit is what the model uses
     // together, usually a layer: here unit 0 is the hidden layer and unit 1 the output.
     std::vector<Zero::Registration> const parameters{
-        {.name = "slopes", .data = initial_slopes.data(), .elements = width, .units = {0}},
+        {.name = "slopes", .initial = initial_slopes.data(), .elements = width, .units = {0}},
         {.name = "shifts", .elements = width, .units = {0}},
         {.name = "outputs", .elements = width, .units = {1}},
     };
     // Collective: the ranks compare their models, and rank 0 broadcasts its values.
-    Zero engine(communicator, parameters, {.gradient_clipping = 1.0F});
+    Zero engine(communicator, parameters,
+                {.gradient_clipping = 1.0F, .unused_parameters = zero::UnusedParameters::error});
 
     float smoothed_error = 0.0F;
     for (std::size_t step = 0; step < steps; ++step) {

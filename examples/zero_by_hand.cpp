@@ -211,7 +211,7 @@ Parameters train_with_zero(zero::LoopbackCommunicator& communicator) {
     std::vector<Zero::Registration> registrations;
     for (std::size_t layer = 0; layer < layer_count; ++layer)
         registrations.push_back({.name = "layer " + std::to_string(layer),
-                                 .data = initial[layer].data(),
+                                 .initial = initial[layer].data(),
                                  .elements = layer_elements,
                                  .units = {layer}});
     Zero engine(communicator, registrations, {});

@@ -9,9 +9,12 @@
 #include <zero/stage/detail/option_checks.ipp>
 #include <zero/stage/detail/placed_offsets.ipp>
 #include <zero/stage/detail/protocol.ipp>
+#include <zero/stage/detail/rate_text.ipp>
 #include <zero/stage/detail/readiness.ipp>
 #include <zero/stage/detail/ready_order_recorder.ipp>
+#include <zero/stage/detail/refuse_live_handles.ipp>
 #include <zero/stage/detail/require_agreement.ipp>
+#include <zero/stage/detail/require_same_memory.ipp>
 #include <zero/stage/detail/specs_of.ipp>
 #include <zero/stage/detail/step_errors.ipp>
 #include <zero/stage/detail/step_settings.ipp>

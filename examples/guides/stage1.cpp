@@ -92,7 +92,9 @@ float train(zero::LoopbackCommunicator& communicator) {
                                   .gradient = tensor->gradient.data()});
         }
     }
-    Zero engine(communicator, parameters, {.storage = zero::Storage::scattered});
+    Zero engine(communicator, parameters,
+                {.unused_parameters = zero::UnusedParameters::error, // finds forgotten calls
+                 .storage = zero::Storage::scattered});
     auto const rank = static_cast<std::size_t>(communicator.rank());
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {

@@ -87,12 +87,13 @@ float train(zero::LoopbackCommunicator& communicator) {
     for (Layer& layer : model) {
         for (Tensor* const tensor : {&layer.weight, &layer.bias}) {
             parameters.push_back({.name = std::to_string(parameters.size()),
-                                  .data = tensor->value.data(),
+                                  .initial = tensor->value.data(),
                                   .elements = tensor->value.size(),
                                   .units = {parameters.size() / 2}}); // a unit is a layer
         }
     }
-    Zero engine(communicator, parameters);
+    Zero engine(communicator, parameters,
+                {.unused_parameters = zero::UnusedParameters::error}); // finds forgotten calls
     model.clear(); // the engine has copied the values and holds a shard of them
     auto const rank = static_cast<std::size_t>(communicator.rank());
     float loss = 0.0F; // the mean of the last ten steps

@@ -135,7 +135,7 @@ TEST_CASE("The first guide shows the whole minimal example") {
 TEST_CASE("The README shows lines of the minimal example, in order") {
     auto const blocks = blocks_of("README.md", "cpp");
     REQUIRE(blocks.size() == 1);
-    CHECK(code_lines_of(blocks.front()).size() == 10);
+    CHECK(code_lines_of(blocks.front()).size() == 11);
     CHECK(is_excerpt(blocks.front(), text_of("examples/minimal.cpp")));
 }
 

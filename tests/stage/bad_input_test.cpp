@@ -13,8 +13,11 @@
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -70,9 +73,9 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
                       contains_text("parameter 'a' lists no unit"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 3, .units = {1, 1}}})),
                       contains_text("parameter 'a' lists unit 1 twice"));
-    CHECK_THROWS_WITH((construct<2>({{.name = "a", .data = data, .elements = 5},
-                                     {.name = "b", .data = data + 4, .elements = 4}})),
-                      contains_text("parameters 'a' and 'b' share parameter memory"));
+    CHECK_THROWS_WITH((construct<2>({{.name = "a", .initial = data, .elements = 5},
+                                     {.name = "b", .initial = data + 4, .elements = 4}})),
+                      contains_text("parameters 'a' and 'b' share the memory of initial values"));
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 5, .gradient = data},
                                      {.name = "b", .elements = 4, .gradient = data + 4}})),
                       contains_text("parameters 'a' and 'b' share gradient memory"));
@@ -81,19 +84,23 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
                        {.name = "b", .data = data + 5, .elements = 3, .gradient = data + 2}},
                       {.storage = Storage::scattered})),
         contains_text("parameters 'a' and 'b' share memory, one for its values and one for its "
-                      "gradient; give each its own"));
+                      "gradient: ")
+            && contains_text("Give each its own."));
     CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5, .gradient = data}},
                                     {.storage = Storage::scattered})),
                       contains_text("parameters 'a' and 'a' share memory"));
     CHECK_NOTHROW(
         (construct<1>({{.name = "a",
-                        .data = data,
+                        .initial = data,
                         .elements = 5,
-                        .gradient = data}}))); // if the engine owns parameters, `data` is only read
+                        .gradient = data}}))); // `initial` is read during construction only
     auto* const odd = reinterpret_cast<float*>(reinterpret_cast<char*>(data) + 2);
     for (auto const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
         CHECK_THROWS_WITH(
-            (construct<1>({{.name = "a", .data = odd, .elements = 3}},
+            (construct<1>({{.name = "a",
+                            .initial = storage == Storage::owned ? odd : nullptr,
+                            .data = storage == Storage::owned ? nullptr : odd,
+                            .elements = 3}},
                           {.storage = storage,
                            .adopted_block = storage == Storage::adopted ? std::span(data)
                                                                         : std::span<float>()})),
@@ -104,7 +111,7 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
                       contains_text("the memory of parameter 'a'"));
     CHECK_THROWS_WITH(
         (construct<1>({{.name = "a", .elements = 3}}, {.storage = Storage::scattered})),
-        contains_text("parameter 'a' has 3 elements but its pointer is null"));
+        contains_text("parameter 'a' has 3 elements but its pointer 'data' is null"));
     CHECK_THROWS_WITH(
         (construct<1>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted})),
         contains_text("adopted_block go together"));
@@ -138,6 +145,64 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
     }
     CHECK_NOTHROW(
         (construct<2>({{.name = "a", .elements = 3}, {.name = "b", .elements = 3, .group = 1}})));
+}
+
+TEST_CASE("Memory that training would never use is refused with its parameter and the remedy") {
+    float data[8] = {};
+    CHECK_THROWS_WITH((construct<0>({{.name = "w", .data = data, .elements = 3}})),
+                      contains_text("parameter 'w' has memory in 'data', which would never change: "
+                                    "with Storage::owned the engine trains a copy. Give initial "
+                                    "values as 'initial', or set .storage"));
+    CHECK_THROWS_AS((construct<1>({{.name = "w", .data = data, .elements = 3}})), InvalidArgument);
+    CHECK_THROWS_AS((construct<2>({{.name = "w", .data = data, .elements = 3}})), InvalidArgument);
+    CHECK_THROWS_WITH((construct<3>({{.name = "w", .data = data, .elements = 3}})),
+                      contains_text("'w' has memory in 'data', which would never change: stage 3 "
+                                    "keeps shards, and the model reads parameters through "
+                                    "acquire(). Give initial values as 'initial'."));
+    for (auto const storage : {Storage::scattered, Storage::adopted}) {
+        CHECK_THROWS_WITH(
+            (construct<1>({{.name = "w", .initial = data, .data = data + 4, .elements = 3}},
+                          {.storage = storage,
+                           .adopted_block = storage == Storage::adopted ? std::span(data)
+                                                                        : std::span<float>()})),
+            contains_text("parameter 'w' has initial values, which would be ignored, because the "
+                          "parameter lies in the caller's memory; fill that memory instead"));
+    }
+}
+
+TEST_CASE("Initial values reach an owned parameter of every stage and are not kept") {
+    in_every_stage([]<int N>() {
+        auto const values = on_ranks<std::vector<float>>(2, [](LoopbackCommunicator& communicator) {
+            std::vector<float> initial{1.0F, -2.0F, 3.0F};
+            if (communicator.rank() == 1) {
+                initial.assign(3, 99.0F); // the values of rank 0 count
+            }
+            std::vector<Parameter<float>> const parameters{
+                {.name = "w", .initial = initial.data(), .elements = 3}};
+            ZeroStage<N> engine(communicator, parameters);
+            initial.assign(3, 77.0F);
+            return full_parameters(engine)[0];
+        });
+        for (auto const& rank : values) {
+            CHECK(rank == std::vector<float>{1.0F, -2.0F, 3.0F});
+        }
+    });
+}
+
+TEST_CASE("Overlapping memory is refused with both ranges and their types") {
+    float data[8] = {};
+    auto const hexadecimal = [](float const* address) {
+        std::ostringstream text;
+        text << "0x" << std::hex << reinterpret_cast<std::uintptr_t>(address);
+        return text.str();
+    };
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 5},
+                                     {.name = "b", .data = data + 4, .elements = 4}},
+                                    {.storage = Storage::scattered})),
+                      contains_text("'a' has [" + hexadecimal(data) + ", " + hexadecimal(data + 5)
+                                    + "), 5 elements of float32; 'b' has [" + hexadecimal(data + 4)
+                                    + ", " + hexadecimal(data + 8) + "), 4 elements of float32.")
+                          && contains_text("one has a wrong type or size"));
 }
 
 TEST_CASE("Options out of range are refused with their name and value") {
@@ -187,7 +252,7 @@ TEST_CASE("Options out of range are refused with their name and value") {
 TEST_CASE("Options that would be ignored are refused with the remedy") {
     float data[3] = {};
     CHECK_THROWS_WITH((construct<2>({{.name = "a",
-                                      .data = data,
+                                      .initial = data,
                                       .elements = 3,
                                       .initialise = [](std::size_t, std::span<float>) {}}})),
                       contains_text("parameter 'a' has initial values, which would be ignored"));
@@ -285,7 +350,9 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
                                 [](Engine& engine) { engine.set_learning_rate(0, 1e39); });
     auto const accumulated = [](Engine& engine) {
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {}
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            engine.gradients(0)[0][0] = 1.0F;
+        }
     };
     refuses<InvalidArgument, 2>("the learning rate is -", accumulated,
                                 [](Engine& engine) { engine.step(-0.1); });
@@ -347,6 +414,7 @@ TEST_CASE("Weights must not be held across a step, in any stage") {
             ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
             engine.begin_step();
             engine.begin_micro_step();
+            engine.gradients(0)[0][0] = 1.0F;
             engine.end_micro_step();
             auto held = engine.acquire(2);
             Outcome const outcome = outcome_of([&] { (void)engine.step(0.1); });

@@ -80,7 +80,7 @@ TEST_CASE(
 
 TEST_CASE("A rank with another learning rate, other settings or an extra step gives a mismatch") {
     in_every_stage([]<int N>() {
-        auto const differs = contains_text("'steps, rate and settings as hash ");
+        auto const differs = contains_text(", steps and settings as hash ");
         auto const none = nothing<Engine<N>>;
         CHECK_THAT((text_of<N>({}, none, 2, 0.02)), differs);
         CHECK_THAT((text_of<N>({}, [](Engine<N>& engine) { engine.set_learning_rate(1, 0.5); })),

@@ -74,7 +74,8 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
                 for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                     auto const weights = engine.acquire(unit);
                     acquired.push_back(unit);
-                    (void)engine.gradients(unit);
+                    auto const gradients = engine.gradients(unit); // zeros
+                    (void)gradients[engine.layout().unit_parameters(unit).front()];
                     engine.gradients_ready(unit);
                 }
             }

@@ -148,6 +148,7 @@ TEST_CASE("A weight that is missing, negative or would be ignored is refused, an
             for (auto* engine : {&plain, &weighted}) {
                 engine->begin_step();
                 engine->begin_micro_step();
+                engine->gradients(0)[0][0] = 1.0F;
                 engine->end_micro_step();
             }
             found.push_back(outcome_of([&] { plain.step(0.1, 5); }).message);

@@ -21,9 +21,9 @@ Outcome outcome_of_making(Change const& change, int world = 2) {
             typename Stage::Options options;
             change(specs, options, communicator.rank());
             auto parameters = registration<float>(specs);
-            CallerMemory<float, float> memory(parameters);
+            std::optional<CallerMemory<float, float>> memory;
             if (options.storage == Storage::adopted) {
-                options.adopted_block = memory.block;
+                options.adopted_block = memory.emplace(parameters).block;
             }
             Stage engine(communicator, parameters, options);
         });

@@ -30,8 +30,12 @@ inline Outcome outcome_of_current_exception() {
         return {"LayoutMismatch", error.what()};
     } catch (UnusedParameter const& error) {
         return {"UnusedParameter", error.what()};
+    } catch (NoGradients const& error) {
+        return {"NoGradients", error.what()};
     } catch (NonFiniteGradients const& error) {
         return {"NonFiniteGradients", error.what()};
+    } catch (TooManySkips const& error) {
+        return {"TooManySkips", error.what()};
     } catch (LossScaleExhausted const& error) {
         return {"LossScaleExhausted", error.what()};
     } catch (BrokenEngine const& error) {

@@ -7,10 +7,14 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief The purpose of a collective, for messages. Transports that check their calls also compare
-/// it between ranks.
+/// `what` and `index` between ranks.
+///
+/// The texts are valid until the call of the collective returns; code that keeps them copies them.
 struct CollectiveTag {
-    char const* what = ""; ///< static text: "bucket", "unit", ...
-    std::size_t index = 0; ///< number of the bucket, unit, ...
+    char const* what = "";      ///< "gradients of bucket", "values of parameter", ...
+    std::size_t index = 0;      ///< number of the bucket, parameter, ...
+    char const* parameter = ""; ///< name of the first parameter in the buffer, if there is one; for
+                                ///< messages only
 };
 
 } // namespace ZERO_NAMESPACE

@@ -64,9 +64,21 @@ public:
     using Error::Error;
 };
 
+/// @brief No rank reported a gradient of any unit in a step. The step changed nothing.
+class NoGradients : public Error {
+public:
+    using Error::Error;
+};
+
 /// @brief The gradients contain infinities or NaNs, and the options request an exception. The step
 /// changed nothing.
 class NonFiniteGradients : public Error {
+public:
+    using Error::Error;
+};
+
+/// @brief As many steps in a row were skipped as the options allow. The last step changed nothing.
+class TooManySkips : public Error {
 public:
     using Error::Error;
 };

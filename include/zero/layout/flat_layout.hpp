@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
@@ -189,6 +190,20 @@ public:
     /// @brief Returns the number of elements inside `extent` of a bucket, without padding.
     [[nodiscard]] std::size_t content(std::size_t bucket, Range extent) const;
 
+    /// @brief Gives the units names for messages; they are not part of the hash.
+    /// @param names one for each unit, or none
+    /// @throws InvalidArgument if there is another number of names
+    void name_units(std::vector<std::string> names);
+
+    /// @brief Returns a text such as "unit 3" or, with a name, "unit 3 ('decoder.1')".
+    [[nodiscard]] std::string unit_text(std::size_t unit) const;
+
+    /// @brief Returns a text such as "bucket 3 (first parameter 'weight')".
+    [[nodiscard]] std::string bucket_text(std::size_t bucket) const;
+
+    /// @brief Returns the name of the first parameter in a bucket; empty if it holds none.
+    [[nodiscard]] char const* first_name(std::size_t bucket) const noexcept;
+
     /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
     [[nodiscard]] std::uint64_t hash() const;
 
@@ -211,6 +226,7 @@ private:
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
     std::vector<std::vector<PiecePosition>> _unit_pieces;
+    std::vector<std::string> _unit_names; ///< empty, or one for each unit
     std::size_t _trainable_buckets = 0;
 };
 

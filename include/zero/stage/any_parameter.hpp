@@ -26,8 +26,8 @@ struct AnyParameter {
                0,
                parameter.rows,
                parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine},
-          type(dtype_of<T>()), gradient_type(dtype_of<G>()), data(parameter.data),
-          gradient(parameter.gradient) {
+          type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
+          data(parameter.data), gradient(parameter.gradient) {
         if (parameter.initialise) {
             initialise = [fill = parameter.initialise](std::size_t begin,
                                                        std::span<std::byte> bytes) {
@@ -40,6 +40,7 @@ struct AnyParameter {
     ParameterSpec spec;                  ///< the properties on which the layout depends
     DType type;                          ///< type of the parameter
     DType gradient_type;                 ///< type of its gradient
+    void const* initial;                 ///< as in `Parameter`
     void* data;                          ///< as in `Parameter`
     void* gradient;                      ///< as in `Parameter`
     Initialiser<std::byte> initialise{}; ///< fills memory of the type

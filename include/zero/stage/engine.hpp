@@ -13,6 +13,7 @@
 #include "../policy/no_loss_scaler.hpp"
 #include "../policy/predivide_factor.hpp"
 #include "any_parameter.hpp"
+#include "current_memory.hpp"
 #include "detail/drain.hpp"
 #include "detail/engine_context.hpp"
 #include "detail/gradient_scheduler.hpp"
@@ -88,13 +89,18 @@ public:
     Engine& operator=(Engine const&) = delete;
 
     /// @brief Waits for all enqueued commands, including those on the compute queue. Inside a step
-    /// it first aborts the communicator, because the other ranks would wait for this one.
+    /// it first aborts the communicator, because the other ranks would wait for this one. While
+    /// handles live it prints why and aborts the program.
     ~Engine();
 
     /// @name The call protocol, the same for every stage
     /// @{
 
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
+    /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
+    /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
+    /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. For this
+    /// the second call waits for the first step.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -161,13 +167,16 @@ public:
     /// Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, and in the one step that rebuilds buckets.
+    /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
+    /// on a rank that reported no gradient. A rank without data need not report any, as long as
+    /// another rank does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
-    /// @throws NonFiniteGradients, LossScaleExhausted on every rank; the step changed nothing
+    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted, TooManySkips on every rank; the
+    /// step changed nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {});
 
     /// @brief Refuses a fractional weight, which would be truncated.
@@ -235,6 +244,13 @@ public:
     /// updates. Waits; not collective. After a change of values call `parameters_changed`.
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit);
+
+    /// @brief Compares the memory and sizes in the caller's registrations with those that this
+    /// engine was made of. Call it where a framework may have replaced tensors: after clearing
+    /// gradients, moving a model, or growing a vector. Sends nothing; O(parameters).
+    /// @param parameters all of them, in the order of registration
+    /// @throws InvalidArgument naming the first parameter that differs; nothing was changed
+    void check_memory(std::span<Registration const> parameters) const;
 
     /// @brief Call it after changing parameters between two steps: makes the replicas equal and
     /// refreshes the master weights. Collective; waits.
@@ -341,6 +357,8 @@ private:
                     std::size_t elements, DType type, std::optional<Queue> writer);
     void require_type(std::size_t parameter, std::size_t type) const;
     void replace_loss_scale(float scale);
+    [[nodiscard]] CurrentMemory registered_memory(std::size_t parameter) const;
+    void check_current_memory() const;
     void release(std::size_t unit, Queue reader) noexcept;
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done);
 
@@ -391,6 +409,7 @@ private:
 
     void remember(Event const& point);
 
+    mutable std::size_t _live_gradients = 0; ///< handles of `gradients`
     int _number;
     Communicator* _communicator;
     std::size_t _rank;

@@ -10,12 +10,28 @@ namespace ZERO_NAMESPACE {
 /// @brief The gradients of one unit in the current micro-step. Commands on one queue add to them
 /// until `gradients_ready`.
 ///
-/// Returned by `Engine::gradients`. Owns no memory; the engine must outlive it.
+/// Returned by `Engine::gradients`. Owns no memory. The engine must outlive it; an engine that ends
+/// earlier says so and aborts the program.
 template <class Engine>
 class Gradients {
 public:
     Gradients(Engine const& engine, std::size_t unit, std::uint64_t micro_step) noexcept
-        : _engine(&engine), _unit(unit), _micro_step(micro_step) {}
+        : _engine(&engine), _unit(unit), _micro_step(micro_step) {
+        ++engine._live_gradients;
+    }
+    Gradients(Gradients const& other) noexcept
+        : Gradients(*other._engine, other._unit, other._micro_step) {}
+
+    Gradients& operator=(Gradients const& other) noexcept {
+        ++other._engine->_live_gradients;
+        --_engine->_live_gradients;
+        _engine = other._engine;
+        _unit = other._unit;
+        _micro_step = other._micro_step;
+        return *this;
+    }
+
+    ~Gradients() { --_engine->_live_gradients; }
 
     /// @brief Returns the gradient of a parameter of this unit; empty if the parameter is frozen.
     /// @param parameter registration index

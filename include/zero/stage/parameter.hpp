@@ -13,13 +13,19 @@ namespace ZERO_NAMESPACE {
 ///
 /// Register parameters in their order of use in the forward pass. Names, sizes, units, groups and
 /// trainability must be the same on every rank. The values of rank 0 are broadcast to all ranks.
+///
+/// Memory that the engine reads once is `initial`; memory that it uses for training is `data`. An
+/// engine that owns its parameters (`Storage::owned`) would train a copy of `data`, and stage 3
+/// keeps shards only, so both refuse it with InvalidArgument.
 /// @tparam T type of the parameters, @tparam G type of the gradients
 template <class T, class G = T>
 struct Parameter {
-    std::string name;         ///< unique
-    T* data = nullptr;        ///< owned: initial values, read during construction (null: zeros);
-                              ///< otherwise the parameter's memory
-    std::size_t elements = 0; ///< any number, 0 included
+    std::string name;           ///< unique
+    T const* initial = nullptr; ///< initial values of an owned parameter, read during construction
+                                ///< only; null: zeros
+    T* data = nullptr;          ///< the memory in which the parameter lies and stays: adopted or
+                                ///< scattered storage. Owned storage refuses it, in every stage
+    std::size_t elements = 0;   ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
     std::size_t group = 0; ///< parameter group: an index into options.groups; if that is empty,
@@ -32,8 +38,8 @@ struct Parameter {
                            ///< null: the gradient lies in the engine's buckets, without a copy.
                            ///< Null if frozen
     /// Fills elements [begin, begin + values.size()) of an owned parameter. Called on rank 0
-    /// instead of reading `data`, which must be null then. What it throws leaves the constructor,
-    /// and the other ranks throw Aborted with its text.
+    /// instead of reading `initial`, which must be null then. What it throws leaves the
+    /// constructor, and the other ranks throw Aborted with its text.
     Initialiser<T> initialise{};
 };
 

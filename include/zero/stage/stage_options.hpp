@@ -4,6 +4,7 @@
 #include "../core/memory_resource.hpp"
 #include "../layout/storage.hpp"
 #include "../policy/gradient_reduction.hpp"
+#include "current_memory.hpp"
 #include "detail/rebuild_request.hpp"
 #include "non_finite.hpp"
 #include "parameter_group.hpp"
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
@@ -24,10 +26,17 @@ struct StageOptions {
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
+    std::size_t skip_limit = 0; ///< `step` throws TooManySkips on every rank if this many steps in
+                                ///< a row were skipped, and waits for every step; 0: never
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     std::span<typename Config::Parameter>
-        adopted_block{};          ///< storage == adopted: the block that holds all parameters
+        adopted_block{}; ///< storage == adopted: the block that holds all parameters
+    /// Asked by `begin_step` for the memory of every parameter; a pointer or size that differs from
+    /// the registration is an InvalidArgument. For trainers whose framework may replace memory. May
+    /// be absent on some ranks.
+    CurrentMemoryOf current_memory{};
+    std::vector<std::string> unit_names{}; ///< for messages: one for each unit, or none
     std::size_t extra_leases = 0; ///< extra buckets kept in flight beyond what the unit order
                                   ///< needs; capped at what can be used (`lease_count`)
     /// `Stage::in_ready_order`: at the end of the first step, rebuilds the buckets in the order in

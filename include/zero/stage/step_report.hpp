@@ -8,10 +8,13 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The outcome of one step. `StepTicket::report` returns it.
 struct StepReport {
-    std::uint64_t serial = 0;      ///< number of this call of `step`, from 1
-    std::uint64_t step_count = 0;  ///< steps that were not skipped, this one included
-    bool is_skipped = false;       ///< no bit of parameters, master weights, moments and step count
-                                   ///< changed
+    std::uint64_t serial = 0;     ///< number of this call of `step`, from 1
+    std::uint64_t step_count = 0; ///< steps that were not skipped, this one included
+    bool is_skipped = false;      ///< no bit of parameters, master weights, moments and step count
+                                  ///< changed
+    std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
+                                        ///< included
+    bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
     bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
                                    ///< `non_finite` other than `step`)
     double gradient_norm = 0.0;    ///< global, of the unscaled and averaged gradients, before

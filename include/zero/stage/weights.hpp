@@ -15,7 +15,8 @@ namespace ZERO_NAMESPACE {
 /// handle is released or destroyed. Move-only.
 ///
 /// Pointers taken from a handle are valid as long as the handle: in stage 3 the memory then goes to
-/// another unit. The engine must outlive its handles.
+/// another unit. The engine must outlive its handles; an engine that ends earlier says so and
+/// aborts the program.
 template <class Engine>
 class Weights {
 public:

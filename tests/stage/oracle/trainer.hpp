@@ -191,6 +191,8 @@ private:
                     values[i] = from_float<V>(initial_value(_c, _rank, index, begin + i));
                 }
             };
+        } else if (_c.memory == Memory::owned) {
+            parameter.initial = _model.template values<V>(index);
         } else {
             parameter.data = _model.template values<V>(index);
         }

@@ -12,13 +12,14 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief A collective call as words that ranks exchange. Used by `Checked`: kind and type, count,
-/// detail, index and the first 32 characters of the tag's text.
+/// detail, index and the first 32 characters of the tag's text and of its parameter.
 class CallSignature {
 public:
-    static constexpr std::size_t text_begin = 4;                      ///< in words
-    static constexpr std::size_t text_bytes = 32;                     ///< of the tag
-    static constexpr std::size_t words = text_begin + text_bytes / 8; ///< of a signature
-    using Words = std::array<std::uint64_t, words>;                   ///< as they are sent
+    static constexpr std::size_t text_begin = 4;  ///< in words
+    static constexpr std::size_t text_bytes = 32; ///< of each text of the tag
+    static constexpr std::size_t parameter_begin = text_begin + text_bytes / 8; ///< in words
+    static constexpr std::size_t words = parameter_begin + text_bytes / 8;      ///< of a signature
+    using Words = std::array<std::uint64_t, words>; ///< as they are sent
 
     /// @brief Returns the words of a call.
     static Words of(CollectiveCall const& call) noexcept;

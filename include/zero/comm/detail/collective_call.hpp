@@ -32,8 +32,11 @@ struct CollectiveCall {
 /// @brief Returns a hash of cuts (FNV-1a over the offsets).
 std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept;
 
-/// @brief Returns a text such as "reduce-scatter of 640 bfloat16 ('gradients of bucket 3', cuts
-/// 1234)".
+/// @brief Returns a text such as "'gradients of bucket 3', first parameter 'weight'".
+std::string describe(CollectiveTag const& tag);
+
+/// @brief Returns a text such as "reduce-scatter of 640 bfloat16 ('gradients of bucket 3', first
+/// parameter 'weight', cuts 1234)".
 std::string describe(CollectiveCall const& call);
 
 /// @brief Returns the text for two ranks that disagree: rank 0 called `first`, `rank` called

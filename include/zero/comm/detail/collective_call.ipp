@@ -17,9 +17,15 @@ ZERO_INLINE std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept {
     return hash;
 }
 
+ZERO_INLINE std::string describe(CollectiveTag const& tag) {
+    return tag.parameter[0] == '\0' ? text({'\'', tag.what, ' ', tag.index, '\''})
+                                    : text({'\'', tag.what, ' ', tag.index, "', first parameter '",
+                                            tag.parameter, '\''});
+}
+
 ZERO_INLINE std::string describe(CollectiveCall const& call) {
     std::string result = text({name_of(call.kind), " of ", call.count, ' ', name_of(call.type),
-                               " ('", call.tag.what, ' ', call.tag.index, "', "});
+                               " (", describe(call.tag), ", "});
     if (call.kind == CollectiveKind::broadcast) {
         result += text({"root ", call.detail});
     } else if (call.kind == CollectiveKind::integers) {

@@ -33,8 +33,7 @@ ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& optio
       _slots(static_cast<std::size_t>(world)) {}
 
 ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
-    CollectiveTag const& tag = _slots[rank].call.tag;
-    _rendezvous.enter(rank, tag.what, tag.index);
+    _rendezvous.enter(rank, _slots[rank].call.tag);
     if (std::size_t const other = first_difference(); other != 0) {
         part_in_disagreement(other);
     }
@@ -68,7 +67,7 @@ ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
         try {
             std::rethrow_exception(failure);
         } catch (std::exception const& error) {
-            abort(text({"rank ", rank, ": ", error.what()}), false);
+            abort(text({"rank ", rank, ": ", first_line(error.what())}), false);
         } catch (...) {
             abort(text({"rank ", rank, ": an exception that is not a std::exception"}), false);
         }

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../collective_tag.hpp"
 
 #include <atomic>
 #include <condition_variable> // also declares clocks and durations, cheaper than <chrono>
@@ -29,9 +30,9 @@ public:
     /// @param time_out how long `enter` waits for the last rank
     Rendezvous(std::size_t world, Duration time_out);
 
-    /// @brief Waits until all ranks have entered. `what` and `index` name the collective in errors.
+    /// @brief Waits until all ranks have entered. The tag names the collective in errors.
     /// @throws Aborted with the cause; TimedOut naming the missing ranks
-    void enter(std::size_t rank, char const* what, std::size_t index);
+    void enter(std::size_t rank, CollectiveTag const& tag);
 
     /// @brief Waits until all ranks have reached this point. Only after `enter`.
     void pass();
@@ -56,9 +57,8 @@ private:
     }
 
     static bool spin(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept;
-    [[noreturn]] void give_up(std::size_t rank, char const* what, std::size_t index);
-    void wait_for_others(std::size_t rank, std::uint64_t meeting, char const* what,
-                         std::size_t index);
+    [[noreturn]] void give_up(std::size_t rank, CollectiveTag const& tag);
+    void wait_for_others(std::size_t rank, std::uint64_t meeting, CollectiveTag const& tag);
     void throw_if_aborted() const;
 
     std::size_t _world;

@@ -6,6 +6,7 @@
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "collective_call.hpp"
 
 #include <exception>
 #include <thread>
@@ -27,7 +28,7 @@ ZERO_INLINE bool Rendezvous::spin(std::atomic<std::uint64_t> const& counter,
     return false;
 }
 
-ZERO_INLINE void Rendezvous::enter(std::size_t rank, char const* what, std::size_t index) {
+ZERO_INLINE void Rendezvous::enter(std::size_t rank, CollectiveTag const& tag) {
     std::uint64_t meeting = 0;
     {
         std::lock_guard const lock(_mutex);
@@ -44,7 +45,7 @@ ZERO_INLINE void Rendezvous::enter(std::size_t rank, char const* what, std::size
         _changed.notify_all();
         return;
     }
-    wait_for_others(rank, meeting, what, index);
+    wait_for_others(rank, meeting, tag);
 }
 
 ZERO_INLINE void Rendezvous::pass() {
@@ -88,7 +89,7 @@ ZERO_INLINE std::string Rendezvous::cause() const {
 }
 
 ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t meeting,
-                                             char const* what, std::size_t index) {
+                                             CollectiveTag const& tag) {
     if (spin(_meeting, meeting)) {
         return;
     }
@@ -104,13 +105,13 @@ ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t mee
         if (_is_provisional) {
             _is_aborted = std::chrono::steady_clock::now() >= _grace_end;
         } else if (std::chrono::steady_clock::now() >= deadline) {
-            give_up(rank, what, index);
+            give_up(rank, tag);
         }
         _changed.notify_all();
     }
 }
 
-ZERO_INLINE void Rendezvous::give_up(std::size_t rank, char const* what, std::size_t index) {
+ZERO_INLINE void Rendezvous::give_up(std::size_t rank, CollectiveTag const& tag) {
     std::string missing;
     for (std::size_t peer = 0; peer < _world; ++peer) {
         if (!_is_here[peer]) {
@@ -118,7 +119,7 @@ ZERO_INLINE void Rendezvous::give_up(std::size_t rank, char const* what, std::si
         }
     }
     _cause = text({"rank ", rank, " waited ", _time_out.count(), " ms for rank ", missing,
-                   " in the collective '", what, ' ', index, "'"});
+                   " in the collective ", describe(tag)});
     _is_aborted = true;
     _changed.notify_all();
     throw_error<TimedOut>(

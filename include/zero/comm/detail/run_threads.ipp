@@ -25,10 +25,10 @@ ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const&
             abort(rank, text({name, " finished and left the group"}));
         } catch (Aborted const& error) {
             failures.keep(true);
-            abort(rank, text({name, ": ", error.what()}));
+            abort(rank, text({name, ": ", first_line(error.what())}));
         } catch (std::exception const& error) {
             failures.keep(false);
-            abort(rank, text({name, ": ", error.what()}));
+            abort(rank, text({name, ": ", first_line(error.what())}));
         }
     } catch (...) { // even without memory for a text
         failures.keep(false);

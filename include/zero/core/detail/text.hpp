@@ -56,6 +56,13 @@ private:
 /// time of a unit that uses the library.
 [[gnu::cold]] std::string text(std::initializer_list<TextPiece> pieces);
 
+/// @brief Returns a text up to its first line break. Messages of other libraries may continue with
+/// a stack trace, which would hide the cause in the messages of the other ranks.
+[[gnu::cold]] std::string_view first_line(std::string_view text) noexcept;
+
+/// @brief Returns an address as a text such as "0x7f00".
+[[gnu::cold]] std::string hexadecimal(void const* address);
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

@@ -2,6 +2,8 @@
 
 #include "text.hpp"
 
+#include <cstdint>
+
 namespace ZERO_NAMESPACE::detail {
 
 ZERO_COLD_INLINE void TextPiece::add_to(std::string& text) const {
@@ -19,6 +21,20 @@ ZERO_COLD_INLINE void TextPiece::add_to(std::string& text) const {
         piece.add_to(result);
     }
     return result;
+}
+
+ZERO_COLD_INLINE std::string_view first_line(std::string_view text) noexcept {
+    return text.substr(0, text.find_first_of("\r\n"));
+}
+
+ZERO_COLD_INLINE std::string hexadecimal(void const* address) {
+    auto number = reinterpret_cast<std::uintptr_t>(address);
+    std::string digits;
+    do {
+        digits.insert(digits.begin(), "0123456789abcdef"[number % 16]);
+        number /= 16;
+    } while (number != 0);
+    return "0x" + digits;
 }
 
 } // namespace ZERO_NAMESPACE::detail

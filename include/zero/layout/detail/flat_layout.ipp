@@ -1,5 +1,8 @@
 #pragma once
 
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
 #include "../../core/hash.hpp"
 #include "../flat_layout.hpp"
 #include "contains_ascending.hpp"
@@ -110,6 +113,31 @@ ZERO_COLD_INLINE void FlatLayout::index_buckets() {
             }
         }
     }
+}
+
+ZERO_COLD_INLINE void FlatLayout::name_units(std::vector<std::string> names) {
+    if (!names.empty() && names.size() != units()) {
+        detail::throw_error<InvalidArgument>({"zero: unit_names has ", names.size(),
+                                              " names, but the parameters name ", units(),
+                                              " units; give one for each, or none."});
+    }
+    _unit_names = std::move(names);
+}
+
+ZERO_COLD_INLINE std::string FlatLayout::unit_text(std::size_t unit) const {
+    return unit < _unit_names.size() ? detail::text({"unit ", unit, " ('", _unit_names[unit], "')"})
+                                     : detail::text({"unit ", unit});
+}
+
+ZERO_COLD_INLINE std::string FlatLayout::bucket_text(std::size_t bucket) const {
+    return pieces(bucket).empty()
+               ? detail::text({"bucket ", bucket})
+               : detail::text({"bucket ", bucket, " (first parameter '", first_name(bucket), "')"});
+}
+
+ZERO_INLINE char const* FlatLayout::first_name(std::size_t bucket) const noexcept {
+    auto const& pieces = _buckets[bucket].pieces;
+    return pieces.empty() ? "" : _parameters[pieces.front().parameter].name.c_str();
 }
 
 } // namespace ZERO_NAMESPACE

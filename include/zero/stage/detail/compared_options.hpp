@@ -72,6 +72,7 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
     settings.leases_until_rebuild = options.leases_until_rebuild;
     settings.unused_parameters = options.unused_parameters;
     settings.non_finite = options.non_finite;
+    settings.skip_limit = options.skip_limit;
     settings.gradient_clipping = options.gradient_clipping.value_or(0.0F);
     settings.loss_scaler = hash_of_options<typename Config::LossScaler>(options.loss_scaler);
     settings.master_weights = masters.value();

@@ -34,6 +34,7 @@ struct ComparedSettings {
     std::size_t leases_until_rebuild = 0;
     UnusedParameters unused_parameters{};
     NonFinite non_finite{};
+    std::size_t skip_limit = 0;
     float gradient_clipping = 0.0F; ///< 0: off
     std::uint64_t loss_scaler = 0;  ///< a hash, like the members below
     std::uint64_t master_weights = 0;

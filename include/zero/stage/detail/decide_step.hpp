@@ -10,6 +10,7 @@
 #include "../../ops/host_device.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../step_report.hpp"
+#include "gradient_evidence.hpp"
 #include "group_state.hpp"
 #include "step_state.hpp"
 
@@ -57,6 +58,7 @@ struct DecideStep {
         report.loss_scale = s.captured_scale;
         double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
         bool const is_empty = all == 0.0; // the total weight is 0: there is no mean
+        auto const evidence = static_cast<GradientEvidence>(s.inspection.first_non_finite);
         double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
         report.is_skipped = is_empty;
         double coefficient = 1.0;
@@ -72,9 +74,14 @@ struct DecideStep {
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
-            if (overflow || !is_empty) { // an empty step says nothing about the scale
-                s.scaler = Scaler::next(s.scaler, overflow, s.scaler_options);
-            }
+        }
+        bool const is_cleared = evidence == GradientEvidence::cleared && serial == 1 && is_inspected
+                                && report.gradient_norm == 0.0;
+        report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_cleared);
+        report.is_skipped = report.is_skipped || !report.has_gradients;
+        // A step without gradients says nothing about the scale.
+        if (is_inspected && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
+            s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
         }
         report.clip_coefficient = static_cast<float>(coefficient);
         s.decision.factor = static_cast<float>(ops::mul(base, coefficient));
@@ -90,6 +97,8 @@ struct DecideStep {
                     ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
         }
+        s.skipped_in_a_row = report.is_skipped ? s.skipped_in_a_row + 1 : 0;
+        report.skipped_in_a_row = s.skipped_in_a_row;
         report.step_count = s.step_count;
         report.next_loss_scale = s.scaler.scale;
         s.last_serial = serial;

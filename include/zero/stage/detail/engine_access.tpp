@@ -5,6 +5,7 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../engine.hpp"
+#include "require_same_memory.hpp"
 
 namespace ZERO_NAMESPACE {
 
@@ -97,10 +98,47 @@ void Engine<Config>::require_finished_collectives() const {
     }
 }
 
+/// The caller-owned memory of a parameter; null where the engine uses its own.
+template <class Config>
+CurrentMemory Engine<Config>::registered_memory(std::size_t parameter) const {
+    auto const& spec = _layout.parameter(parameter);
+    CurrentMemory memory{nullptr, nullptr, spec.elements};
+    with_types(spec.type, [&]<class Types>(Types) {
+        if (_options.storage != Storage::owned) {
+            memory.data = _parameters.template store<Types>().whole(parameter);
+        }
+        memory.gradient = _gradients.template store<Types>().callers(parameter);
+    });
+    return memory;
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::check_memory(std::span<Registration const> parameters) const {
+    detail::require_same_count(_layout.parameters().size(), parameters.size(), _rank);
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        AnyParameter const parameter(parameters[index]);
+        auto const& spec = _layout.parameter(index);
+        CurrentMemory const registered = registered_memory(index);
+        CurrentMemory const now{parameter.data, parameter.gradient, parameter.spec.elements};
+        detail::require_same_name(spec, parameter.spec.name, index, _rank);
+        detail::require_same_memory(spec, registered, now, _rank);
+        detail::require_no_other_memory(spec, registered, now, _rank);
+    }
+}
+
+/// Asks the caller where its memory lies now.
+template <class Config>
+[[gnu::cold]] void Engine<Config>::check_current_memory() const {
+    for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+        detail::require_same_memory(_layout.parameter(index), registered_memory(index),
+                                    _options.current_memory(index), _rank);
+    }
+}
+
 template <class Config>
 [[gnu::cold]] void Engine<Config>::parameters_changed() {
     _protocol.require_idle("parameters_changed()");
-    _protocol.require_nothing_held(_parameters.held_bucket(), "parameters_changed()");
+    _protocol.require_nothing_held("parameters_changed()");
     require_healthy();
     try {
         // Commands on the compute queue may have made the changes.

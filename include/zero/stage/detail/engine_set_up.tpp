@@ -10,10 +10,12 @@
 #include "../engine.hpp"
 #include "compared_options.hpp"
 #include "gradient_store.hpp"
+#include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
 #include "scratch_floats.hpp"
 
 #include <exception>
+#include <string>
 
 namespace ZERO_NAMESPACE {
 
@@ -59,6 +61,12 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] Engine<Config>::~Engine() {
+    if (_protocol.handles() != 0 || _live_gradients != 0) {
+        std::string const text =
+            detail::live_handles_text(_protocol.handles(), _live_gradients, _rank);
+        _communicator->abort(text, false); // peers in other processes would wait
+        detail::end_with_live_handles(text);
+    }
     if (_protocol.is_in_step()) {
         _communicator->abort(
             detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}),
@@ -135,7 +143,7 @@ template <class Config>
     try {
         throw;
     } catch (std::exception const& error) {
-        break_down(error.what());
+        break_down(error.what()); // peers get its first line
         throw;
     } catch (...) {
         break_down("an exception that is not a std::exception");
@@ -161,7 +169,8 @@ template <class Config>
 [[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
     _protocol.break_down(cause);
     try {
-        _communicator->abort(detail::text({_protocol.rank_text(), ": ", cause}));
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
     } catch (...) { // no memory for the text
         _communicator->abort(cause);
     }

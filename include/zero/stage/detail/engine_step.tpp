@@ -14,6 +14,10 @@ namespace ZERO_NAMESPACE {
 template <class Config>
 void Engine<Config>::begin_step() {
     _protocol.require_idle("begin_step()");
+    if (_options.current_memory) {
+        check_current_memory();
+    }
+    _control.require_first_gradients(_compute);
     require_healthy();
     try {
         _control.capture(_compute);
@@ -75,6 +79,7 @@ auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> W
     } catch (...) {
         fail_unless_refused();
     }
+    _protocol.acquire(unit);
     return {*this, unit, queue};
 }
 
@@ -211,14 +216,14 @@ template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
-    _protocol.require_nothing_held(_parameters.held_bucket(), "step()");
+    _protocol.require_nothing_held("step()");
     require_healthy();
     try {
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide());
+                        weight, predivide(), _gradients.evidence());
     } catch (...) {
         fail();
     }
@@ -238,6 +243,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
 }
@@ -259,7 +265,7 @@ void Engine<Config>::cancel_step() {
 template <class Config>
 void Engine<Config>::join() {
     _protocol.require_idle("join()");
-    _protocol.require_nothing_held(_parameters.held_bucket(), "join()");
+    _protocol.require_nothing_held("join()");
     require_healthy();
     try {
         _parameters.drop_prefetched();
@@ -287,6 +293,7 @@ void Engine<Config>::remember(Event const& point) {
 
 template <class Config>
 void Engine<Config>::release(std::size_t unit, Queue reader) noexcept {
+    _protocol.release(unit);
     try {
         _parameters.release(unit, reader);
     } catch (std::exception const& error) {

@@ -10,6 +10,7 @@
 #include "../any_parameter.hpp"
 #include "claim_leases.hpp"
 #include "engine_context.hpp"
+#include "gradient_evidence.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
@@ -47,10 +48,14 @@ public:
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
           _is_begun(context.layout->parameters().size(), false),
+          _is_taken(context.layout->parameters().size(), false),
           _is_chosen(context.layout->parameters().size(), false) {
         _claimed.reserve(context.layout->trainable_buckets()); // a step allocates nothing
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
+        }
+        for (auto const& parameter : context.layout->parameters()) {
+            _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
         }
     }
 
@@ -80,7 +85,11 @@ public:
         return _stores.template get<Types>();
     }
 
+    /// @brief How this rank delivered gradients in this step; `delivered` if it has none to give.
+    [[nodiscard]] GradientEvidence evidence() const noexcept { return _evidence; }
+
     void begin_step() noexcept {
+        _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
         _micro_steps = 0;
         _is_reduced = false;
         _is_finished = false;
@@ -89,6 +98,7 @@ public:
     void begin_micro_step(bool is_last) {
         _readiness.reset();
         _is_begun.assign(_is_begun.size(), false);
+        _is_taken.assign(_is_taken.size(), false);
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _claimed_end = 0;
@@ -122,7 +132,12 @@ public:
     /// @brief The memory to which commands of the backward pass add a parameter's gradient.
     template <class Types>
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
-        return store<Types>().gradient(parameter);
+        auto* const address = store<Types>().gradient(parameter);
+        if (address != nullptr && store<Types>().callers(parameter) == nullptr) {
+            _is_taken[parameter] = true; // only who has the address can write
+            _evidence = GradientEvidence::delivered;
+        }
+        return address;
     }
 
     /// @brief Adds a transient gradient; its memory is free after the returned event.
@@ -133,6 +148,8 @@ public:
         auto const pieces = _layout->parameter_pieces(parameter);
         require_leases(unit, buckets);
         _writers.follow(buckets, writer);
+        _evidence = GradientEvidence::delivered;
+        _is_taken[parameter] = true;
         begin_parameter(parameter, writer, true);
         clear_chosen(pieces, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
@@ -150,6 +167,7 @@ public:
         require_leases(unit, buckets);
         _writers.follow(buckets, writer);
         _readiness.mark(unit);
+        note_callers(unit);
         _writers.note(buckets, writer); // `launch` waits for it, once for each bucket
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : buckets) {
@@ -244,10 +262,26 @@ private:
                                  [&](auto const& store) { return store.is_claimed(bucket); });
     }
 
-    /// Some unit leased the parameter's gradient, or wrote to caller-owned memory and reported it.
+    /// Some unit took the address of the parameter's gradient, handed one over, or leased or
+    /// reported caller-owned memory. Uninitialised memory whose address was not taken is not
+    /// written.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
-        return _is_begun[parameter]
-               || (is_in_callers_memory(parameter) && _readiness.is_started(parameter));
+        return is_in_callers_memory(parameter)
+                   ? _is_begun[parameter] || _readiness.is_started(parameter)
+                   : _is_taken[parameter] != 0;
+    }
+
+    /// Notes that a unit was reported: its caller-owned gradients need not have been leased before.
+    void note_callers(std::size_t unit) noexcept {
+        if (_evidence == GradientEvidence::delivered) {
+            return;
+        }
+        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+            if (is_in_callers_memory(parameter) && !_is_begun[parameter]
+                && _layout->parameter(parameter).elements != 0) {
+                _evidence = GradientEvidence::delivered;
+            }
+        }
     }
 
     /// @name Chosen parameters
@@ -332,6 +366,10 @@ private:
         if (!is_callers) {
             open_all(parameter, writer);
         }
+        if (is_callers && _evidence != GradientEvidence::delivered
+            && _layout->parameter(parameter).elements != 0) {
+            _evidence = is_zeroed ? GradientEvidence::cleared : GradientEvidence::delivered;
+        }
         if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
             return;
         }
@@ -395,10 +433,14 @@ private:
     StoresByType<Config, GradientStore> _stores;
     GradientWriters<Backend> _writers;
     std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
-    std::vector<char> _is_chosen;      ///< per parameter, during a call
-    std::size_t _chosen = 0;           ///< number of chosen parameters
-    std::vector<std::size_t> _claimed; ///< buckets, by the current call
-    std::size_t _claimed_end = 0;      ///< no bucket from here on was claimed in this micro-step
+    mutable std::vector<char> _is_taken; ///< per parameter: written to memory of the engine in this
+                                         ///< micro-step; handles are const
+    std::vector<char> _is_chosen;        ///< per parameter, during a call
+    std::size_t _chosen = 0;             ///< number of chosen parameters
+    std::vector<std::size_t> _claimed;   ///< buckets, by the current call
+    std::size_t _claimed_end = 0;        ///< no bucket from here on was claimed in this micro-step
+    mutable GradientEvidence _evidence = GradientEvidence::nothing; ///< handles are const
+    bool _is_any_trained = false; ///< some parameter has a gradient
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;

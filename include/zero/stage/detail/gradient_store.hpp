@@ -14,6 +14,7 @@
 #include "../../layout/placement.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "gradient_wire.hpp"
@@ -240,7 +241,7 @@ public:
         if (cuts.back() != 0) {
             A* const sum = _sum.at(bucket, 0);
             _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
-                                      CollectiveTag{"gradient sums of bucket", bucket});
+                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
         }
     }
 
@@ -350,7 +351,7 @@ private:
 
     void send(std::size_t bucket, C const* values, C* result, std::span<std::size_t const> cuts,
               bool is_all_reduce) {
-        CollectiveTag const tag{"gradients of bucket", bucket};
+        CollectiveTag const tag = bucket_tag("gradients of bucket", *_layout, bucket);
         if (is_all_reduce) {
             _communicator->all_reduce(values, result, cuts, _queue, tag);
         } else {

@@ -11,7 +11,7 @@ ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t 
                                           std::size_t bucket, std::size_t rank) {
     throw_error<LateGradient>(
         {"zero: a gradient for parameter '", layout.parameter(parameter).name,
-         "' comes after the reduction of its bucket ", bucket,
+         "' comes after the reduction of its ", layout.bucket_text(bucket),
          " was enqueued in this micro-step (rank ", rank,
          "); call gradients_ready() only after the last gradient of the unit."});
 }
@@ -19,7 +19,8 @@ ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t 
 ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
                                               std::size_t rank) {
     throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " comes out of order: its bucket ", layout.unit_buckets(unit).front(),
+        {"zero: ", layout.unit_text(unit), " comes out of order: its ",
+         layout.bucket_text(layout.unit_buckets(unit).front()),
          " finds no free gradient lease on rank ", rank,
          "; call gradients_ready() of a unit before gradients() of the next (even if the unit has "
          "none), register parameters in order of use, or set extra_leases."});
@@ -28,8 +29,9 @@ ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::siz
 ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
                                                std::size_t rank) {
     throw_error<OutOfOrder>(
-        {"zero: unit ", unit, " finds no room for its ", layout.unit_buckets(unit).size(),
-         " gathered buckets, the first is bucket ", layout.unit_buckets(unit).front(),
+        {"zero: ", layout.unit_text(unit), " finds no room for its ",
+         layout.unit_buckets(unit).size(), " gathered buckets, the first is ",
+         layout.bucket_text(layout.unit_buckets(unit).front()),
          "; two consecutive units have room at once, so release units that are not in use, or set "
          "extra_leases (rank ",
          rank, ")."});
@@ -37,7 +39,7 @@ ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::si
 
 ZERO_COLD_INLINE void throw_no_room(FlatLayout const& layout, std::size_t bucket,
                                     std::size_t rank) {
-    throw_error<OutOfOrder>({"zero: bucket ", bucket, " of ", layout.elements(bucket),
+    throw_error<OutOfOrder>({"zero: ", layout.bucket_text(bucket), " of ", layout.elements(bucket),
                              " elements finds no room on rank ", rank,
                              ", which is a bug of zero; please report it, and set extra_leases."});
 }

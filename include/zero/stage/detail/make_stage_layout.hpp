@@ -47,7 +47,7 @@ template <class Engine, class Partitioner, class Bucketer>
 make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> parameters,
                   StageOptions<Engine> const& options, std::span<std::size_t const> unit_order) {
     validate_options(options, stage);
-    validate_memory(parameters, options.storage);
+    validate_memory(parameters, options.storage, stage);
     require_accessible<typename Engine::Backend>(parameters, options.storage);
     validate_registration(parameters, options.groups.size(), options.storage,
                           Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>,
@@ -59,6 +59,10 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  shards_parameters,
                                  {bytes.begin() + 1, bytes.end()},
                                  {unit_order.begin(), unit_order.end()}};
+    auto const finish = [&](FlatLayout layout) {
+        layout.name_units(options.unit_names);
+        return layout;
+    };
     if (options.storage == Storage::adopted) {
         auto const block = options.adopted_block;
         std::vector<std::size_t> const offsets =
@@ -69,10 +73,11 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
             find_gradient_block(specs, parameters, as_span(offsets),
                                 sizeof(typename Types::Gradient));
         }
-        return make_adopted_layout<Bucketer>(std::move(specs), as_span(offsets), geometry,
-                                             options.bucketer);
+        return finish(make_adopted_layout<Bucketer>(std::move(specs), as_span(offsets), geometry,
+                                                    options.bucketer));
     }
-    return make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer);
+    return finish(
+        make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer));
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -52,7 +52,7 @@ ZERO_COLD_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
         && stage_table[static_cast<std::size_t>(stage)].shards_parameters()) {
         throw_error<InvalidArgument>(
             {"zero: stage 3 frees parameters between uses, which it cannot do with the caller's "
-             "memory; use Storage::owned (give initial values by 'data' or 'initialise') or a "
+             "memory; use Storage::owned (give initial values by 'initial' or 'initialise') or a "
              "stage below 3."});
     }
     if (rebuilds && storage == Storage::adopted) {

@@ -16,7 +16,6 @@
 #include "stores_by_type.hpp"
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -216,16 +215,6 @@ public:
             close_unused(bucket);
         }
         _prefetched.clear();
-    }
-
-    /// @brief A bucket of a unit that is held now, if there is one.
-    [[nodiscard]] std::optional<std::size_t> held_bucket() const noexcept {
-        for (std::size_t bucket = 0; bucket < _users.size(); ++bucket) {
-            if (_users[bucket] != 0) {
-                return bucket;
-            }
-        }
-        return std::nullopt;
     }
 
 private:

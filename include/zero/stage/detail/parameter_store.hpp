@@ -15,6 +15,7 @@
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "enqueue_limit.hpp"
@@ -86,7 +87,7 @@ public:
             write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
         }
         _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue,
-                                 CollectiveTag{"initial values of bucket", bucket});
+                                 bucket_tag("initial values of bucket", *_layout, bucket));
         Range const own = _layout->extent(bucket, _rank); // contiguous in both places
         if (!own.is_empty()) {
             Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), staging + own.begin,
@@ -108,7 +109,7 @@ public:
         if (_storage == Storage::owned) {
             for_buckets(_type, [&](std::size_t bucket) {
                 broadcast(_placed.at(bucket, 0), _layout->elements(bucket),
-                          {"values of bucket", bucket});
+                          bucket_tag("values of bucket", *_layout, bucket));
             });
             return;
         }
@@ -119,7 +120,8 @@ public:
                 elements += _layout->parameter(next).elements;
             }
             if (_layout->parameter(first).type == _type) {
-                broadcast(_full[first], elements, {"values of parameter", first});
+                broadcast(_full[first], elements,
+                          {"values of parameter", first, _layout->parameter(first).name.c_str()});
             }
         }
     }
@@ -130,7 +132,7 @@ public:
         auto const cuts = _layout->cuts(bucket);
         if (cuts.back() != 0) {
             _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue,
-                                      CollectiveTag{"parameters of bucket", bucket});
+                                      bucket_tag("parameters of bucket", *_layout, bucket));
         }
     }
 
@@ -152,7 +154,7 @@ public:
     /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
         auto const cuts = _layout->cuts(bucket);
-        CollectiveTag const tag{"parameters of bucket", bucket};
+        CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
             T* const staging = open(bucket);
             Range const own = _layout->extent(bucket, _rank);
@@ -262,8 +264,9 @@ private:
         if (parameter.initialise) {
             Backend::synchronise(Backend::record(_queue));
             initialise(parameter, out);
-        } else if (parameter.data != nullptr) {
-            Backend::copy_bytes(_queue, out, parameter.data, parameter.spec.elements * sizeof(T));
+        } else if (parameter.initial != nullptr) {
+            Backend::copy_bytes(_queue, out, parameter.initial,
+                                parameter.spec.elements * sizeof(T));
             _limit.count();
         } else if (_poison) { // no values were registered: they are zero
             Backend::fill(_queue, out, parameter.spec.elements, T{});

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -24,7 +25,8 @@ class Protocol {
 public:
     enum class Phase { idle, in_step, in_micro_step, broken };
 
-    Protocol(FlatLayout const& layout, std::size_t rank) noexcept : _layout(&layout), _rank(rank) {}
+    Protocol(FlatLayout const& layout, std::size_t rank)
+        : _layout(&layout), _rank(rank), _held(layout.units()) {}
 
     [[nodiscard]] bool is_broken() const noexcept { return _phase == Phase::broken; }
     [[nodiscard]] bool is_in_step() const noexcept {
@@ -81,8 +83,20 @@ public:
     /// InvalidArgument
     void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const;
 
-    /// @param held_bucket a bucket whose weights are held, if any
-    void require_nothing_held(std::optional<std::size_t> held_bucket, char const* call) const;
+    /// @name Acquired units
+    /// @{
+    void acquire(std::size_t unit) noexcept {
+        ++_held[unit];
+        ++_handles;
+    }
+    void release(std::size_t unit) noexcept {
+        --_held[unit];
+        --_handles;
+    }
+    /// @brief Number of handles that are held.
+    [[nodiscard]] std::size_t handles() const noexcept { return _handles; }
+    void require_nothing_held(char const* call) const;
+    /// @}
 
     /// @throws InvalidArgument unless the rate is finite as a float and not negative
     void require_rate(double rate, char const* what) const;
@@ -130,6 +144,9 @@ private:
 
     static std::string units_of(ParameterSpec const& spec);
 
+    /// "unit 3 ('decoder') (parameter 'weight')": a unit with its first parameter.
+    [[nodiscard]] std::string member_text(std::size_t unit) const;
+
     void require(bool holds, char const* call, char const* why) const;
 
     FlatLayout const* _layout;
@@ -140,6 +157,8 @@ private:
     std::uint64_t _steps_begun = 0;
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
+    std::vector<std::size_t> _held; ///< per unit: handles of its weights
+    std::size_t _handles = 0;       ///< of all units
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -83,15 +83,21 @@ ZERO_INLINE void Protocol::require_weight(std::optional<std::int64_t> weight,
     }
 }
 
-ZERO_INLINE void Protocol::require_nothing_held(std::optional<std::size_t> held_bucket,
-                                                char const* call) const {
+ZERO_INLINE void Protocol::require_nothing_held(char const* call) const {
     require_alive();
-    if (held_bucket) {
-        throw_error<OutOfOrder>(
-            {"zero: ", call, " while weights of a unit are held, including parameter '",
-             _layout->parameter(_layout->pieces(*held_bucket).front().parameter).name,
-             "'; release all handles first (", rank_text(), ")."});
+    for (std::size_t unit = 0; _handles != 0 && unit < _held.size(); ++unit) {
+        if (_held[unit] != 0) {
+            throw_error<OutOfOrder>({"zero: ", call, " while weights of ", member_text(unit),
+                                     " are held; release all handles first (", rank_text(), ")."});
+        }
     }
+}
+
+ZERO_INLINE std::string Protocol::member_text(std::size_t unit) const {
+    auto const members = _layout->unit_parameters(unit);
+    return members.empty() ? _layout->unit_text(unit)
+                           : text({_layout->unit_text(unit), " (parameter '",
+                                   _layout->parameter(members.front()).name, "')"});
 }
 
 ZERO_INLINE void Protocol::require_rate(double rate, char const* what) const {
@@ -130,7 +136,8 @@ ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t paramete
          (parameter < _layout->parameters().size()
               ? text({" ('", _layout->parameter(parameter).name, "')"})
               : std::string()),
-         " is not one of unit ", unit, "; handles take registration indices, and the parameter ",
+         " is not one of ", _layout->unit_text(unit),
+         "; handles take registration indices, and the parameter ",
          (parameter < _layout->parameters().size()
               ? text({"lists units ", units_of(_layout->parameter(parameter))})
               : std::string("is not registered")),
@@ -140,13 +147,9 @@ ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t paramete
 ZERO_INLINE void Protocol::require_not_ready(Readiness const& readiness, std::size_t unit) const {
     require_unit(unit);
     if (readiness.is_unit_ready(unit)) {
-        auto const members = _layout->unit_parameters(unit);
         throw_error<LateGradient>(
-            {"zero: gradients of unit ", unit,
-             (members.empty()
-                  ? ""
-                  : text({" (parameter '", _layout->parameter(members.front()).name, "')"})),
-             " come after gradients_ready(", unit, ") in this micro-step (", rank_text(),
+            {"zero: gradients of ", member_text(unit), " come after gradients_ready(", unit,
+             ") in this micro-step (", rank_text(),
              "); call gradients_ready() only after the last gradient of the unit."});
     }
 }

@@ -2,7 +2,10 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/host_device.hpp"
+#include "gradient_evidence.hpp"
 #include "step_state.hpp"
+
+#include <cstdint>
 
 /// Small commands on the scalars of a step, which `StepControl` enqueues; `DecideStep` is the large
 /// one. They are named functors outside that class because a device runs them as well.
@@ -15,11 +18,15 @@ struct CaptureScale {
     ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
 };
 
-/// @brief Resets the inspection of the gradients.
+/// @brief Resets the inspection of the gradients, and notes how this rank delivered them.
 template <class Config>
 struct ClearInspection {
     StepState<Config>* state;
-    ZERO_HOST_DEVICE void operator()() const { state->inspection.clear(); }
+    GradientEvidence evidence;
+    ZERO_HOST_DEVICE void operator()() const {
+        state->inspection.clear();
+        state->inspection.first_non_finite = static_cast<std::int64_t>(evidence);
+    }
 };
 
 /// @brief `*to = value`

@@ -17,8 +17,10 @@
 #include "../step_report.hpp"
 #include "decide_step.hpp"
 #include "drain.hpp"
+#include "gradient_evidence.hpp"
 #include "group_state.hpp"
 #include "optimizer_shard.hpp"
+#include "rate_text.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -29,6 +31,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -87,8 +90,10 @@ public:
     /// them. Nothing else would detect a rank that makes other micro-steps, cancels a step alone,
     /// or has another learning rate.
     /// @param begun steps so far, cancelled ones included
+    /// @param evidence of this rank
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
-                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide) {
+                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
+                GradientEvidence evidence) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
@@ -98,19 +103,19 @@ public:
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
         }
+        _evidence = evidence;
+        Backend::run(_queue, ClearInspection<Config>{state, evidence});
         if (is_inspected) {
-            Backend::run(_queue, ClearInspection<Config>{state});
             shard.inspect(&state->inspection);
             _communicator->all_reduce_integers(
                 state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum,
                 _queue,
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
-            _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
-                                               IntegerReduction::min, _queue,
-                                               CollectiveTag{"steps, rate and settings as hash",
-                                                             _settings.hash(begun, learning_rate)});
         }
+        _communicator->all_reduce_integers(
+            &state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
+            CollectiveTag{_rate_text.of(learning_rate), _settings.hash(begun, learning_rate)});
         Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
                                                 predivide,
@@ -201,8 +206,28 @@ public:
         return state.reports[state.last_serial % StepState<Config>::reports_kept];
     }
 
+    /// @brief Throws if no rank delivered a gradient in the last step. Waits for its decision only
+    /// if this rank delivered none: then all ranks wait, or another one delivered some. A step that
+    /// is captured in a graph is not checked.
+    /// @param done the point after the step
+    /// @throws NoGradients on every rank
+    void require_gradients(Event const& done) {
+        if (_evidence == GradientEvidence::nothing) {
+            require_gradients_at(done);
+        }
+    }
+
+    /// @brief The same at the begin of the second step, where memory that was cleared too late
+    /// shows in the report of the first. A no-op if gradients lie elsewhere.
+    void require_first_gradients(Queue compute) {
+        if (_evidence == GradientEvidence::cleared && _serial == 1) {
+            require_gradients_at(Backend::record(compute));
+        }
+    }
+
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
-    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
+    /// `non_finite`, `at_minimum` of the loss scaler or `skip_limit`. A no-op under the other
+    /// options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -210,7 +235,8 @@ public:
         if constexpr (has_minimum) {
             answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
         }
-        if (!throws && !answers_minimum) {
+        std::size_t const limit = _options->skip_limit;
+        if (!throws && !answers_minimum && limit == 0) {
             return;
         }
         StepReport const last = report(_serial, done);
@@ -218,18 +244,34 @@ public:
             throw_non_finite(*_layout, last, _communicator->rank());
         }
         if constexpr (has_minimum) {
-            if (!answers_minimum || !settled().is_exhausted) {
-                return;
+            if (answers_minimum && settled().is_exhausted) {
+                if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
+                    _options->loss_scaler.on_minimum(_options->loss_scaler.context);
+                } else {
+                    throw_exhausted(*_layout, last, _communicator->rank());
+                }
             }
-            if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
-                _options->loss_scaler.on_minimum(_options->loss_scaler.context);
-            } else {
-                throw_exhausted(*_layout, last, _communicator->rank());
-            }
+        }
+        if (limit != 0 && last.skipped_in_a_row >= limit) {
+            throw_too_many_skips(*_layout, last, _communicator->rank());
         }
     }
 
 private:
+    /// Waits unless `now`, a point that follows the step, is part of a graph.
+    void require_gradients_at(Event const& now) {
+        if constexpr (requires { now.is_captured(); }) {
+            if (now.is_captured()) {
+                return;
+            }
+        }
+        bool const is_cleared =
+            std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
+        if (!report(_serial, Backend::record(_queue)).has_gradients) {
+            throw_no_gradients(is_cleared, _communicator->rank());
+        }
+    }
+
     [[nodiscard]] bool is_mean() const noexcept {
         return _options->reduction.kind == ReductionKind::mean;
     }
@@ -270,7 +312,9 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
+    RateText _rate_text;
     std::uint64_t _serial = 0;
+    GradientEvidence _evidence = GradientEvidence::delivered; ///< of this rank, in the last step
     Drain<Backend> _drain;
 };
 

@@ -14,9 +14,17 @@ namespace ZERO_NAMESPACE::detail {
 /// @param kept how many reports are kept
 [[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
 
+/// @throws NoGradients with the causes and their remedies
+/// @param is_cleared gradients were reported, in memory that the engine cleared
+[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, int rank);
+
 /// @throws NonFiniteGradients naming the first element
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                               int rank);
+
+/// @throws TooManySkips with the number of skipped steps and the cause of the last
+[[noreturn, gnu::cold]] void throw_too_many_skips(FlatLayout const& layout,
+                                                  StepReport const& report, int rank);
 
 /// @throws LossScaleExhausted naming the first element
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,

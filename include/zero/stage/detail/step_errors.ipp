@@ -31,12 +31,38 @@ ZERO_COLD_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t
                              " further steps are enqueued."});
 }
 
+ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, int rank) {
+    if (is_cleared) {
+        throw_error<NoGradients>(
+            {"zero: every gradient of the first step is exactly zero on every rank, and "
+             "gradients(unit) cleared the registered gradient memory; call it before the backward "
+             "pass, or pass is_zeroed = false if the trainer clears that memory itself; the first "
+             "step changed nothing (rank ",
+             rank, ")."});
+    }
+    throw_error<NoGradients>(
+        {"zero: no rank reported a gradient in this step, which changed nothing (rank ", rank,
+         "); write to the spans of gradients(unit), call hand_over(), or register the memory that "
+         "the backward pass writes as 'gradient'; then call gradients_ready(unit) after the "
+         "backward pass of each unit."});
+}
+
 ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                        int rank) {
     throw_error<NonFiniteGradients>({"zero: ", report.non_finite_count,
                                      " gradients are infinite or NaN, the first is ",
                                      locate_element(layout, report.first_non_finite),
                                      "; the step changed nothing (rank ", rank, ")."});
+}
+
+ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepReport const& report,
+                                           int rank) {
+    throw_error<TooManySkips>(
+        {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, the last because ",
+         (report.non_finite_count != 0 ? text({"gradients are infinite or NaN, first ",
+                                               locate_element(layout, report.first_non_finite)})
+                                       : std::string("the total weight is 0")),
+         "; find the cause, or raise skip_limit (rank ", rank, ")."});
 }
 
 ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report,

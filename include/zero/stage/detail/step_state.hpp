@@ -23,6 +23,7 @@ struct StepState {
     UpdateDecision decision{};
     bool is_exhausted = false; ///< the last step overflowed at the minimum loss scale
     std::uint64_t step_count = 0;
+    std::uint64_t skipped_in_a_row = 0; ///< the last steps, up to one that was not skipped
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks

@@ -3,6 +3,7 @@
 #include "validate_memory.hpp"
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
@@ -18,30 +19,40 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Memory that belongs to one parameter, for the search for overlaps.
 struct Claim {
-    std::uintptr_t begin;
-    std::uintptr_t end;
+    std::byte const* begin;
+    std::size_t elements;
+    DType type;
     std::string const* name;
+
+    [[nodiscard]] std::byte const* end() const { return begin + elements * size_of(type); }
+
+    /// Describes the range: "'a' has [0x1000, 0x1014), 5 elements of float32".
+    [[nodiscard]] std::string range() const {
+        return text({'\'', *name, "' has [", hexadecimal(begin), ", ", hexadecimal(end()), "), ",
+                     elements, " elements of ", name_of(type)});
+    }
 };
 
-inline Claim claim(void const* memory, std::size_t bytes, std::string const& name) {
-    auto const begin = reinterpret_cast<std::uintptr_t>(memory);
-    return {begin, begin + bytes, &name};
+inline Claim claim(void const* memory, std::size_t elements, DType type, std::string const& name) {
+    return {static_cast<std::byte const*>(memory), elements, type, &name};
 }
 
-/// @throws InvalidArgument naming two parameters whose memory overlaps
+/// @throws InvalidArgument naming two parameters whose memory overlaps, and both ranges
 /// @param relation of the two parameters, in the message
 inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {
-        begins.push_back(claim.begin);
+        begins.push_back(reinterpret_cast<std::uintptr_t>(claim.begin));
     }
     std::vector<std::size_t> const order = order_by(begins);
     for (std::size_t index = 1; index < order.size(); ++index) {
         Claim const& before = claims[order[index - 1]];
         Claim const& after = claims[order[index]];
-        if (after.begin < before.end) {
-            throw_error<InvalidArgument>({"zero: parameters '", *before.name, "' and '",
-                                          *after.name, "' share ", relation, "; ", remedy});
+        if (after.begin < before.end()) {
+            throw_error<InvalidArgument>(
+                {"zero: parameters '", *before.name, "' and '", *after.name, "' share ", relation,
+                 ": ", before.range(), "; ", after.range(), ". ", remedy,
+                 " Where the ranges should not meet, one has a wrong type or size."});
         }
     }
 }
@@ -55,7 +66,47 @@ inline void refuse_misaligned(void const* memory, std::size_t bytes, std::string
     }
 }
 
-ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, Storage storage) {
+/// Refuses values that would be read from nowhere, or memory that would be ignored.
+/// @throws InvalidArgument
+inline void refuse_ignored(AnyParameter const& parameter, Storage storage, int stage) {
+    std::string const& name = parameter.spec.name;
+    bool const is_owned = storage == Storage::owned;
+    if (!is_owned && parameter.data == nullptr) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", name, "' has ", parameter.spec.elements,
+             " elements but its pointer 'data' is null; only owned parameters may leave it out."});
+    }
+    if (is_owned && parameter.data != nullptr) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", name, "' has memory in 'data', which would never change: ",
+             (stage < 3 ? "with Storage::owned the engine trains a copy. Give initial values as "
+                          "'initial', or set .storage to zero::Storage::scattered or adopted to "
+                          "train 'data' itself."
+                        : "stage 3 keeps shards, and the model reads parameters through acquire(). "
+                          "Give initial values as 'initial'.")});
+    }
+    if (!is_owned && (parameter.initialise || parameter.initial != nullptr)) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", name, "' has ",
+             (parameter.initialise ? "an initialiser" : "initial values"),
+             ", which would be ignored, because the parameter lies in the caller's memory; fill "
+             "that memory instead."});
+    }
+    if (parameter.initial != nullptr && parameter.initialise) {
+        throw_error<InvalidArgument>({"zero: parameter '", name,
+                                      "' has initial values, which would be ignored, "
+                                      "and an initialiser; give one of the two."});
+    }
+    if (parameter.gradient != nullptr && !parameter.spec.trainable) {
+        throw_error<InvalidArgument>(
+            {"zero: frozen parameter '", name,
+             "' has memory for its gradient, which would be ignored; leave 'gradient' out, or "
+             "register it as trainable."});
+    }
+}
+
+ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, Storage storage,
+                                      int stage) {
     List<Claim> values;
     List<Claim> gradients;
     for (auto const& parameter : parameters) {
@@ -63,48 +114,29 @@ ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, 
         if (spec.elements == 0) {
             continue;
         }
-        if (storage != Storage::owned && parameter.data == nullptr) {
-            throw_error<InvalidArgument>(
-                {"zero: parameter '", spec.name, "' has ", spec.elements,
-                 " elements but its pointer is null; only owned parameters may leave it out."});
-        }
-        if (storage != Storage::owned && parameter.initialise) {
-            throw_error<InvalidArgument>(
-                {"zero: parameter '", spec.name,
-                 "' has an initialiser, which would be ignored, because the parameter lies in the "
-                 "caller's memory; fill that memory instead."});
-        }
-        if (parameter.data != nullptr && parameter.initialise) {
-            throw_error<InvalidArgument>({"zero: parameter '", spec.name,
-                                          "' has initial values, which would be ignored, "
-                                          "and an initialiser; give one of the two."});
-        }
-        if (parameter.gradient != nullptr && !spec.trainable) {
-            throw_error<InvalidArgument>(
-                {"zero: frozen parameter '", spec.name,
-                 "' has memory for its gradient, which would be ignored; leave 'gradient' out, or "
-                 "register it as trainable."});
-        }
-        refuse_misaligned(parameter.data, size_of(parameter.type), spec.name);
+        refuse_ignored(parameter, storage, stage);
+        void const* const value = storage == Storage::owned ? parameter.initial : parameter.data;
+        refuse_misaligned(value, size_of(parameter.type), spec.name);
         refuse_misaligned(parameter.gradient, size_of(parameter.gradient_type), spec.name);
-        if (parameter.data != nullptr) {
-            values.push_back(
-                claim(parameter.data, spec.elements * size_of(parameter.type), spec.name));
+        if (value != nullptr) {
+            values.push_back(claim(value, spec.elements, parameter.type, spec.name));
         }
         if (parameter.gradient != nullptr) {
-            gradients.push_back(claim(parameter.gradient,
-                                      spec.elements * size_of(parameter.gradient_type), spec.name));
+            gradients.push_back(
+                claim(parameter.gradient, spec.elements, parameter.gradient_type, spec.name));
         }
     }
-    constexpr char const* register_once = "register a tied parameter once and list all its units.";
-    refuse_overlaps(values, "parameter memory", register_once);
+    constexpr char const* register_once = "Register a tied parameter once and list all its units.";
+    refuse_overlaps(values,
+                    storage == Storage::owned ? "the memory of initial values" : "parameter memory",
+                    register_once);
     refuse_overlaps(gradients, "gradient memory", register_once);
     if (storage != Storage::owned) { // otherwise values are read during construction only
         for (Claim const& gradient : gradients) {
             values.push_back(gradient);
         }
         refuse_overlaps(values, "memory, one for its values and one for its gradient",
-                        "give each its own.");
+                        "Give each its own.");
     }
 }
 
