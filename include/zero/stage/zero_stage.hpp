@@ -6,6 +6,10 @@
 #include "detail/diagnose_stage.hpp"
 #include "detail/replace_policy.hpp"
 #include "detail/stage_base.hpp"
+#include "gradients.hpp"
+#include "owned_slice.hpp"
+#include "step_ticket.hpp"
+#include "weights.hpp"
 
 #include <type_traits>
 #include <vector>
@@ -42,6 +46,14 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 
 public:
     using Base::Base;
+
+    using Weights = zero::Weights<typename Base::EngineType>;     ///< returned by `acquire`
+    using Gradients = zero::Gradients<typename Base::EngineType>; ///< returned by `gradients`
+    using Ticket = zero::StepTicket<typename Base::EngineType>;   ///< returned by `step`
+    /// What `for_each_owned_slice` passes for parameters of the first type.
+    using OwnedSlice =
+        zero::OwnedSlice<typename Base::Composition::EngineConfig,
+                         typename Base::Composition::EngineConfig::template TypesAt<0>>;
 
     /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
     /// a list of constructors.
