@@ -19,15 +19,17 @@ namespace ZERO_NAMESPACE {
 /// @brief A ZeRO stage composed of policies, which may stand in any order, at most one of a
 /// category; each has a default.
 ///
-/// | N | parameters | gradients after reduction | optimizer state |
-/// |---|---|---|---|
-/// | 0 | replicated | replicated | replicated |
-/// | 1 | replicated | sharded, with a full accumulation buffer | sharded |
-/// | 2 | replicated | sharded | sharded |
-/// | 3 | sharded | sharded | sharded |
+/// | N | parameters | gradients after reduction | optimizer state | default schedule |
+/// |---|---|---|---|---|
+/// | 0 | replicated | replicated | replicated | boundary |
+/// | 1 | replicated | sharded, with a full accumulation buffer | sharded | boundary |
+/// | 2 | replicated | sharded | sharded | every_micro_step |
+/// | 3 | sharded | sharded | sharded | every_micro_step |
 ///
 /// The call protocol is the same in every stage. So are the bits of the results, for the same world
-/// size, reduction schedule and types.
+/// size, reduction schedule and types. The default schedule differs, so with several micro-steps
+/// the same program rounds elsewhere in stages 0 and 1 than in 2 and 3 unless `reduction.schedule`
+/// is given.
 ///
 /// It is constructed from a communicator, the list of parameters and the options. The constructor
 /// is collective: every rank of the group passes the same model and options. It makes the layout,
