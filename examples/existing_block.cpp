@@ -67,25 +67,12 @@ Result train() {
     Result result;
     zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
         Trainer trainer;
-        float *const hidden = trainer.block.data(),
-                     *const bias = hidden + Trainer::width * Trainer::inputs,
-                     *const output = bias + Trainer::width;
-        auto const gradient_of = [&](float const* parameter) {
-            return trainer.gradient_block.data() + (parameter - trainer.block.data());
-        };
-        std::vector<typename Zero::Registration> const parameters{
-            {.name = "hidden",
-             .data = hidden,
-             .elements = Trainer::width * Trainer::inputs,
-             .gradient = gradient_of(hidden)},
-            {.name = "bias",
-             .data = bias,
-             .elements = Trainer::width,
-             .gradient = gradient_of(bias)},
-            {.name = "output",
-             .data = output,
-             .elements = Trainer::width,
-             .gradient = gradient_of(output)}};
+        std::size_t const sizes[] = {Trainer::width * Trainer::inputs, Trainer::width,
+                                     Trainer::width};
+        char const* const names[] = {"hidden", "bias", "output"};
+        // One parameter after the other in the block, and their gradients in the other block.
+        auto const parameters =
+            zero::register_block(trainer.block.data(), trainer.gradient_block.data(), sizes, names);
         Zero engine(communicator, parameters,
                     {.storage = zero::Storage::adopted, .adopted_block = trainer.block});
         float loss = 0.0F;
@@ -102,8 +89,7 @@ Result train() {
             }
             engine.step(0.01);
         }
-        // Waits for the last update.
-        engine.for_each_full_parameter([](std::size_t, std::span<float const>) {});
+        engine.for_each_full_parameter([](std::size_t, auto) {}); // waits for the last update
         if (communicator.rank() == world - 1)
             result = {trainer.block, loss, engine.memory_plan().engine_bytes()};
     });

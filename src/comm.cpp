@@ -4,5 +4,6 @@
 #include <zero/comm/detail/instantiations.ipp>
 #include <zero/comm/detail/loopback_group.ipp>
 #include <zero/comm/detail/rendezvous.ipp>
+#include <zero/comm/detail/report_failure.ipp>
 #include <zero/comm/detail/run_threads.ipp>
 #include <zero/comm/detail/traffic_count.ipp>

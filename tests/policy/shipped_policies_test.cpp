@@ -76,9 +76,12 @@ struct BareConfig {
 struct EngineOptions {
     std::optional<float> gradient_clipping;
     NonFinite non_finite;
+    std::size_t skip_limit;
     UnusedParameters unused_parameters;
     Storage storage;
     std::span<float> adopted_block;
+    CurrentMemoryOf current_memory;
+    std::vector<std::string> unit_names;
     std::size_t extra_leases;
     void (*rebuild_buckets)(void*);
     std::size_t leases_until_rebuild;

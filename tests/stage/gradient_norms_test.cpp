@@ -83,6 +83,8 @@ TEMPLATE_TEST_CASE_SIG("Norms contain neither loss scale nor predivision", "", (
     CHECK(norms_of<N, DynamicLossScaler>(plain) == by_hand());
     CHECK(norms_of<N>(plain, {.reduction = {.predivide = 8.0F}}) == by_hand());
     CHECK(norms_of<N>(plain, {.reduction = {.kind = ReductionKind::sum}}) == by_hand(4.0));
+    CHECK(norms_of<N>(plain, {.reduction = {.kind = ReductionKind::mean_over_ranks}})
+          == by_hand(2.0)); // two ranks, two micro-steps
     CHECK(norms_of<N>(plain, {.gradient_clipping = 0.5F}) == by_hand()); // before clipping
 }
 

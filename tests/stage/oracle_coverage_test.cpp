@@ -118,7 +118,7 @@ void count_model(Counts& counts, Configuration const& c) {
 void count_numbers(Counts& counts, Configuration const& c) {
     count_choices(counts, "schedule", std::array{"boundary", "every micro-step"},
                   static_cast<std::size_t>(c.schedule));
-    count_choices(counts, "combine", std::array{"mean", "sum"},
+    count_choices(counts, "combine", std::array{"mean", "sum", "mean over ranks"},
                   static_cast<std::size_t>(c.combine));
     count_flag(counts, "predivide given", c.predivide.has_value());
     for (std::size_t micro_steps = 1; micro_steps <= 4; ++micro_steps) {

@@ -32,7 +32,7 @@ std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule sch
              begin += parameters[index++].elements) {
             parameters[index].data = memory.data() + begin;
             parameters[index].initialise(
-                0, std::span<T>(parameters[index].data, parameters[index].elements));
+                0, std::span<T>(parameters[index].data.get(), parameters[index].elements));
             parameters[index].initialise = nullptr;
         }
         Stage engine(communicator, parameters,

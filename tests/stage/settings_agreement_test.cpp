@@ -73,6 +73,8 @@ TEST_CASE(
                        && contains_text("'gradient norm after micro-steps: 3'"));
         CHECK((text_of<N>({.kind = ReductionKind::sum, .schedule = boundary}, none, 3))
               == "agreed");
+        CHECK((text_of<N>({.kind = ReductionKind::mean_over_ranks, .schedule = boundary}, none, 3))
+              == "agreed");
         CHECK((text_of<N>({.kind = ReductionKind::weighted_mean, .schedule = boundary}, none, 3))
               == "agreed");
     });

@@ -109,7 +109,7 @@ std::vector<RankState> train(Storage storage, GradientMemory memory, double lear
         trained.full = full_parameters(engine);
         for (auto const& parameter : parameters) {
             if (storage != Storage::owned) {
-                trained.caller_owned.emplace_back(parameter.data,
+                trained.caller_owned.emplace_back(parameter.data.get(),
                                                   parameter.data + parameter.elements);
             }
         }

@@ -71,6 +71,22 @@ TEST_CASE(
     });
 }
 
+TEST_CASE("A mean over ranks adds the micro-steps, and so equals the mean times their number") {
+    in_every_stage([]<int N>() {
+        for (auto const schedule :
+             {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+            // (1 + 2 + 3) / 3 in each of two micro-steps
+            CHECK((after_one_step<N>({},
+                                     {.kind = ReductionKind::mean_over_ranks, .schedule = schedule})
+                   == std::vector<float>(world, -4.0F)));
+            CHECK((after_one_step<N>({}, {.kind = ReductionKind::mean, .schedule = schedule})
+                   == std::vector<float>(world, -2.0F)));
+            CHECK((after_one_step<N>({}, {.kind = ReductionKind::sum, .schedule = schedule})
+                   == std::vector<float>(world, -12.0F)));
+        }
+    });
+}
+
 TEST_CASE(
     "A step without tokens is skipped, and is not an error even with NonFinite::throw_error") {
     in_every_stage([]<int N>() {

@@ -23,7 +23,7 @@ struct CallerMemory {
         for (auto& parameter : parameters) {
             parameter.data = block.data() + begin;
             parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
-            parameter.initialise(0, std::span<T>(parameter.data, parameter.elements));
+            parameter.initialise(0, std::span<T>(parameter.data.get(), parameter.elements));
             parameter.initialise = nullptr;
             begin += parameter.elements;
         }

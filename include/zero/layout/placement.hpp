@@ -50,6 +50,11 @@ enum class ReductionSchedule : std::uint8_t {
     every_micro_step ///< in each micro-step, and the result is added to the accumulation buffer
 };
 
+/// @brief Returns the name of a schedule: "boundary" or "every_micro_step".
+constexpr char const* name_of(ReductionSchedule schedule) noexcept {
+    return schedule == ReductionSchedule::boundary ? "boundary" : "every_micro_step";
+}
+
 /// @brief Returns the default schedule of a stage: `boundary` if the stage has a full accumulation
 /// buffer anyway.
 constexpr ReductionSchedule default_schedule(int stage) noexcept {

@@ -12,8 +12,11 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The operation that combines the gradients of ranks and micro-steps.
 enum class ReductionKind : std::uint8_t {
-    mean,         ///< mean over ranks and micro-steps
-    sum,          ///< sum over ranks and micro-steps
+    mean,            ///< mean over ranks and micro-steps
+    sum,             ///< sum over ranks and micro-steps
+    mean_over_ranks, ///< mean over ranks, sum over micro-steps: what trainers expect that divide
+                     ///< the loss by the number of backward passes themselves, as for PyTorch's
+                     ///< DistributedDataParallel
     weighted_mean ///< sum divided by the total weight of all ranks, which is passed to `step`: the
                   ///< number of tokens or samples, where it differs between ranks
 };

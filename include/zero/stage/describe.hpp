@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/type_name.hpp"
+#include "../layout/placement.hpp"
 #include "detail/describe_types.hpp"
 
 #include <cstddef>
@@ -12,9 +13,12 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Returns a composition in one line for logs, defaults included: "ZeroStage<2>: bfloat16
-/// parameters (...), ContiguousPartitioner, ...".
+/// parameters (...), ContiguousPartitioner, ..., reduced by every_micro_step".
+///
+/// The reduction schedule is an option whose default differs between stages 1 and 2, so the same
+/// program rounds elsewhere there. Pass the engine to read the schedule that it uses.
 template <class Stage>
-[[nodiscard]] std::string describe() {
+[[nodiscard]] std::string describe(ReductionSchedule schedule = default_schedule(Stage::stage)) {
     using Chosen = typename Stage::Composition; // not named Composition: -Wshadow warns if the
                                                 // header of zero::Composition is included first
     using Engine = typename Chosen::EngineConfig;
@@ -24,12 +28,20 @@ template <class Stage>
           detail::text({detail::describe_types<typename Engine::template TypesAt<Type>>(), ", "})),
          ...);
     }(std::make_index_sequence<Engine::types>());
-    return detail::text({text, type_name<typename Chosen::Partitioner>(), ", ",
-                         type_name<typename Chosen::Bucketer>(), ", ",
-                         type_name<typename Chosen::Communicator>(), ", ",
-                         type_name<typename Chosen::LossScaler>(), ", ",
-                         type_name<typename Chosen::Optimizer>(), " with ",
-                         type_name<typename Chosen::OptimizerStates>()});
+    return detail::text(
+        {text, type_name<typename Chosen::Partitioner>(), ", ",
+         type_name<typename Chosen::Bucketer>(), ", ", type_name<typename Chosen::Communicator>(),
+         ", ", type_name<typename Chosen::LossScaler>(), ", ",
+         type_name<typename Chosen::Optimizer>(), " with ",
+         type_name<typename Chosen::OptimizerStates>(), ", reduced by ", name_of(schedule),
+         (schedule == default_schedule(Stage::stage) ? " (the stage's default)" : "")});
+}
+
+/// @brief Returns the composition of an engine, with the reduction schedule that it uses.
+template <class Stage>
+    requires requires(Stage const& stage) { stage.schedule(); }
+[[nodiscard]] std::string describe(Stage const& stage) {
+    return describe<Stage>(stage.schedule());
 }
 
 } // namespace ZERO_NAMESPACE

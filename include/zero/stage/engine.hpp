@@ -202,6 +202,16 @@ public:
     StepTicket<Engine> step(double learning_rate, Update&& update,
                             std::optional<std::int64_t> weight = {});
 
+    /// @brief Refuses an update without a learning rate.
+    template <class Update>
+        requires(!std::is_convertible_v<Update, double>)
+    StepTicket<Engine> step(Update&&) {
+        static_assert(sizeof(Update) == 0,
+                      "zero: step(update) also needs the learning rate, which the update reads as "
+                      "slice.learning_rate; write step(learning_rate, update).");
+        return step(0.0);
+    }
+
     /// @brief Cancels the step, for instance after an exception of the model: it drops the
     /// gradients and keeps parameters and states. Every rank must call it at the same point of the
     /// program; otherwise reductions that only some ranks started are matched with the wrong ones.
@@ -239,6 +249,14 @@ public:
     /// model registers unit after unit, and moves more bytes if it interleaves them.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
+
+    /// @brief Copies all parameters into a block of the caller, one after the other in registration
+    /// order, without padding. Collective; every rank takes part, also without a block. Waits.
+    /// @param block as long as all parameters together, in memory that the backend can write; empty
+    /// on a rank that needs no copy
+    /// @throws InvalidArgument for another length; nothing was sent
+    void gather_to(std::span<ParameterType> block)
+        requires(parameter_types == 1);
 
     /// @brief Calls `visit(OwnedSlice)` for every slice of a trainable parameter that this rank
     /// updates. Waits; not collective. After a change of values call `parameters_changed`.
@@ -361,6 +379,7 @@ private:
     void check_current_memory() const;
     void release(std::size_t unit, Queue reader) noexcept;
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done);
+    void wait(Event const& done);
 
     /// The part of a step that precedes every update. Collective.
     void decide(double learning_rate, std::optional<std::int64_t> weight);

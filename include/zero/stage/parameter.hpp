@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "detail/typed_pointer.hpp"
 #include "initialiser.hpp"
 
 #include <cstddef>
@@ -20,12 +21,13 @@ namespace ZERO_NAMESPACE {
 /// @tparam T type of the parameters, @tparam G type of the gradients
 template <class T, class G = T>
 struct Parameter {
-    std::string name;           ///< unique
-    T const* initial = nullptr; ///< initial values of an owned parameter, read during construction
-                                ///< only; null: zeros
-    T* data = nullptr;          ///< the memory in which the parameter lies and stays: adopted or
-                                ///< scattered storage. Owned storage refuses it, in every stage
-    std::size_t elements = 0;   ///< any number, 0 included
+    std::string name;                        ///< unique
+    detail::TypedPointer<T const> initial{}; ///< initial values of an owned parameter, read during
+                                             ///< construction only; null: zeros
+    detail::TypedPointer<T>
+        data{};               ///< the memory in which the parameter lies and stays: adopted or
+                              ///< scattered storage. Owned storage refuses it, in every stage
+    std::size_t elements = 0; ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
     std::size_t group = 0; ///< parameter group: an index into options.groups; if that is empty,
@@ -33,10 +35,10 @@ struct Parameter {
     bool trainable = true; ///< false: frozen, without gradient and optimizer state
     std::size_t rows = 0;  ///< of the row-major matrix that its elements form, for optimizers of
                            ///< whole parameters; 0: not a matrix
-    G* gradient = nullptr; ///< caller-owned memory for its gradient, which is read only in
-                           ///< micro-steps that call `gradients` or `gradients_ready` for its unit;
-                           ///< null: the gradient lies in the engine's buckets, without a copy.
-                           ///< Null if frozen
+    detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
+                                        ///< only in micro-steps that call `gradients` or
+                                        ///< `gradients_ready` for its unit; null: the gradient lies
+                                        ///< in the engine's buckets, without a copy. Null if frozen
     /// Fills elements [begin, begin + values.size()) of an owned parameter. Called on rank 0
     /// instead of reading `initial`, which must be null then. What it throws leaves the
     /// constructor, and the other ranks throw Aborted with its text.

@@ -5,6 +5,7 @@
 #include "../layout/storage.hpp"
 #include "../policy/gradient_reduction.hpp"
 #include "current_memory.hpp"
+#include "detail/block_span.hpp"
 #include "detail/rebuild_request.hpp"
 #include "non_finite.hpp"
 #include "parameter_group.hpp"
@@ -12,7 +13,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +30,7 @@ struct StageOptions {
                                 ///< a row were skipped, and waits for every step; 0: never
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
-    std::span<typename Config::Parameter>
+    detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
     /// Asked by `begin_step` for the memory of every parameter; a pointer or size that differs from
     /// the registration is an InvalidArgument. For trainers whose framework may replace memory. May

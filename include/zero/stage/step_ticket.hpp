@@ -19,6 +19,10 @@ public:
     /// step or of the model
     [[nodiscard]] auto report() const { return _engine->report(_serial, _done); }
 
+    /// @brief Waits on the host until the step is done. Unlike `report` it may be called after any
+    /// number of further steps. @throws what a command of the step or of the model threw
+    void wait() const { _engine->wait(_done); }
+
     /// @brief The event after the step on the communication queue; caller-owned queues may wait for
     /// it.
     [[nodiscard]] typename Engine::Event const& done() const noexcept { return _done; }

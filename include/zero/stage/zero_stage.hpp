@@ -6,6 +6,10 @@
 #include "detail/diagnose_stage.hpp"
 #include "detail/replace_policy.hpp"
 #include "detail/stage_base.hpp"
+#include "gradients.hpp"
+#include "owned_slice.hpp"
+#include "step_ticket.hpp"
+#include "weights.hpp"
 
 #include <type_traits>
 #include <vector>
@@ -15,12 +19,17 @@ namespace ZERO_NAMESPACE {
 /// @brief A ZeRO stage composed of policies, at most one per category, in any order. Every category
 /// has a default.
 ///
-/// | N | parameters | gradients after reduction | optimizer state | |---|---|---|---| | 0 |
-/// replicated | replicated | replicated | | 1 | replicated | sharded, with a full accumulation
-/// buffer | sharded | | 2 | replicated | sharded | sharded | | 3 | sharded | sharded | sharded |
+/// | N | parameters | gradients after reduction | optimizer state | default schedule |
+/// |---|---|---|---|---|
+/// | 0 | replicated | replicated | replicated | boundary |
+/// | 1 | replicated | sharded, with a full accumulation buffer | sharded | boundary |
+/// | 2 | replicated | sharded | sharded | every_micro_step |
+/// | 3 | sharded | sharded | sharded | every_micro_step |
 ///
 /// The call protocol is the same in every stage. So are the bits of the results, for the same world
-/// size, reduction schedule and types.
+/// size, reduction schedule and types. The default schedule differs, so with several micro-steps
+/// the same program rounds elsewhere in stages 0 and 1 than in 2 and 3 unless `reduction.schedule`
+/// is given.
 ///
 /// It is constructed from a communicator, the list of parameters and the options. The constructor
 /// is collective: every rank of the group passes the same model and options. It makes the layout,
@@ -39,6 +48,14 @@ class ZeroStage : public detail::stage_base_t<N, Policies...> {
 
 public:
     using Base::Base;
+
+    using Weights = zero::Weights<typename Base::EngineType>;     ///< returned by `acquire`
+    using Gradients = zero::Gradients<typename Base::EngineType>; ///< returned by `gradients`
+    using Ticket = zero::StepTicket<typename Base::EngineType>;   ///< returned by `step`
+    /// What `for_each_owned_slice` passes for parameters of the first type.
+    using OwnedSlice =
+        zero::OwnedSlice<typename Base::Composition::EngineConfig,
+                         typename Base::Composition::EngineConfig::template TypesAt<0>>;
 
     /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
     /// a list of constructors.

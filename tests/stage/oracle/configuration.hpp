@@ -135,7 +135,7 @@ inline constexpr std::size_t mutant_row = rows.size() - 1;
 inline constexpr std::size_t generated_rows = rows.size() - 1;
 
 enum class Schedule { boundary, every_micro_step };
-enum class Combine { mean, sum };
+enum class Combine { mean, sum, mean_over_ranks };
 enum class Compute { inline_queue, threaded, delaying };
 enum class Communication { own, inline_queue, threaded, delaying };
 enum class Memory { owned, adopted, scattered };
@@ -381,7 +381,7 @@ inline std::string describe(Configuration const& c) {
         text += " ";
     }
     text += word(std::array{"boundary", "every-micro-step"}, c.schedule);
-    text += word(std::array{" mean", " sum"}, c.combine);
+    text += word(std::array{" mean", " sum", " mean over ranks"}, c.combine);
     text += c.predivide ? " predivide=" + std::to_string(*c.predivide) : "";
     text += " micro-steps=" + std::to_string(c.micro_steps)
             + (c.has_varying_micro_steps ? "(varying) " : " ");

@@ -275,6 +275,9 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     for (Shape& shape : c.shapes) {
         shape.is_float = c.types().has_floats && random.chance(40);
     }
+    if (c.combine == Combine::sum && random.chance(50)) {
+        c.combine = Combine::mean_over_ranks;
+    }
     return c;
 }
 

@@ -496,8 +496,10 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     bool const skips_overflow =
         c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
     report.has_norm = skips_overflow || c.clip.has_value();
-    double const divisor =
-        c.combine == Combine::mean ? static_cast<double>(c.world * micro_steps_of(c, step)) : 1.0;
+    double const divisor = c.combine == Combine::mean
+                               ? static_cast<double>(c.world * micro_steps_of(c, step))
+                           : c.combine == Combine::mean_over_ranks ? static_cast<double>(c.world)
+                                                                   : 1.0;
     double const base =
         static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
     double coefficient = 1.0;

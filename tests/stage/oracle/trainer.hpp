@@ -249,7 +249,9 @@ private:
         if constexpr (requires { o.master_weights.seed; }) {
             o.master_weights.seed = rounding_seed(_c);
         }
-        o.reduction.kind = _c.combine == Combine::mean ? ReductionKind::mean : ReductionKind::sum;
+        o.reduction.kind = _c.combine == Combine::mean  ? ReductionKind::mean
+                           : _c.combine == Combine::sum ? ReductionKind::sum
+                                                        : ReductionKind::mean_over_ranks;
         o.reduction.schedule = _c.schedule == Schedule::boundary
                                    ? ReductionSchedule::boundary
                                    : ReductionSchedule::every_micro_step;

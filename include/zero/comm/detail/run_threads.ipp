@@ -5,34 +5,31 @@
 #include "../../core/detail/text.hpp"
 #include "../../core/error.hpp"
 #include "failures.hpp"
+#include "report_failure.hpp"
 
 #include <exception>
-#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
 /// Runs one rank and informs the group when it has thrown or finished.
-ZERO_COLD_INLINE void run_rank(std::size_t rank, FunctionRef<std::size_t> const& body,
-                               FunctionRef<std::size_t, std::string_view> const& abort,
-                               Failures& failures) noexcept {
+ZERO_COLD_INLINE void run_rank_of_group(std::size_t rank, FunctionRef<std::size_t> const& body,
+                                        FunctionRef<std::size_t, std::string_view> const& abort,
+                                        Failures& failures) noexcept {
+    auto const fail = [&](bool is_consequence) {
+        failures.keep(is_consequence);
+        report_failure(rank, [&](std::string_view cause) { abort(rank, cause); });
+    };
     try {
-        std::string const name = text({"rank ", rank});
-        try {
-            body(rank);
-            // a peer that enters a collective later would wait for this rank in vain
-            abort(rank, text({name, " finished and left the group"}));
-        } catch (Aborted const& error) {
-            failures.keep(true);
-            abort(rank, text({name, ": ", first_line(error.what())}));
-        } catch (std::exception const& error) {
-            failures.keep(false);
-            abort(rank, text({name, ": ", first_line(error.what())}));
-        }
-    } catch (...) { // even without memory for a text
-        failures.keep(false);
-        abort(rank, "a rank threw an exception that is not a std::exception");
+        body(rank);
+        // a peer that enters a collective later would wait for this rank in vain
+        abort(rank, text({"rank ", rank, " finished and left the group"}));
+    } catch (Aborted const&) {
+        fail(true);
+    } catch (...) {
+        fail(false);
     }
 }
 
@@ -43,14 +40,14 @@ ZERO_COLD_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> bo
     try {
         threads.reserve(world);
         for (std::size_t rank = 1; rank < world; ++rank) {
-            threads.emplace_back([&, rank] { run_rank(rank, body, abort, failures); });
+            threads.emplace_back([&, rank] { run_rank_of_group(rank, body, abort, failures); });
         }
     } catch (...) { // the system cannot create another thread
         failures.keep(false);
         abort(0, "a rank could not be started");
     }
     if (threads.size() + 1 == world) {
-        run_rank(0, body, abort, failures);
+        run_rank_of_group(0, body, abort, failures);
     }
     for (auto& thread : threads) {
         thread.join();

@@ -22,8 +22,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the factor that unscales and averages a reduced gradient, before clipping. It is
 /// computed in double and rounded once, where it is applied.
-/// @param divisor world size times micro-steps for a mean, 1 for a sum, the sum of all weights for
-/// a weighted mean
+/// @param divisor world size times micro-steps for a mean, world size for a mean over ranks, 1 for
+/// a sum, the sum of all weights for a weighted mean
 /// @param predivide the divisor of the payloads before the reduction
 ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
                                               float loss_scale) noexcept {
@@ -42,7 +42,7 @@ struct DecideStep {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor;        ///< world size times micro-steps for a mean, 1 for a sum; 0: the sum of
+    double divisor;        ///< as for `unscale_factor`; 0: the sum of
                            ///< weights in `state`
     float predivide;       ///< the divisor of the payloads before the reduction
     float max_norm;        ///< infinite: no clipping

@@ -4,6 +4,7 @@
 
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
 #include "../engine.hpp"
 #include "require_same_memory.hpp"
 
@@ -231,9 +232,38 @@ StepReport Engine<Config>::last_report() const {
 }
 
 template <class Config>
-StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
+void Engine<Config>::gather_to(std::span<ParameterType> block)
+    requires(parameter_types == 1)
+{
+    std::size_t elements = 0;
+    for (auto const& spec : _layout.parameters()) {
+        elements += spec.elements;
+    }
+    if (!block.empty() && block.size() != elements) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: gather_to() got a block of ", block.size(), " elements for ", elements, " (",
+             _protocol.rank_text(),
+             "); give one as long as all parameters, or an empty one "
+             "on a rank that needs no copy."});
+    }
+    for_each_full_parameter([&](std::size_t parameter, std::span<ParameterType const> values) {
+        if (!block.empty() && !values.empty()) {
+            Backend::copy_bytes(_compute, block.data() + _layout.first_element(parameter),
+                                values.data(), values.size_bytes());
+        }
+    });
+    Backend::synchronise(Backend::record(_compute));
+}
+
+template <class Config>
+void Engine<Config>::wait(Event const& done) {
     Backend::synchronise(done);
     require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
+    wait(done);
     return _control.report(serial, done);
 }
 

@@ -272,13 +272,17 @@ private:
         }
     }
 
+    /// Whether the factor contains the number of micro-steps.
     [[nodiscard]] bool is_mean() const noexcept {
         return _options->reduction.kind == ReductionKind::mean;
     }
 
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
-        return is_mean() ? static_cast<double>(_layout->world()) * static_cast<double>(micro_steps)
-                         : 1.0;
+        ReductionKind const kind = _options->reduction.kind;
+        double const ranks = kind == ReductionKind::mean || kind == ReductionKind::mean_over_ranks
+                                 ? static_cast<double>(_layout->world())
+                                 : 1.0;
+        return is_mean() ? ranks * static_cast<double>(micro_steps) : ranks;
     }
 
     static constexpr bool has_minimum =

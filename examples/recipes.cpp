@@ -1,0 +1,140 @@
+// Answers to questions of trainers, each a function that docs/guides/recipes.md shows.
+
+#include <zero/zero.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+// A trainer that is a template of the stage writes `typename` before the stage's types.
+template <int N>
+std::vector<float> train(zero::LoopbackCommunicator& communicator, std::vector<float> const& start,
+                         bool is_clipped) {
+    using Zero = zero::ZeroStage<N, zero::Sgd>;
+    std::vector<typename Zero::Registration> const parameters{
+        {.name = "weight", .initial = start.data(), .elements = start.size()}};
+    typename Zero::Options options{.gradient_clipping = 1.0F};
+    if (!is_clipped) options.gradient_clipping = std::nullopt; // off
+    Zero engine(communicator, parameters, options);
+    engine.begin_step();
+    for (auto const micro_step : engine.micro_steps(2)) {
+        typename Zero::Gradients const gradients = engine.gradients(0);
+        for (float& gradient : gradients[0]) gradient += static_cast<float>(micro_step);
+        engine.gradients_ready(0);
+    }
+    typename Zero::Ticket const ticket = engine.step(0.5);
+    ticket.wait();
+    std::vector<float> all(start.size());
+    engine.gather_to(all); // collective
+    return all;
+}
+
+using Zero = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::AdamW>;
+
+/// A type of another library, with the same 16 bits.
+struct OtherBfloat16 {
+    std::uint16_t bits;
+};
+
+/// A tensor that holds the weights of all layers, one after the other.
+struct Stacked {
+    static constexpr std::size_t layers = 4, layer_elements = 96;
+    std::vector<OtherBfloat16> values = std::vector<OtherBfloat16>(layers * layer_elements),
+                               gradients = std::vector<OtherBfloat16>(layers * layer_elements);
+};
+
+std::vector<Zero::Registration> registrations(Stacked& tensor) {
+    // The types differ in name only, so the address is enough.
+    auto* const values = reinterpret_cast<zero::bfloat16*>(tensor.values.data());
+    auto* const gradients = reinterpret_cast<zero::bfloat16*>(tensor.gradients.data());
+    std::vector<Zero::Registration> list;
+    for (std::size_t layer = 0; layer < Stacked::layers; ++layer)
+        list.push_back({.name = "weight of layer " + std::to_string(layer),
+                        .data = values + layer * Stacked::layer_elements,
+                        .elements = Stacked::layer_elements,
+                        .units = {layer}, // each layer is reduced when it is ready
+                        .gradient = gradients + layer * Stacked::layer_elements});
+    return list;
+}
+
+Zero::Options options_of(Stacked const& tensor) {
+    Zero::Options options{.storage = zero::Storage::scattered};
+    // Asked before every step: where is the memory now?
+    options.current_memory = [&tensor](std::size_t layer) -> zero::CurrentMemory {
+        std::size_t const begin = layer * Stacked::layer_elements;
+        return {tensor.values.data() + begin, tensor.gradients.data() + begin,
+                Stacked::layer_elements};
+    };
+    options.bucketer.bucket_bytes = 1U << 20U; // at most 1 MiB unless one parameter is larger
+    return options;
+}
+
+/// A caller-defined update: plain descent with weight decay.
+Zero::Ticket update(Zero& engine) {
+    return engine.step(0.5, [](auto const& slice) {
+        auto const weights = slice.weights(); // the float master weights
+        auto const rate = static_cast<float>(slice.learning_rate);
+        float const decay = slice.group == 0 ? 0.01F : 0.0F;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            float const gradient = zero::to_float(slice.gradient[i]) * slice.factor;
+            weights[i] -= rate * (gradient + decay * weights[i]);
+        }
+    });
+}
+
+/// Sets all parameters, for instance to those of a file: each rank writes what it owns.
+void load(Zero& engine, float value) {
+    engine.for_each_owned_slice([&](Zero::OwnedSlice const& slice) {
+        for (std::size_t i = 0; i < slice.values.size(); ++i) {
+            slice.values[i] = zero::from_float<zero::bfloat16>(value);
+            slice.states[0][i] = 0.0F; // the first moment
+        }
+    });
+}
+
+bool train_stacked(zero::LoopbackCommunicator& communicator) {
+    Stacked tensor;
+    Zero engine(communicator, registrations(tensor), options_of(tensor));
+    engine.check_memory(registrations(tensor)); // throws if anything moved
+    // Replicas in memory of the caller take the values of rank 0, and master weights follow.
+    if (communicator.rank() == 0)
+        for (OtherBfloat16& value : tensor.values) value.bits = 0x3f80; // 1
+    engine.parameters_changed();
+    engine.begin_step();
+    engine.begin_micro_step(true);
+    for (std::size_t layer = Stacked::layers; layer-- > 0;) {
+        (void)engine.gradients(layer); // clears; the backward pass adds to tensor.gradients
+        tensor.gradients[layer * Stacked::layer_elements].bits = 0x3f80;
+        engine.gradients_ready(layer);
+    }
+    engine.end_micro_step();
+    update(engine).wait();
+    std::vector<zero::bfloat16> all(Stacked::layers * Stacked::layer_elements);
+    engine.gather_to(all);
+    load(engine, 2.0F);
+    float const second = zero::to_float(all[1]), first = zero::to_float(all[0]);
+    return first > 0.49F && first < 0.5F && second > 0.99F && second < 1.0F;
+}
+
+} // namespace
+
+int main() {
+    bool is_right = true;
+    zero::run_ranks(2, [&](zero::LoopbackCommunicator& communicator) {
+        std::vector<float> const start(100, 1.0F);
+        // Two micro-steps with gradients 0 and 1: their mean is 0.5, and the norm of all is 5.
+        float const free = train<3>(communicator, start, false).back();
+        float const clipped = train<0>(communicator, start, true).back();
+        bool const is_stacked = train_stacked(communicator);
+        if (communicator.rank() != 0) return;
+        is_right = free == 0.75F && clipped > 0.949F && clipped < 0.951F && is_stacked;
+        std::printf("free %.3f, clipped %.3f, stacked %s\n", static_cast<double>(free),
+                    static_cast<double>(clipped), is_stacked ? "right" : "WRONG");
+    });
+    return is_right ? 0 : 1;
+}

@@ -1,0 +1,86 @@
+#include "support/catch.hpp"
+#include "support/outcome.hpp"
+
+#include <zero/comm/loopback.hpp>
+#include <zero/comm/run_rank.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace zero::test::run_rank_test {
+
+namespace {
+
+constexpr int world = 3;
+
+/// Runs `body` on threads of the program's own, which use `run_rank`.
+template <class Body>
+std::vector<Outcome> on_own_threads(Body const& body) {
+    auto group = LoopbackCommunicator::make_group(world, {.time_out = std::chrono::seconds(60)});
+    std::vector<Outcome> outcomes(world);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        threads.emplace_back(
+            [&, rank] { outcomes[rank] = outcome_of([&] { run_rank(group[rank], body); }); });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    return outcomes;
+}
+
+void meet(LoopbackCommunicator& communicator) {
+    std::int64_t value = communicator.rank();
+    communicator.all_reduce_integers(&value, 1, IntegerReduction::sum,
+                                     HostBackend::default_compute_queue());
+}
+
+} // namespace
+
+TEST_CASE("A failure on a thread of the program's own reaches the peers, with its first line") {
+    auto const outcomes = on_own_threads([](LoopbackCommunicator& communicator) {
+        if (communicator.rank() == 1) {
+            throw std::runtime_error("the file is missing\nframe #0");
+        }
+        meet(communicator);
+    });
+    CHECK(outcomes[1] == Outcome{"other", "the file is missing\nframe #0"});
+    for (std::size_t const rank : {0U, 2U}) {
+        CHECK(outcomes[rank].type == "Aborted");
+        CHECK_THAT(outcomes[rank].message, contains_text("rank 1: the file is missing"));
+        CHECK(outcomes[rank].message.find("frame") == std::string::npos);
+    }
+}
+
+TEST_CASE("A rank that throws no std::exception is named") {
+    auto const outcomes = on_own_threads([](LoopbackCommunicator& communicator) {
+        if (communicator.rank() == 2) {
+            try {
+                run_rank(communicator, [](LoopbackCommunicator&) { throw 7; });
+            } catch (int) {
+                return;
+            }
+        }
+        meet(communicator);
+    });
+    CHECK_THAT(outcomes[0].message,
+               contains_text("rank 2 threw an exception that is no std::exception"));
+}
+
+TEST_CASE("Ranks that return may run again, and return what their bodies return") {
+    auto group = LoopbackCommunicator::make_group(1);
+    for (int turn = 0; turn < 2; ++turn) {
+        int const result = run_rank(group[0], [&](LoopbackCommunicator& communicator) {
+            meet(communicator);
+            return turn + 10;
+        });
+        CHECK(result == turn + 10);
+    }
+}
+
+} // namespace zero::test::run_rank_test
