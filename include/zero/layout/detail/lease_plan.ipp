@@ -15,7 +15,9 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
     std::vector<std::size_t> units_left(buckets, 0);
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
-            units_left[bucket < buckets ? bucket : 0] += bucket < buckets ? 1 : 0;
+            if (bucket < buckets) {
+                ++units_left[bucket];
+            }
         }
     }
     detail::List<detail::List<Range>> lifetimes(layout.buckets());
