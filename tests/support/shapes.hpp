@@ -100,6 +100,45 @@ inline std::vector<ParameterSpec> llama_7b() {
     return model;
 }
 
+inline constexpr std::size_t llama3_8b_elements = 8'030'261'248;
+inline constexpr std::size_t llama3_8b_embedding_elements = 525'336'576; ///< 128256 x 4096
+inline constexpr std::size_t llama3_8b_layer_elements = 218'112'000;     ///< one of 32 layers
+
+/// @brief Returns Llama 3 with 8 billion parameters: 32 layers of width 4096 with 8 key heads of
+/// 32, feed-forward width 14336, 128256 tokens, an untied head in the unit of the last norm.
+inline std::vector<ParameterSpec> llama3_8b() {
+    constexpr std::size_t width = 4096;
+    constexpr std::size_t inner = 14'336;
+    constexpr std::size_t layers = 32;
+    std::vector<ParameterSpec> model{{"embedding", llama3_8b_embedding_elements, {0}, 0, true}};
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+        auto const add = [&](char const* name, std::size_t elements) {
+            model.push_back(
+                {"l" + std::to_string(layer) + "." + name, elements, {layer + 1}, 0, true});
+        };
+        add("attention_norm", width);
+        add("q", width * width);
+        add("k", width * width / 4);
+        add("v", width * width / 4);
+        add("o", width * width);
+        add("feed_forward_norm", width);
+        add("gate", inner * width);
+        add("up", inner * width);
+        add("down", width * inner);
+    }
+    model.push_back({"norm", width, {layers + 1}, 0, true});
+    model.push_back({"head", llama3_8b_embedding_elements, {layers + 1}, 0, true});
+    return model;
+}
+
+/// @brief Returns the model with all parameters in unit 0.
+inline std::vector<ParameterSpec> as_one_unit(std::vector<ParameterSpec> model) {
+    for (ParameterSpec& spec : model) {
+        spec.units = {0};
+    }
+    return model;
+}
+
 /// @brief Returns one parameter per size, named p0, p1, ...: parameter i belongs to unit i /
 /// `per_unit`.
 inline std::vector<ParameterSpec> model_of_sizes(std::vector<std::size_t> const& sizes,
