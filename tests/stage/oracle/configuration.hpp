@@ -224,6 +224,9 @@ struct Configuration {
     Communication communication = Communication::own;
     Memory memory = Memory::owned;
     GradientMemory gradient_memory = GradientMemory::engine;
+    bool has_gradient_block = false; ///< caller-owned gradients lie in a block beside the adopted
+                                     ///< one, at the same offsets
+    std::size_t wire_elements = std::size_t{1} << 20U; ///< capacity of the wire buffer
     bool writes_all =
         /// Some units take uninitialised gradients and write every element.
         false;
@@ -396,6 +399,8 @@ inline std::string describe(Configuration const& c) {
     text += word(std::array{" gradients=engine", " gradients=caller-owned",
                             " gradients=handed-over", " gradients=mixed"},
                  c.gradient_memory);
+    text += c.has_gradient_block ? "(block)" : "";
+    text += " wire=" + std::to_string(c.wire_elements);
     text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
     text += std::string(c.writes_all ? " writes-all" : "")
             + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "")

@@ -278,6 +278,11 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     if (c.combine == Combine::sum && random.chance(50)) {
         c.combine = Combine::mean_over_ranks;
     }
+    bool const has_one_micro_step = c.micro_steps == 1 && !c.has_varying_micro_steps;
+    c.has_gradient_block =
+        c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
+        && (has_one_micro_step || c.schedule == Schedule::every_micro_step) && random.chance(80);
+    c.wire_elements = random.pick(std::array<std::size_t, 4>{1, 200, 640, 1U << 20U});
     return c;
 }
 

@@ -54,6 +54,7 @@ public:
         Configuration const& c = *run.configuration;
         if (c.memory == Memory::adopted) {
             _block.assign(c.block_elements, gap());
+            _gradient_block.assign(c.block_elements, from_float<G>(-77.0F));
         }
         for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
             bool const is_float = c.shapes[parameter].is_float;
@@ -107,7 +108,10 @@ public:
             return std::span<float>(_float_gradients[parameter].data(),
                                     _float_gradients[parameter].size());
         } else {
-            return std::span<G>(_gradients[parameter].data(), _gradients[parameter].size());
+            G* const own = configuration().has_gradient_block
+                               ? _gradient_block.data() + configuration().shapes[parameter].address
+                               : _gradients[parameter].data();
+            return std::span<G>(own, _gradients[parameter].size());
         }
     }
 
@@ -191,9 +195,9 @@ public:
                         false);
         }
         for (std::size_t i = 0; i < _block.size(); ++i) {
-            if (is_gap[i] && !(_block[i] == gap())) {
+            if (is_gap[i] && (!(_block[i] == gap()) || to_float(_gradient_block[i]) != -77.0F)) {
                 fail("element " + std::to_string(i)
-                     + " of the adopted block belongs to no parameter, but was changed");
+                     + " of the adopted blocks belongs to no parameter, but was changed");
                 return;
             }
         }
@@ -210,6 +214,7 @@ private:
     Run const* _run;
     std::size_t _rank;
     Vector<T> _block;
+    Vector<G> _gradient_block;
     std::vector<Vector<T>> _tensors;
     std::vector<Vector<G>> _gradients;
     std::vector<Vector<float>> _floats; ///< of parameters of the second type

@@ -252,6 +252,7 @@ private:
         o.reduction.kind = _c.combine == Combine::mean  ? ReductionKind::mean
                            : _c.combine == Combine::sum ? ReductionKind::sum
                                                         : ReductionKind::mean_over_ranks;
+        o.reduction.wire_bytes = _c.wire_elements * sizeof(float);
         o.reduction.schedule = _c.schedule == Schedule::boundary
                                    ? ReductionSchedule::boundary
                                    : ReductionSchedule::every_micro_step;
