@@ -36,12 +36,12 @@ struct LayoutTotals {
 /// @brief Counts the buckets of one type for one rank. O(pieces).
 /// @param extra_leases number of spare places in the pools whose size depends on the order of use:
 /// gradients, and in stage 3 gathered units; see `LeasePlan`
-/// @param further_gradient_leases spare places added to those of the gradients
+/// @param further_leases spare places added to those
 /// @param wire_capacity elements of the communication type; see `wire_elements`
 /// @throws InvalidArgument if there is no such rank
 LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row,
                           Storage storage, std::size_t extra_leases, std::size_t type = 0,
-                          std::size_t further_gradient_leases = 0,
+                          std::size_t further_leases = 0,
                           std::size_t wire_capacity = default_wire_elements);
 
 } // namespace ZERO_NAMESPACE

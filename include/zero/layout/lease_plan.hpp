@@ -54,8 +54,9 @@ LeasePlan plan_gradient_leases(FlatLayout const& layout, bool in_index_order,
 
 /// @brief Plans the gathered parameter buckets of one type. Same complexity.
 ///
-/// Stage 3: a bucket is in flight while one of its units, or the unit before or after it in the
-/// order of use, is in use, so the next unit is gathered during the forward and the backward pass.
+/// Stage 3: a bucket is in flight while one of its units, or a neighbour of it, is in use, so the
+/// next unit is gathered meanwhile. Neighbours are consecutive in the forward pass, which visits
+/// the units by number, or in the backward pass, which visits them in the layout's unit order.
 /// Other stages: buckets that are communicated through a copy are in flight one at a time.
 /// @param spares as for gradients; stage 3 only
 LeasePlan plan_parameter_leases(FlatLayout const& layout, StageRow const& row, Storage storage,

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE {
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
                                            StageRow const& row, Storage storage,
                                            std::size_t extra_leases, std::size_t type,
-                                           std::size_t further_gradient_leases,
+                                           std::size_t further_leases,
                                            std::size_t wire_capacity) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
@@ -45,11 +45,13 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
     }
     totals.gradient_lease_elements =
         plan_gradient_leases(layout, !row.shards_parameters(),
-                             spare_places(extra_leases, further_gradient_leases), type)
+                             spare_places(extra_leases, further_leases), type)
             .elements
         + copied_gradient_elements(layout, type);
     totals.parameter_lease_elements =
-        plan_parameter_leases(layout, row, storage, extra_leases, type).elements;
+        plan_parameter_leases(layout, row, storage, spare_places(extra_leases, further_leases),
+                              type)
+            .elements;
     return totals;
 }
 

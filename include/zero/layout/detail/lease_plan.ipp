@@ -55,16 +55,33 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
 
 namespace detail {
 
-/// @brief Returns the lifetimes of gathered buckets: step s lasts while the units s and s + 1 in
-/// order of use are gathered.
-ZERO_COLD_INLINE List<List<Range>> gathered_lifetimes(FlatLayout const& layout, std::size_t type) {
+/// @brief Returns the units in the order in which a micro-step gathers them: forward, then backward
+/// unless that visits the same pairs, then the first unit of the next micro-step.
+ZERO_COLD_INLINE std::vector<std::size_t> gathered_order(FlatLayout const& layout) {
+    std::size_t const units = layout.units();
+    std::vector<std::size_t> order;
+    bool is_reverse = true;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        order.push_back(unit);
+        is_reverse = is_reverse && layout.unit_order()[unit] == units - 1 - unit;
+    }
+    if (!is_reverse) {
+        order.insert(order.end(), layout.unit_order().begin(), layout.unit_order().end());
+        order.push_back(0);
+    }
+    return order;
+}
+
+/// @brief Returns the lifetimes of gathered buckets: step s lasts while the units at positions s
+/// and s + 1 of `order` are gathered.
+ZERO_COLD_INLINE List<List<Range>> gathered_lifetimes(FlatLayout const& layout,
+                                                      std::vector<std::size_t> const& order,
+                                                      std::size_t type) {
     List<List<Range>> lifetimes(layout.buckets());
-    std::size_t const units = layout.unit_order().size();
-    for (std::size_t position = 0; position < units; ++position) {
-        std::size_t const unit = layout.unit_order()[units - 1 - position];
+    for (std::size_t position = 0; position < order.size(); ++position) {
         std::size_t const begin = position == 0 ? 0 : position - 1;
-        std::size_t const end = larger(smaller(position + 1, units - 1), std::size_t{1});
-        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+        std::size_t const end = larger(smaller(position + 1, order.size() - 1), std::size_t{1});
+        for (std::size_t const bucket : layout.unit_buckets(order[position])) {
             List<Range>& lifetime = lifetimes[bucket];
             if (layout.bucket(bucket).type != type) {
                 continue;
@@ -85,8 +102,9 @@ ZERO_COLD_INLINE LeasePlan plan_parameter_leases(FlatLayout const& layout, Stage
                                                  Storage storage, std::size_t spares,
                                                  std::size_t type) {
     if (row.shards_parameters()) {
-        return detail::place_leases(layout, detail::gathered_lifetimes(layout, type),
-                                    detail::larger(layout.units(), std::size_t{1}), spares);
+        std::vector<std::size_t> const order = detail::gathered_order(layout);
+        return detail::place_leases(layout, detail::gathered_lifetimes(layout, order, type),
+                                    order.size() + 1, spares);
     }
     LeasePlan plan;
     plan.places.resize(layout.buckets());

@@ -26,8 +26,8 @@ struct EngineContext {
     MemoryResource* memory;
     StageRow row;
     ReductionSchedule schedule;
-    float predivide;                     ///< payloads are divided by it before they are sent
-    std::size_t further_gradient_leases; ///< `leases_until_rebuild`; 0 after the rebuild
+    float predivide;            ///< payloads are divided by it before they are sent
+    std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
 
     [[nodiscard]] std::size_t rank() const {
         return static_cast<std::size_t>(communicator->rank());
@@ -37,20 +37,19 @@ struct EngineContext {
     /// @param communication_bytes bytes per element of its communication type
     [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
         return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
-                            further_gradient_leases,
-                            options->reduction.wire_bytes / communication_bytes);
+                            further_leases, options->reduction.wire_bytes / communication_bytes);
     }
 
     /// @brief Returns the places of gradient buckets in flight.
     [[nodiscard]] LeasePlan gradient_leases(std::size_t type) const {
         return plan_gradient_leases(*layout, !row.shards_parameters(),
-                                    spare_places(options->extra_leases, further_gradient_leases),
-                                    type);
+                                    spare_places(options->extra_leases, further_leases), type);
     }
 
     /// @brief Returns the places of gathered and copied parameter buckets.
     [[nodiscard]] LeasePlan parameter_leases(std::size_t type) const {
-        return plan_parameter_leases(*layout, row, options->storage, options->extra_leases, type);
+        return plan_parameter_leases(*layout, row, options->storage,
+                                     spare_places(options->extra_leases, further_leases), type);
     }
 };
 
