@@ -10,9 +10,9 @@
 //                          for the forward and the backward pass
 //   step/gathered_clipped  the same, and the norm
 //
-// The gradients are written beforehand and stay there. There is one lease per bucket, so the engine
-// reads gradients from memory, like the twin, and not from a few leases in a cache. All memory is
-// touched beforehand.
+// The gradients are written beforehand and stay there. The leases of the larger models are larger
+// than a cache, so the engine reads gradients from memory, like the twin. All memory is touched
+// beforehand.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -113,17 +113,6 @@ void count(benchmark::State& state, Case const& what, std::vector<ParameterSpec>
                        what.bytes_per_element() * static_cast<double>(test::elements_of(model)));
 }
 
-/// Enough for at least one lease per bucket.
-std::size_t extra_leases(std::vector<ParameterSpec> const& model, int stage) {
-    LayoutOptions const options{
-        .world = world, .element_bytes = 2, .buckets_inside_units = stage == 3};
-    auto const layout =
-        stage == 3 ? make_layout<ContiguousPartitioner, UnitBucketer>(model, options)
-                   : make_layout<ContiguousPartitioner, SizeCappedBucketer>(model, options);
-    return layout.trainable_buckets()
-           - std::min(layout.trainable_buckets(), most_open_buckets(layout, stage != 3) + 1);
-}
-
 template <int N>
 void full_step(benchmark::State& state, Case const& what) {
     using Engine = ZeroStage<N, Parameters<bfloat16>, GradientReduction<float, float, float>>;
@@ -140,7 +129,6 @@ void full_step(benchmark::State& state, Case const& what) {
         if (what.is_clipped) {
             options.gradient_clipping = 1.0F;
         }
-        options.extra_leases = extra_leases(model, N);
         options.memory = &memory;
         Engine engine(communicator, parameters, options);
         auto const gather = [&](std::size_t unit) {

@@ -4,6 +4,7 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/lease_plan.hpp>
+#include <zero/layout/padding.hpp>
 
 #include <algorithm>
 #include <random>

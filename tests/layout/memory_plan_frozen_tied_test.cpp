@@ -15,9 +15,10 @@
 //     W = 1               64       512       1,024       1,600         128    1,728
 //     W = 4              256       512       1,024       1,792         256    2,048
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
-// Open at once: bias and embedding, then weights and embedding, so 2, and one more lease. The first
-// unit has two buckets, so stage 3 has 4 parameter leases. bfloat16 parameters, float gradients
-// that are sent as bfloat16 (one wire bucket), fp32 accumulation, master weights and moments.
+// All three trainable buckets are in flight at once while unit 1 computes: the bias is being
+// reduced. In stage 3 embedding and weights are gathered beside either positions or bias. bfloat16
+// parameters, float gradients that are sent as bfloat16 (one wire bucket), fp32 accumulation,
+// master weights and moments.
 
 namespace zero::test::memory_plan_frozen_tied_test {
 
@@ -42,35 +43,35 @@ std::string text(std::size_t world, std::size_t rank, int stage, Storage storage
 } // namespace
 
 TEST_CASE("Frozen parameters have memory but no gradient, master weights or moments") {
-    // W = 1: 1,610 * 2 and 118 * 2; 1,510 * 4 and 90 * 4; * 8. Leases 3 * 1,024 * 4, wire 1,024
+    // W = 1: 1,610 * 2 and 118 * 2; 1,510 * 4 and 90 * 4; * 8. Leases 1,600 * 4, wire 1,024
     // * 2.
     std::string const expected = "parameters 3220+236, gradients 6040+360, master weights "
                                  "6040+360, optimizer state 12080+720, "
-                                 "gradient leases 12288+0";
+                                 "gradient leases 6400+0";
     for (int const stage : {0, 1, 2}) {
         CHECK(text(1, 0, stage) == expected + ", wire 2048+0");
     }
-    CHECK(text(1, 0, 3) == expected + ", parameter leases 8192+0, wire 2048+0"); // 4 * 1,024 * 2
+    CHECK(text(1, 0, 3) == expected + ", parameter leases 3328+0, wire 2048+0"); // 1,664 * 2
 }
 
 TEST_CASE("On four ranks the shards hold frozen elements in stage 3 only") {
     // All: (2,048 - 1,610) * 2 = 876; (1,792 - 1,510) * 4 = 1,128.
     CHECK(text(4, 0, 0)
           == "parameters 3220+876, gradients 6040+1128, master weights 6040+1128, optimizer state "
-             "12080+2256, gradient leases 12288+0, "
+             "12080+2256, gradient leases 7168+0, "
              "wire 2048+0");
     // Shards of 64, 128, 256 and 64 (frozen). Rank 0: 10 + 128 + 256 = 394 of 448; rank 1: 0 + 128
     // + 256 = 384, frozen 36; rank 3: 0 + 116 + 232 = 348.
     CHECK(text(4, 0, 1)
           == "parameters 3220+876, gradients 6040+1128, master weights 1576+216, optimizer state "
-             "3152+432, gradient leases 12288+0, wire "
+             "3152+432, gradient leases 7168+0, wire "
              "2048+0");
     CHECK(text(4, 1, 2)
           == "parameters 3220+876, gradients 1536+256, master weights 1536+256, optimizer state "
-             "3072+512, gradient leases 12288+0, wire "
+             "3072+512, gradient leases 7168+0, wire "
              "2048+0");
     // Stage 3: with frozen elements 458, 420 and 348 of 512 parameters.
-    std::string const leases = ", gradient leases 12288+0, parameter leases 8192+0, wire 2048+0";
+    std::string const leases = ", gradient leases 7168+0, parameter leases 3584+0, wire 2048+0";
     CHECK(text(4, 0, 3)
           == "parameters 916+108, gradients 1576+216, master weights 1576+216, optimizer state "
              "3152+432"
@@ -86,7 +87,7 @@ TEST_CASE("On four ranks the shards hold frozen elements in stage 3 only") {
 }
 
 TEST_CASE("On 64 ranks the first rank holds the start of every bucket and the last holds padding") {
-    // (16,384 - 1,610) * 2 = 29,548; (12,288 - 1,510) * 4 = 43,112; leases 3 * 4,096 * 4 = 49,152;
+    // (16,384 - 1,610) * 2 = 29,548; (12,288 - 1,510) * 4 = 43,112; leases 12,288 * 4 = 49,152;
     // wire 4,096 * 2 = 8,192.
     CHECK(text(64, 0, 0)
           == "parameters 3220+29548, gradients 6040+43112, master weights 6040+43112, optimizer "
@@ -102,7 +103,7 @@ TEST_CASE("On 64 ranks the first rank holds the start of every bucket and the la
              "1104+432, gradient leases 49152+0, wire "
              "8192+0");
     std::string const leases =
-        ", gradient leases 49152+0, parameter leases 32768+0, wire 8192+0"; // 4 * 4,096 * 2
+        ", gradient leases 49152+0, parameter leases 24576+0, wire 8192+0"; // 12,288 * 2
     CHECK(
         text(64, 0, 3)
         == "parameters 404+108, gradients 552+216, master weights 552+216, optimizer state 1104+432"
@@ -115,12 +116,12 @@ TEST_CASE("On 64 ranks the first rank holds the start of every bucket and the la
 TEST_CASE("Scattered parameters are caller-owned and need one gathered bucket in stages 1 and 2") {
     std::string const stage0 = "parameters (caller's) 3220+0, gradients 6040+1128, master weights "
                                "6040+1128, optimizer state 12080+2256, "
-                               "gradient leases 12288+0, wire 2048+0";
+                               "gradient leases 7168+0, wire 2048+0";
     CHECK(text(4, 0, 0, Storage::scattered) == stage0);
     // 1,024 * 2: frozen buckets are not gathered.
     CHECK(text(4, 0, 1, Storage::scattered)
           == "parameters (caller's) 3220+0, gradients 6040+1128, master weights 1576+216, "
-             "optimizer state 3152+432, gradient leases 12288+0, "
+             "optimizer state 3152+432, gradient leases 7168+0, "
              "parameter leases 2048+0, wire 2048+0");
 }
 
@@ -130,15 +131,15 @@ TEST_CASE("A large scattered frozen parameter does not enlarge the gathered buck
         {{"a", 100, {0}, 0, true}, {"b", 5000, {1}, 0, false}}, {2, 2, true});
     MemoryPlan const plan = test::default_plan(mostly_frozen, 0, 1, sizes, Storage::scattered);
     CHECK(plan[BufferKind::parameter_leases] == MemoryRow{256, 0, false});
-    CHECK(plan[BufferKind::gradient_leases] == MemoryRow{2 * 128 * 4, 0, false});
+    CHECK(plan[BufferKind::gradient_leases] == MemoryRow{128 * 4, 0, false});
 }
 
 TEST_CASE("Extra leases are planned for gradients and, in stage 3, for gathered parameters") {
-    // 5 * 1,024 * 4 and 6 * 1,024 * 2.
+    // 1,792 and the two largest, 1,024 and 512: 3,328 * 4 and 3,328 * 2.
     CHECK_THAT(text(4, 0, 3, Storage::owned, 2),
-               test::contains_text("gradient leases 20480+0, parameter leases 12288+0"));
+               test::contains_text("gradient leases 13312+0, parameter leases 6656+0"));
     CHECK_THAT(text(4, 0, 2, Storage::owned, 2),
-               test::contains_text("gradient leases 20480+0, wire"));
+               test::contains_text("gradient leases 13312+0, wire"));
 }
 
 TEST_CASE("A frozen model plans only its parameters and their gathers") {
@@ -147,7 +148,7 @@ TEST_CASE("A frozen model plans only its parameters and their gathers") {
     CHECK(test::text_of(test::default_plan(frozen, 0, 2, sizes, Storage::owned, true))
           == "parameters 200+56");
     CHECK(test::text_of(test::default_plan(frozen, 1, 3, sizes, Storage::owned, true))
-          == "parameters 72+56, parameter leases 512+0");
+          == "parameters 72+56, parameter leases 256+0");
 }
 
 } // namespace zero::test::memory_plan_frozen_tied_test

@@ -81,9 +81,8 @@ TEST_CASE("For equal shards each stage takes the bytes of the paper: 16P, 4P + 1
 TEST_CASE("Leases, wire and control have rows of their own and are not model states") {
     LayoutTotals totals = equal_shards(6400, 64);
     totals.largest_trainable_bucket = 1000;
-    totals.largest_gathered_bucket = 3000;
-    totals.gradient_leases = 3;
-    totals.parameter_leases = 4;
+    totals.gradient_lease_elements = 3000;
+    totals.parameter_lease_elements = 12'000;
     MemoryPlan const found = plan_memory(stage_row(3, ReductionSchedule::every_micro_step), totals,
                                          {2, 4, 2, 4, 4, 8}, Storage::owned, true, 77);
     CHECK(test::text_of(found)

@@ -107,9 +107,9 @@ TEST_CASE("The plan of a tiny adopted block has the caller's parameters and one 
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_adopted_layout<SingleBucketer>(
         model, std::vector<std::size_t>{0, 1, 64, 129}, {1, 4, false});
-    // Both buckets are open at once, and one more lease: 3 * 128 * 4 = 1,536.
+    // Both buckets are open at once: (128 + 64) * 4 = 768.
     std::string const states = "parameters (caller's) 516+0, gradients 516+252, optimizer state "
-                               "1032+504, gradient leases 1536+0";
+                               "1032+504, gradient leases 768+0";
     CHECK(test::text_of(test::default_plan(layout, 0, 0, single_precision, Storage::adopted))
           == states);
     CHECK(test::text_of(test::default_plan(layout, 0, 1, single_precision, Storage::adopted))
@@ -122,8 +122,7 @@ TEST_CASE("A model of empty parameters has gradient leases of 0 bytes") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
         test::model_of_sizes({0, 0}), {4, 4, true});
     StageRow const row = stage_row(2, ReductionSchedule::every_micro_step);
-    CHECK(count_layout(layout, 1, row, Storage::owned, 0).gradient_leases
-          == 2); // one bucket open at once, and one more lease
+    CHECK(count_layout(layout, 1, row, Storage::owned, 1).gradient_lease_elements == 0);
     CHECK(test::default_plan(layout, 1, 2, single_precision).engine_bytes() == 0);
 }
 

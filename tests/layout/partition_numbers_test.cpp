@@ -62,12 +62,13 @@ TEST_CASE("GPT-2 124M per tensor has 148 reductions and pads each parameter") {
     CHECK(numbers.padding == 74 * 3'328 + 12 * 1'792 + 12 * 1'024 + 3'328);
 }
 
-TEST_CASE("A dealt group keeps more buckets open than the whole group") {
-    CHECK(gpt2<WholeGroupPartitioner>(8).open == 3);
-    CHECK(gpt2<DealtGroupPartitioner>(8).open == 9); // all of them
+TEST_CASE("A dealt group keeps more gradients in flight than the whole group") {
+    CHECK(gpt2<WholeGroupPartitioner>(8).leased_percent() == Approx(48.33).epsilon(1e-3));
+    CHECK(gpt2<DealtGroupPartitioner>(8).leased_percent() == Approx(100).epsilon(1e-3));
     CHECK(gpt2<DealtGroupPartitioner>(8).collectives == 9);
-    CHECK(gpt2<DealtGroupPartitioner>(1024).open
-          == 3); // more ranks than parameters: the order does not change
+    CHECK(gpt2<DealtGroupPartitioner>(1024).leased
+          == gpt2<WholeGroupPartitioner>(1024)
+                 .leased); // more ranks than parameters: the order does not change
 }
 
 } // namespace zero::test::partition_numbers_test

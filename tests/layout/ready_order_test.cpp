@@ -5,7 +5,7 @@
 
 #include <zero/core/error.hpp>
 #include <zero/layout/detail/ready_order.hpp>
-#include <zero/layout/lease_count.hpp>
+#include <zero/layout/lease_plan.hpp>
 #include <zero/layout/make_adopted_layout.hpp>
 
 // Layouts for a unit order other than the reverse registration order.
@@ -86,24 +86,27 @@ TEST_CASE("An empty unit order means the reverse order of use") {
     CHECK(layout.hash() != other.hash());
 }
 
-TEST_CASE("Open buckets are counted for the unit order of the layout") {
-    // Buckets made for the order in which the units finish are open one at a time. Buckets made for
-    // the backward order all stay open until the last unit if the units finish in forward order.
+TEST_CASE("Leases are planned for the unit order of the layout") {
+    // Buckets made for the order in which the units finish are in flight two at a time. Buckets
+    // made for the backward order all stay open until the last unit if the units finish in forward
+    // order. Units 0 to 3 have 128, 64, 128 and 128 trainable elements.
     std::vector<ParameterSpec> specs = model();
     specs.erase(specs.begin());
     for (Order const& units : {Order{3, 2, 1, 0}, Order{0, 1, 2, 3}, Order{2, 0, 3, 1}}) {
-        CHECK(most_open_buckets(
-                  make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false, {}, units}),
+        CHECK(plan_gradient_leases(
+                  make_layout<ContiguousPartitioner, UnitBucketer>(specs, {1, 4, false, {}, units}),
                   true)
-              == 1);
+                  .elements
+              == 2 * 128);
     }
     FlatLayout const backwards =
-        make_layout<ContiguousPartitioner, UnitBucketer>(specs, {2, 4, false});
+        make_layout<ContiguousPartitioner, UnitBucketer>(specs, {1, 4, false});
     std::vector<BucketPlan> buckets;
     for (std::size_t bucket = 0; bucket < backwards.buckets(); ++bucket) {
         buckets.push_back(backwards.bucket(bucket));
     }
-    CHECK(most_open_buckets(FlatLayout(specs, 2, buckets, {0, 1, 2, 3}), true) == 4);
+    FlatLayout const forwards(specs, 1, buckets, {0, 1, 2, 3});
+    CHECK(plan_gradient_leases(forwards, true).elements == 3 * 128 + 64);
 }
 
 TEST_CASE("Buckets of several types are merged in the order in which they become complete") {

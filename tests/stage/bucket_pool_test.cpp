@@ -35,7 +35,7 @@ struct Pools {
 } // namespace
 
 TEST_CASE("A bucket waits for the last use of the memory that it gets") {
-    Pools pools({.places = {{0, 64}, {0, 64}}, .elements = 64});
+    Pools pools({.places = {{0, 64}, {0, 64}}, .spares = {}, .elements = 64});
     float* const first = pools.open(0, pools.compute);
     pools.gate.hold(pools.communication);
     bool is_reduced = false;
@@ -50,7 +50,7 @@ TEST_CASE("A bucket waits for the last use of the memory that it gets") {
 }
 
 TEST_CASE("Buckets in different places do not wait for one another") {
-    Pools pools({.places = {{0, 64}, {64, 192}}, .elements = 192});
+    Pools pools({.places = {{0, 64}, {64, 192}}, .spares = {}, .elements = 192});
     float* const first = pools.open(0, pools.compute);
     pools.gate.hold(pools.communication);
     pools.pool.close(0, pools.communication.record());
@@ -63,7 +63,7 @@ TEST_CASE("Buckets in different places do not wait for one another") {
 }
 
 TEST_CASE("A bucket waits for every bucket that used a part of its memory") {
-    Pools pools({.places = {{0, 64}, {64, 128}, {0, 128}}, .elements = 128});
+    Pools pools({.places = {{0, 64}, {64, 128}, {0, 128}}, .spares = {}, .elements = 128});
     (void)pools.open(0, pools.compute);
     (void)pools.open(1, pools.compute);
     pools.pool.close(0, pools.compute.record());
@@ -106,7 +106,7 @@ TEST_CASE("A bucket may be told to leave the places of others alone") {
 }
 
 TEST_CASE("A claim that is given up leaves the memory and its last use as they were") {
-    Pools pools({.places = {{0, 64}, {0, 64}}, .elements = 64});
+    Pools pools({.places = {{0, 64}, {0, 64}}, .spares = {}, .elements = 64});
     (void)pools.open(0, pools.compute);
     CHECK_FALSE(pools.pool.claim(1));
     pools.pool.close(0, pools.compute.record());

@@ -21,16 +21,16 @@ constexpr std::size_t unit = 64;
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
 struct Model {
-    explicit Model(LeasePlan const& plan)
-        : plan(plan), holder(plan.elements / unit, none), user(plan.elements / unit, none),
-          claimed(plan.places.size()), last_use(plan.places.size(), none) {
-        std::size_t spare = plan.planned_elements();
+    explicit Model(LeasePlan const& planned)
+        : plan(planned), holder(planned.elements / unit, none), user(planned.elements / unit, none),
+          claimed(planned.places.size()), last_use(planned.places.size(), none) {
+        std::size_t spare = planned.planned_elements();
         cuts.insert(spare);
-        for (Range const& place : plan.places) {
+        for (Range const& place : planned.places) {
             cuts.insert(place.begin);
             cuts.insert(place.end);
         }
-        for (std::size_t const elements : plan.spares) {
+        for (std::size_t const elements : planned.spares) {
             cuts.insert(spare += elements);
         }
     }

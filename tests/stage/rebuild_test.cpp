@@ -212,18 +212,18 @@ TEST_CASE("A backward pass out of order needs its leases in the first step only"
     Order const forward{0, 1, 2, 3, 4};
     CHECK(train({}, {forward}) == "OutOfOrder");
     CHECK(train({.rebuild_buckets = Stage::in_ready_order}, {forward}) == "OutOfOrder");
-    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward})
-          == "OutOfOrder"); // five, and one that is kept free: 2 + 4
-    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4},
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 2}, {forward})
+          == "OutOfOrder"); // two buckets are planned in flight at once: 2 + 2
+    CHECK(train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3},
                 {forward, forward, forward})
           == "returned");
-    CHECK(train({.extra_leases = 4}, {forward, forward}) == "returned");
+    CHECK(train({.extra_leases = 3}, {forward, forward}) == "returned");
     CHECK(
-        train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 4}, {forward, {}})
+        train({.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3}, {forward, {}})
         == "OutOfOrder"); // reverse order is now out of order
     CHECK(train({.extra_leases = 1,
                  .rebuild_buckets = Stage::in_ready_order,
-                 .leases_until_rebuild = 3},
+                 .leases_until_rebuild = 2},
                 {forward, {1, 0, 2, 3, 4}})
           == "returned"); // extra leases stay
 }

@@ -9,7 +9,7 @@
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/layout_options.hpp>
-#include <zero/layout/lease_count.hpp>
+#include <zero/layout/lease_plan.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -31,10 +31,14 @@ struct PartitionNumbers {
     std::size_t padding = 0;     ///< elements added by alignment
     std::size_t fullest = 0;     ///< elements that the fullest rank owns, without padding
     std::size_t collectives = 0; ///< reductions per step
-    std::size_t open = 0;        ///< buckets open at once during the backward pass, stages 0 to 2
+    std::size_t leased = 0;      ///< elements of the gradient leases in stages 0 to 2
 
     [[nodiscard]] double padding_percent() const {
         return 100.0 * static_cast<double>(padding) / static_cast<double>(elements);
+    }
+    /// @brief Returns the gradient leases as a share of all gradients.
+    [[nodiscard]] double leased_percent() const {
+        return 100.0 * static_cast<double>(leased) / static_cast<double>(elements);
     }
     /// @brief Returns how many times the mean the fullest rank owns.
     [[nodiscard]] double imbalance(std::size_t world) const {
@@ -52,7 +56,7 @@ PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std:
     numbers.elements = elements_of(model);
     numbers.padding = layout.padded_elements() - numbers.elements;
     numbers.collectives = layout.trainable_buckets();
-    numbers.open = most_open_buckets(layout, true);
+    numbers.leased = plan_gradient_leases(layout, true).elements;
     for (std::size_t rank = 0; rank < world; ++rank) {
         std::size_t owned = 0;
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -63,7 +67,8 @@ PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std:
     return numbers;
 }
 
-inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024};
+inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024}; ///< leases: the
+                                                                               ///< second
 
 namespace detail {
 
@@ -98,15 +103,15 @@ std::string table_row(char const* name, std::vector<ParameterSpec> const& model)
     return std::string("| ") + name + " | "
            + (Partitioner::is_even ? "native even" : "grouped uneven") + " | "
            + range_of(all, &PartitionNumbers::collectives) + " | "
-           + range_of(all, &PartitionNumbers::open) + padding + imbalance + " |\n";
+           + number(all[1].leased_percent(), 1) + padding + imbalance + " |\n";
 }
 
 } // namespace detail
 
-/// @brief Returns one row per partitioner: kind and number of collectives, buckets open at once,
-/// then padding in percent and imbalance for each W.
+/// @brief Returns one row per partitioner: kind and number of collectives, gradient leases
+/// in percent for W = 8, then padding in percent and imbalance for each W.
 inline std::string partition_table(std::vector<ParameterSpec> const& model) {
-    std::string text = "| partitioner | collectives | reductions a step | open at once";
+    std::string text = "| partitioner | collectives | reductions a step | leases %, W = 8";
     std::string rule = "|---|---|---|---";
     for (char const* column : {"padding %", "fullest / mean"}) {
         for (std::size_t const world : table_worlds) {

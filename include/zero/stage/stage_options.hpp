@@ -37,8 +37,9 @@ struct StageOptions {
     /// be absent on some ranks.
     CurrentMemoryOf current_memory{};
     std::vector<std::string> unit_names{}; ///< for messages: one for each unit, or none
-    std::size_t extra_leases = 0; ///< extra buckets kept in flight beyond what the unit order
-                                  ///< needs; capped at what can be used (`lease_count`)
+    std::size_t extra_leases = 0; ///< spare places, as large as the largest buckets, for unit
+                                  ///< orders other than the layout's; capped at the number of
+                                  ///< buckets, with which every order works (`LeasePlan`)
     /// `Stage::in_ready_order`: at the end of the first step, rebuilds the buckets in the order in
     /// which gradients became ready on rank 0, and moves the state to its new owners. For models
     /// whose backward pass does not visit the units in reverse order. Changes no bit of any result.
@@ -47,9 +48,8 @@ struct StageOptions {
     /// no handles. Not allowed with an adopted block. It is a function pointer so that programs
     /// that do not use it do not pay for its compilation.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
-    std::size_t leases_until_rebuild =
-        0; ///< rebuild_buckets: extra gradient buckets kept in flight until the buckets are
-           ///< rebuilt; capped at what can be used
+    std::size_t leases_until_rebuild = 0; ///< rebuild_buckets: further spare places for gradients
+                                          ///< until the buckets are rebuilt; capped likewise
     bool prefetch = true; ///< stage 3: gather units in advance, in the previous micro-step's order
     bool poison = false;  ///< fill padding, reused and released memory with NaN (for tests)
 
