@@ -48,7 +48,7 @@ TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and wor
 }
 
 TEST_CASE("A queue that waits for room keeps the order and never has more commands than room") {
-    for (std::size_t const capacity : {1, 2, 7}) {
+    for (std::size_t const capacity : {1U, 2U, 7U}) {
         INFO("capacity " << capacity);
         host::WaitingQueue queue(capacity);
         Gate gate;

@@ -52,14 +52,14 @@ Seen visit(std::vector<std::vector<std::size_t>> const& units) {
 
 } // namespace
 
-TEST_CASE("for_each_full_parameter gathers a unit once for all its parameters") {
+TEST_CASE("A visit of all full parameters gathers a unit once for all its parameters") {
     Seen const seen = visit({{0}, {0}, {0}, {1}, {1}, {1}, {1}});
     CHECK(seen.visited == std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6});
     CHECK(seen.firsts == std::vector<float>{0, 1, 2, 3, 4, 5, 6});
     CHECK(seen.gathers == 2);
 }
 
-TEST_CASE("for_each_full_parameter gathers a unit again where another one comes between") {
+TEST_CASE("A visit of all full parameters gathers a unit again where another one comes between") {
     Seen const seen = visit({{0}, {1}, {0}, {1}});
     CHECK(seen.visited == std::vector<std::size_t>{0, 1, 2, 3});
     CHECK(seen.firsts == std::vector<float>{0, 1, 2, 3});

@@ -139,7 +139,7 @@ TEST_CASE("The commands that a micro-step adds to the communication queue do not
     for (bool const is_zeroed : {true, false}) {
         INFO("gradients are zeroed: " << is_zeroed);
         std::vector<std::size_t> communicated;
-        for (std::size_t const units : {20, 60}) {
+        for (std::size_t const units : {20U, 60U}) {
             auto const counts =
                 on_ranks<std::vector<std::size_t>>(world, [&](LoopbackCommunicator& communicator) {
                     CountingQueue queue;

@@ -60,7 +60,7 @@ public:
     /// @brief Returns where the pieces of a parameter are, in ascending order of bucket and index.
     /// Only a parameter of an adopted block has more than one.
     [[nodiscard]] std::span<PiecePosition const> parameter_pieces(std::size_t parameter) const {
-        return detail::as_span(_parameter_pieces[parameter]);
+        return positions(_first_of_parameter[parameter], _first_of_parameter[parameter + 1]);
     }
 
     /// @brief Returns the number of units.
@@ -79,7 +79,7 @@ public:
     /// @brief Returns where the pieces of a unit's parameters are, in ascending order of bucket and
     /// index.
     [[nodiscard]] std::span<PiecePosition const> unit_pieces(std::size_t unit) const {
-        return detail::as_span(_unit_pieces[unit]);
+        return positions(_first_of_unit[unit], _first_of_unit[unit + 1]);
     }
 
     /// @brief Returns whether the unit uses the parameter. Both are any numbers. O(log n) in the
@@ -212,8 +212,14 @@ public:
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const;
 
 private:
+    [[nodiscard]] std::span<PiecePosition const> positions(std::size_t begin,
+                                                           std::size_t end) const {
+        return {_positions.data() + begin, end - begin};
+    }
+
     void index_parameters();
     void index_buckets();
+    void index_pieces();
 
     std::size_t _world;
     std::vector<ParameterSpec> _parameters;
@@ -222,11 +228,12 @@ private:
     std::vector<std::size_t> _first_element;
     std::vector<std::size_t> _bucket_begin;
     std::vector<std::vector<std::size_t>> _parameter_buckets;
-    std::vector<std::vector<PiecePosition>> _parameter_pieces;
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
-    std::vector<std::vector<PiecePosition>> _unit_pieces;
-    std::vector<std::string> _unit_names; ///< empty, or one for each unit
+    std::vector<std::string> _unit_names;         ///< empty, or one for each unit
+    std::vector<PiecePosition> _positions;        ///< by parameter, then by unit
+    std::vector<std::size_t> _first_of_parameter; ///< index of its first position; and the end
+    std::vector<std::size_t> _first_of_unit;      ///< the same
     std::size_t _trainable_buckets = 0;
 };
 

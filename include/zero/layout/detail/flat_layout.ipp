@@ -29,6 +29,7 @@ ZERO_COLD_INLINE FlatLayout::FlatLayout(std::vector<ParameterSpec> parameters, s
       _unit_order(std::move(unit_order)) {
     index_parameters();
     index_buckets();
+    index_pieces();
 }
 
 ZERO_COLD_INLINE std::size_t FlatLayout::content(std::size_t bucket, Range extent) const {
@@ -90,9 +91,7 @@ ZERO_COLD_INLINE void FlatLayout::index_parameters() {
         }
     }
     _parameter_buckets.resize(_parameters.size());
-    _parameter_pieces.resize(_parameters.size());
     _unit_buckets.resize(_unit_parameters.size());
-    _unit_pieces.resize(_unit_parameters.size());
     for (std::size_t unit = _unit_order.empty() ? units() : 0; unit-- > 0;) {
         _unit_order.push_back(unit);
     }
@@ -103,13 +102,41 @@ ZERO_COLD_INLINE void FlatLayout::index_buckets() {
     for (std::size_t bucket = 0; bucket < _buckets.size(); ++bucket) {
         _bucket_begin.push_back(_bucket_begin.back() + elements(bucket));
         _trainable_buckets += _buckets[bucket].trainable ? 1 : 0;
-        for (std::size_t index = 0; index < _buckets[bucket].pieces.size(); ++index) {
-            std::size_t const parameter = _buckets[bucket].pieces[index].parameter;
-            detail::append_unless_last(_parameter_buckets[parameter], bucket);
-            _parameter_pieces[parameter].push_back({bucket, index});
-            for (std::size_t const unit : _parameters[parameter].units) {
+        for (Piece const& piece : _buckets[bucket].pieces) {
+            detail::append_unless_last(_parameter_buckets[piece.parameter], bucket);
+            for (std::size_t const unit : _parameters[piece.parameter].units) {
                 detail::append_unless_last(_unit_buckets[unit], bucket);
-                _unit_pieces[unit].push_back({bucket, index});
+            }
+        }
+    }
+}
+
+/// Counts the positions of each parameter and unit, makes sums of the counts, and fills in.
+ZERO_COLD_INLINE void FlatLayout::index_pieces() {
+    _first_of_parameter.assign(_parameters.size() + 1, 0);
+    _first_of_unit.assign(units() + 1, 0);
+    for (auto const& bucket : _buckets) {
+        for (Piece const& piece : bucket.pieces) {
+            ++_first_of_parameter[piece.parameter];
+            for (std::size_t const unit : _parameters[piece.parameter].units) {
+                ++_first_of_unit[unit];
+            }
+        }
+    }
+    std::size_t end = 0; // each list first begins at its end and is then filled backwards
+    for (std::size_t& first : _first_of_parameter) {
+        first = end += first;
+    }
+    for (std::size_t& first : _first_of_unit) {
+        first = end += first;
+    }
+    _positions.resize(end);
+    for (std::size_t bucket = _buckets.size(); bucket-- > 0;) {
+        for (std::size_t index = _buckets[bucket].pieces.size(); index-- > 0;) {
+            std::size_t const parameter = _buckets[bucket].pieces[index].parameter;
+            _positions[--_first_of_parameter[parameter]] = {bucket, index};
+            for (std::size_t const unit : _parameters[parameter].units) {
+                _positions[--_first_of_unit[unit]] = {bucket, index};
             }
         }
     }
