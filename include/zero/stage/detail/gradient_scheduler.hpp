@@ -6,7 +6,7 @@
 #include "../../layout/piece.hpp"
 #include "../../layout/placement.hpp"
 #include "engine_context.hpp"
-#include "gradient_evidence.hpp"
+#include "gradient_deliveries.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
@@ -41,15 +41,10 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
-          _is_begun(context.layout->parameters().size(), false),
-          _is_taken(context.layout->parameters().size(), false),
-          _is_chosen(context.layout->parameters().size(), false) {
-        for (auto const& parameter : context.layout->parameters()) {
-            _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
-        }
-    }
+          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false) {}
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
+    [[nodiscard]] GradientEvidence evidence() const noexcept { return _deliveries.evidence(); }
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const { return _stores.table_bytes(); }
@@ -60,11 +55,8 @@ public:
         return _stores.template get<Types>();
     }
 
-    /// @brief How this rank delivered gradients in this step; `delivered` if it has none to give.
-    [[nodiscard]] GradientEvidence evidence() const noexcept { return _evidence; }
-
     void begin_step() noexcept {
-        _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
+        _deliveries.begin_step();
         _micro_steps = 0;
         _is_reduced = false;
         _is_finished = false;
@@ -72,8 +64,7 @@ public:
 
     void begin_micro_step(bool is_last) {
         _readiness.reset();
-        _is_begun.assign(_is_begun.size(), false);
-        _is_taken.assign(_is_taken.size(), false);
+        _deliveries.begin_micro_step();
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _is_last = is_last;
@@ -105,10 +96,7 @@ public:
     template <class Types>
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
         auto* const address = store<Types>().gradient(parameter);
-        if (address != nullptr && store<Types>().callers(parameter) == nullptr) {
-            _is_taken[parameter] = true; // only who has the address can write
-            _evidence = GradientEvidence::delivered;
-        }
+        _deliveries.take(parameter, address != nullptr && !store<Types>().callers(parameter));
         return address;
     }
 
@@ -118,8 +106,7 @@ public:
         auto const buckets = _layout->parameter_buckets(parameter);
         require_not_launched(parameter);
         require_leases(unit, buckets);
-        _evidence = GradientEvidence::delivered;
-        _is_taken[parameter] = true;
+        _deliveries.take(parameter);
         begin_parameter(parameter, writer, true);
         clear_chosen(buckets, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
@@ -148,9 +135,9 @@ public:
             if (is_in_callers_memory(parameter)) {
                 open_all(parameter, writer);
                 choose(parameter);
+                _deliveries.report_callers(parameter);
             }
         });
-        note_callers(unit);
         for_chosen(buckets, _layout->unit_parameters(unit),
                    [&](auto& store, std::size_t bucket, auto const& is_chosen) {
                        store.copy_callers(bucket, writer, is_chosen);
@@ -238,25 +225,11 @@ private:
         return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
     }
 
-    /// Some unit took the address of the parameter's gradient, handed one over, or leased or
-    /// reported caller-owned memory. Uninitialised memory whose address nobody has is not written.
+    /// In memory of the engine: its address was taken. Caller-owned: leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
-                   ? _is_begun[parameter] || _readiness.is_started(parameter)
-                   : _is_taken[parameter] != 0;
-    }
-
-    /// Notes that a unit was reported: its caller-owned gradients need not have been leased before.
-    void note_callers(std::size_t unit) noexcept {
-        if (_evidence == GradientEvidence::delivered) {
-            return;
-        }
-        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
-            if (is_in_callers_memory(parameter) && !_is_begun[parameter]
-                && _layout->parameter(parameter).elements != 0) {
-                _evidence = GradientEvidence::delivered;
-            }
-        }
+                   ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)
+                   : _deliveries.is_taken(parameter);
     }
 
     /// @name Chosen parameters
@@ -298,8 +271,7 @@ private:
 
     /// @}
 
-    /// At the end of a micro-step: copies gradients in caller-owned memory that some, but not all
-    /// of the parameter's units wrote.
+    /// At the end of a micro-step: copies caller-owned gradients that some, not all units wrote.
     void copy_incomplete(std::size_t bucket, Queue writer) {
         auto const is_incomplete = [&](std::size_t parameter) {
             return is_in_callers_memory(parameter) && is_written(parameter)
@@ -312,6 +284,7 @@ private:
         if (!is_any) {
             return;
         }
+        _deliveries.report_callers(_layout->pieces(bucket).front().parameter);
         _writers.wait_for_all(writer);
         if (!is_open(bucket)) {
             open(bucket, writer);
@@ -352,17 +325,14 @@ private:
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
         if (is_callers) {
+            _deliveries.lease_callers(parameter, is_zeroed);
             for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
                 _writers.follow(bucket, writer);
             }
         } else {
             open_all(parameter, writer);
         }
-        if (is_callers && _evidence != GradientEvidence::delivered
-            && _layout->parameter(parameter).elements != 0) {
-            _evidence = is_zeroed ? GradientEvidence::cleared : GradientEvidence::delivered;
-        }
-        if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
+        if (_deliveries.begin(parameter) || !is_zeroed) {
             return;
         }
         if (is_callers) {
@@ -418,13 +388,9 @@ private:
     Readiness _readiness;
     StoresByType<Config, GradientStore> _stores;
     GradientWriters<Backend> _writers;
-    std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
-    mutable std::vector<char> _is_taken; ///< per parameter: written to memory of the engine in this
-                                         ///< micro-step; handles are const
-    std::vector<char> _is_chosen;        ///< per parameter, during a call
-    std::size_t _chosen = 0;             ///< number of chosen parameters
-    mutable GradientEvidence _evidence = GradientEvidence::nothing; ///< handles are const
-    bool _is_any_trained = false; ///< some parameter has a gradient
+    mutable GradientDeliveries _deliveries; ///< handles are const
+    std::vector<char> _is_chosen;           ///< per parameter, during a call
+    std::size_t _chosen = 0;                ///< number of chosen parameters
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
