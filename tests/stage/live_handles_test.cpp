@@ -117,7 +117,8 @@ TEST_CASE("An engine ends quietly after its handles, whether they were copied, m
                 auto const one = engine.gradients(0);
                 auto other = one;
                 other = engine.gradients(0);
-                other = other;
+                auto const& same = other;
+                other = same;
                 engine.cancel_step();
             }
         });

@@ -36,6 +36,8 @@ std::string buckets_of(FlatLayout const& layout) {
 template <class Engine>
 void report_units(Engine& engine, Order const& order) {
     engine.begin_micro_step();
+    auto const gradients = engine.gradients(order.front()); // zeros
+    (void)gradients[engine.layout().unit_parameters(order.front()).front()];
     for (std::size_t const unit : order) {
         engine.gradients_ready(unit);
     }

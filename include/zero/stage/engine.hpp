@@ -256,7 +256,10 @@ public:
     /// on a rank that needs no copy
     /// @throws InvalidArgument for another length; nothing was sent
     void gather_to(std::span<ParameterType> block)
-        requires(parameter_types == 1);
+        requires(parameter_types == 1)
+    {
+        gather_block(block.data(), block.size());
+    }
 
     /// @brief Calls `visit(OwnedSlice)` for every slice of a trainable parameter that this rank
     /// updates. Waits; not collective. After a change of values call `parameters_changed`.
@@ -386,6 +389,7 @@ private:
     [[nodiscard]] bool waits_for_update();
     void publish_all();
     StepTicket<Engine> end_step();
+    void gather_block(ParameterType* block, std::size_t size);
     void wait_for_owned_slices();
     void wait_for_weights();
     void require_all_used();

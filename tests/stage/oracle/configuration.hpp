@@ -312,9 +312,20 @@ inline double learning_rate_of(Configuration const& c, std::size_t step) {
     return c.learning_rate / (1.0 + 0.25 * static_cast<double>(step));
 }
 
+/// Returns a unit with a gradient, which rank 0 gives in the first micro-step of every step: a step
+/// without any gradient throws. The number of units if there is none.
+inline std::size_t always_used_unit(Configuration const& c) {
+    for (Shape const& shape : c.shapes) {
+        if (shape.trainable && shape.elements != 0) {
+            return shape.units.front();
+        }
+    }
+    return c.units;
+}
+
 inline bool is_unused(Configuration const& c, std::size_t step, std::size_t micro_step,
                       std::size_t rank, std::size_t unit) {
-    if (!c.has_unused) {
+    if (!c.has_unused || (micro_step == 0 && rank == 0 && unit == always_used_unit(c))) {
         return false;
     }
     // A step in which no rank has a gradient is an error.

@@ -2,8 +2,10 @@
 
 #include "../../core/detail/namespace.hpp"
 
+#include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -11,18 +13,24 @@ namespace ZERO_NAMESPACE::detail {
 template <class T>
 class BlockSpan : public std::span<T> {
 public:
-    using std::span<T>::span;
-    // NOLINTNEXTLINE(google-explicit-constructor): it is one
-    constexpr BlockSpan(std::span<T> block) noexcept : std::span<T>(block) {}
+    // NOLINTBEGIN(google-explicit-constructor): as std::span
+    constexpr BlockSpan() noexcept {}
+    constexpr BlockSpan(T* first, std::size_t elements) : std::span<T>(first, elements) {}
+
+    template <class Range>
+        requires(!std::is_pointer_v<std::remove_cvref_t<Range>>
+                 && !std::is_base_of_v<BlockSpan, std::remove_cvref_t<Range>>
+                 && std::is_convertible_v<Range &&, std::span<T>>)
+    constexpr BlockSpan(Range&& range) : std::span<T>(std::forward<Range>(range)) {}
 
     template <class Pointer>
         requires(std::is_pointer_v<std::remove_cvref_t<Pointer>>)
-    // NOLINTNEXTLINE(google-explicit-constructor): as std::span
     BlockSpan(Pointer&&) {
         static_assert(!std::is_pointer_v<std::remove_cvref_t<Pointer>>,
                       "zero: adopted_block needs the length of the block as well; write "
                       ".adopted_block = {pointer, elements}.");
     }
+    // NOLINTEND(google-explicit-constructor)
 };
 
 } // namespace ZERO_NAMESPACE::detail

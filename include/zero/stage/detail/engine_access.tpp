@@ -232,24 +232,22 @@ StepReport Engine<Config>::last_report() const {
 }
 
 template <class Config>
-void Engine<Config>::gather_to(std::span<ParameterType> block)
-    requires(parameter_types == 1)
-{
+void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
     std::size_t elements = 0;
     for (auto const& spec : _layout.parameters()) {
         elements += spec.elements;
     }
-    if (!block.empty() && block.size() != elements) {
+    if (size != 0 && size != elements) {
         detail::throw_error<InvalidArgument>(
-            {"zero: gather_to() got a block of ", block.size(), " elements for ", elements, " (",
+            {"zero: gather_to() got a block of ", size, " elements for ", elements, " (",
              _protocol.rank_text(),
-             "); give one as long as all parameters, or an empty one "
-             "on a rank that needs no copy."});
+             "); give one as long as all parameters, or an empty one on a rank that needs no "
+             "copy."});
     }
-    for_each_full_parameter([&](std::size_t parameter, std::span<ParameterType const> values) {
-        if (!block.empty() && !values.empty()) {
-            Backend::copy_bytes(_compute, block.data() + _layout.first_element(parameter),
-                                values.data(), values.size_bytes());
+    for_each_full_parameter([&](std::size_t parameter, auto values) {
+        if (size != 0 && !values.empty()) {
+            Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
+                                values.size_bytes());
         }
     });
     Backend::synchronise(Backend::record(_compute));

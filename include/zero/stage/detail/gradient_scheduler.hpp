@@ -10,7 +10,7 @@
 #include "../any_parameter.hpp"
 #include "claim_leases.hpp"
 #include "engine_context.hpp"
-#include "gradient_evidence.hpp"
+#include "gradient_deliveries.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
 #include "lease_errors.hpp"
@@ -47,19 +47,15 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
-          _is_begun(context.layout->parameters().size(), false),
-          _is_taken(context.layout->parameters().size(), false),
-          _is_chosen(context.layout->parameters().size(), false) {
+          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false) {
         _claimed.reserve(context.layout->trainable_buckets()); // a step allocates nothing
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
         }
-        for (auto const& parameter : context.layout->parameters()) {
-            _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
-        }
     }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
+    [[nodiscard]] GradientEvidence evidence() const noexcept { return _deliveries.evidence(); }
 
     /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
     /// are reduced in place and nothing accumulates them.
@@ -85,11 +81,8 @@ public:
         return _stores.template get<Types>();
     }
 
-    /// @brief How this rank delivered gradients in this step; `delivered` if it has none to give.
-    [[nodiscard]] GradientEvidence evidence() const noexcept { return _evidence; }
-
     void begin_step() noexcept {
-        _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
+        _deliveries.begin_step();
         _micro_steps = 0;
         _is_reduced = false;
         _is_finished = false;
@@ -97,8 +90,7 @@ public:
 
     void begin_micro_step(bool is_last) {
         _readiness.reset();
-        _is_begun.assign(_is_begun.size(), false);
-        _is_taken.assign(_is_taken.size(), false);
+        _deliveries.begin_micro_step();
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _claimed_end = 0;
@@ -133,10 +125,7 @@ public:
     template <class Types>
     [[nodiscard]] typename Types::Gradient* gradient(std::size_t parameter) const {
         auto* const address = store<Types>().gradient(parameter);
-        if (address != nullptr && store<Types>().callers(parameter) == nullptr) {
-            _is_taken[parameter] = true; // only who has the address can write
-            _evidence = GradientEvidence::delivered;
-        }
+        _deliveries.take(parameter, address != nullptr && !store<Types>().callers(parameter));
         return address;
     }
 
@@ -148,8 +137,7 @@ public:
         auto const pieces = _layout->parameter_pieces(parameter);
         require_leases(unit, buckets);
         _writers.follow(buckets, writer);
-        _evidence = GradientEvidence::delivered;
-        _is_taken[parameter] = true;
+        _deliveries.take(parameter);
         begin_parameter(parameter, writer, true);
         clear_chosen(pieces, {&parameter, 1}, writer);
         _stores.of_parameter(parameter, [&](auto& store) {
@@ -167,7 +155,11 @@ public:
         require_leases(unit, buckets);
         _writers.follow(buckets, writer);
         _readiness.mark(unit);
-        note_callers(unit);
+        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+            if (is_in_callers_memory(parameter)) {
+                _deliveries.report_callers(parameter);
+            }
+        }
         _writers.note(buckets, writer); // `launch` waits for it, once for each bucket
         if (_is_collective_by_unit) {
             for (std::size_t const bucket : buckets) {
@@ -262,26 +254,11 @@ private:
                                  [&](auto const& store) { return store.is_claimed(bucket); });
     }
 
-    /// Some unit took the address of the parameter's gradient, handed one over, or leased or
-    /// reported caller-owned memory. Uninitialised memory whose address was not taken is not
-    /// written.
+    /// In memory of the engine: its address was taken. Caller-owned: leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
-                   ? _is_begun[parameter] || _readiness.is_started(parameter)
-                   : _is_taken[parameter] != 0;
-    }
-
-    /// Notes that a unit was reported: its caller-owned gradients need not have been leased before.
-    void note_callers(std::size_t unit) noexcept {
-        if (_evidence == GradientEvidence::delivered) {
-            return;
-        }
-        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
-            if (is_in_callers_memory(parameter) && !_is_begun[parameter]
-                && _layout->parameter(parameter).elements != 0) {
-                _evidence = GradientEvidence::delivered;
-            }
-        }
+                   ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)
+                   : _deliveries.is_taken(parameter);
     }
 
     /// @name Chosen parameters
@@ -363,14 +340,12 @@ private:
     /// of a micro-step clears it, or chooses it to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
-        if (!is_callers) {
+        if (is_callers) {
+            _deliveries.lease_callers(parameter, is_zeroed);
+        } else {
             open_all(parameter, writer);
         }
-        if (is_callers && _evidence != GradientEvidence::delivered
-            && _layout->parameter(parameter).elements != 0) {
-            _evidence = is_zeroed ? GradientEvidence::cleared : GradientEvidence::delivered;
-        }
-        if (std::exchange(_is_begun[parameter], true) || !is_zeroed) {
+        if (_deliveries.begin(parameter) || !is_zeroed) {
             return;
         }
         if (is_callers) {
@@ -432,15 +407,11 @@ private:
     Readiness _readiness;
     StoresByType<Config, GradientStore> _stores;
     GradientWriters<Backend> _writers;
-    std::vector<char> _is_begun; ///< per parameter: leased in this micro-step, and cleared if asked
-    mutable std::vector<char> _is_taken; ///< per parameter: written to memory of the engine in this
-                                         ///< micro-step; handles are const
-    std::vector<char> _is_chosen;        ///< per parameter, during a call
-    std::size_t _chosen = 0;             ///< number of chosen parameters
-    std::vector<std::size_t> _claimed;   ///< buckets, by the current call
-    std::size_t _claimed_end = 0;        ///< no bucket from here on was claimed in this micro-step
-    mutable GradientEvidence _evidence = GradientEvidence::nothing; ///< handles are const
-    bool _is_any_trained = false; ///< some parameter has a gradient
+    mutable GradientDeliveries _deliveries; ///< handles are const
+    std::vector<char> _is_chosen;           ///< per parameter, during a call
+    std::size_t _chosen = 0;                ///< number of chosen parameters
+    std::vector<std::size_t> _claimed;      ///< buckets, by the current call
+    std::size_t _claimed_end = 0; ///< no bucket from here on was claimed in this micro-step
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
