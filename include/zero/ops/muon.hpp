@@ -41,7 +41,7 @@ struct MuonOptions {
 /// rows / columns))); decay = float(learning_rate * weight_decay). A matrix with more rows than
 /// columns is transposed before the iteration and back after it.
 ///
-/// The norm is in double, and its sum of squares is exact over leaves (see `ops::Inspection`).
+/// The norm is in double, and its sum of squares is exact (see `ops::Inspection`).
 /// `detail::MatrixProduct` defines the order of additions of a product. The five iterations take
 /// about 15 k^2 n + 5 k^3 floating-point operations for sides k <= n, all on the rank that owns the
 /// matrix.

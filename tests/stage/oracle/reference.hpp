@@ -185,22 +185,6 @@ private:
     std::array<std::uint32_t, 22> _words{};
 };
 
-/// Returns the sum of squares of one leaf of up to 64 elements: eight lanes, added as a tree.
-inline double leaf_sum(float const* values, std::size_t count) {
-    std::array<double, 8> lanes{};
-    for (std::size_t i = 0; i < count; ++i) {
-        if (std::isfinite(values[i])) {
-            double const x = static_cast<double>(values[i]);
-            lanes[i % 8] = std::fma(
-                // The square is exact in double, so fma rounds exactly as a multiplication and an
-                // addition would.
-                x, x, lanes[i % 8]);
-        }
-    }
-    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
-           + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-}
-
 inline ScalerState first_scaler_state(Configuration const& c) {
     switch (c.types().scaler) {
     case Scaler::fixed: return {c.fixed_scale, 0, 1};
@@ -478,12 +462,11 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         if (c.shapes[parameter].trainable) {
             Values const& values = gradients[parameter] =
                 reduced_gradient(c, step, parameter, loss_scale);
-            for (std::size_t begin = 0; begin < values.size(); begin += 64) {
-                squares.add(leaf_sum(values.data() + begin,
-                                     std::min<std::size_t>(64, values.size() - begin)));
-            }
             for (std::size_t i = 0; i < values.size(); ++i) {
-                if (!std::isfinite(values[i])) {
+                if (std::isfinite(values[i])) {
+                    auto const value = static_cast<double>(values[i]);
+                    squares.add(value * value); // exact in double
+                } else {
                     report.first_non_finite = report.non_finite_count == 0
                                                   ? first_element + static_cast<std::int64_t>(i)
                                                   : report.first_non_finite;
