@@ -60,7 +60,7 @@ void count_policies(Counts& counts, Row const& row) {
     count_choices(counts, "accumulation type", types, static_cast<std::size_t>(row.accumulation));
     count_choices(counts, "scaler", std::array{"none", "static", "dynamic"},
                   static_cast<std::size_t>(row.scaler));
-    count_choices(counts, "optimizer", std::array{"AdamW", "SGD"},
+    count_choices(counts, "optimizer", std::array{"AdamW", "SGD", "products"},
                   static_cast<std::size_t>(row.rule));
     count_choices(counts, "master weights",
                   std::array{"none", "float", "float16", "split", "stochastic"},

@@ -328,8 +328,8 @@ inline double factor_of(Configuration const& c, std::size_t step, std::size_t gr
     return factor;
 }
 
-/// Updates one element by the optimizer. Every float operation is rounded once, and a product that
-/// is added to something is fused with the addition.
+/// Updates one element by the optimizer. Every float operation is rounded once. A product that is
+/// added to something is fused with the addition, except in the custom functor.
 inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate,
                            std::uint64_t count, float gradient, float& value, float& first,
                            float& second) {
@@ -353,6 +353,13 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
         float const ratio = first / denominator;
         float const change = std::fma(step_size, ratio, times(decay, value));
         value = value - change;
+    } else if (c.types().rule == Rule::products) {
+        auto const momentum = static_cast<float>(hyper.momentum);
+        auto const rate = static_cast<float>(-learning_rate);
+        float const scale = plus(times(rate, momentum),
+                                 times(rate, plus(1.0F, static_cast<float>(hyper.weight_decay))));
+        first = plus(times(momentum, first), gradient);
+        value = plus(value, times(scale, first));
     } else {
         auto const momentum = static_cast<float>(hyper.momentum);
         auto const rate = static_cast<float>(-learning_rate);

@@ -7,6 +7,7 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
+#include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
 #include "../../ops/stochastic_round.hpp"
 #include "../instruction_set.hpp"
@@ -131,7 +132,9 @@ struct Lanes {
         return each([&](std::size_t i) { return ops::fma(a._lane[i], b._lane[i], c._lane[i]); });
     }
     static Lanes mul(Lanes const& a, Lanes const& b) noexcept {
-        return each([&](std::size_t i) { return ops::mul(a._lane[i], b._lane[i]); });
+        return each([&](std::size_t i) {
+            return ops::detail::uncontracted_in_unit(a._lane[i] * b._lane[i]);
+        });
     }
     static Lanes add(Lanes const& a, Lanes const& b) noexcept {
         return each([&](std::size_t i) { return ops::add(a._lane[i], b._lane[i]); });
