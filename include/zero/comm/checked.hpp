@@ -36,6 +36,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = true;
+    static constexpr bool compares_tags = true; ///< see `Communicator`
 
     /// @param inner the communicator that moves the data; must outlive this object
     explicit Checked(C& inner)

@@ -35,6 +35,9 @@ namespace ZERO_NAMESPACE {
 /// (`detail::wait_for_collectives`).
 /// - optional, `options_hash()`, const and noexcept: the hash of the options of `all_reduce` that
 /// must be equal on all ranks. Engines of stage 0 compare it on construction.
+/// - optional, `static constexpr bool compares_tags = true`: calls with different tags are a
+/// CollectiveMismatch on every rank. An engine then compares the settings of a step also where no
+/// other collective of the step does.
 /// - optional, `forget_events()`, noexcept: drops the events that the communicator keeps. Call it
 /// when all earlier commands of this rank are ordered before all later ones, as for the capture of
 /// a graph, where kept events are invalid.

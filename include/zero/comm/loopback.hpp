@@ -48,6 +48,7 @@ class Loopback {
 public:
     using policy_category = CommunicatorCategory;
     using Backend = B;
+    static constexpr bool compares_tags = true; ///< see `Communicator`
     using Queue = typename B::Queue;
     using Event = typename B::Event;
 

@@ -25,6 +25,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_tags = requires { requires C::compares_tags; };
 
     /// @param inner the communicator that moves the data; must outlive this object
     explicit Recording(C& inner) noexcept : _inner(&inner) {}

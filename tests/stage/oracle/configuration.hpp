@@ -176,8 +176,8 @@ struct Hyper {
 
 struct ScalerRule {
     float initial = 65536.0F;
-    float growth = 2.0F;
-    float backoff = 0.5F;
+    double growth = 2.0;
+    double backoff = 0.5;
     std::uint32_t interval = 2;
     std::uint32_t hysteresis = 1;
     bool is_consecutive = false;

@@ -202,7 +202,8 @@ inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, 
         if (state.hysteresis_left > 1) {
             state.hysteresis_left -= 1;
         } else {
-            state.scale = times(state.scale, c.scaler.backoff);
+            state.scale =
+                static_cast<float>(times(static_cast<double>(state.scale), c.scaler.backoff));
             state.scale = state.scale < c.scaler.minimum ? c.scaler.minimum : state.scale;
         }
         return state;
@@ -214,7 +215,7 @@ inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, 
     }
     if (grows) {
         state.clean_steps = 0;
-        state.scale = times(state.scale, c.scaler.growth);
+        state.scale = static_cast<float>(times(static_cast<double>(state.scale), c.scaler.growth));
         state.scale = state.scale > c.scaler.maximum ? c.scaler.maximum : state.scale;
     }
     return state;

@@ -92,11 +92,17 @@ public:
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
+        learning_rate += 0.0; // -0 is the same rate as 0
+        CollectiveTag const settings{"steps, rate and settings as hash",
+                                     _settings.hash(begun, learning_rate)};
         StepState<Config>* const state = _state.data();
         if (weight) {
             Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
-                                               CollectiveTag{"weight of the step", 0});
+                                               is_inspected ? CollectiveTag{"weight of the step", 0}
+                                                            : settings);
+        } else if (!is_inspected) {
+            compare(settings);
         }
         if (is_inspected) {
             Backend::run(_queue, ClearInspection<Config>{state});
@@ -107,9 +113,7 @@ public:
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
             _communicator->all_reduce_integers(&state->inspection.first_non_finite, 1,
-                                               IntegerReduction::min, _queue,
-                                               CollectiveTag{"steps, rate and settings as hash",
-                                                             _settings.hash(begun, learning_rate)});
+                                               IntegerReduction::min, _queue, settings);
         }
         Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
@@ -136,6 +140,7 @@ public:
     }
 
     void set_learning_rate(std::size_t group, double factor) {
+        factor += 0.0; // -0 is the same as 0
         _settings.set_learning_rate_factor(group, factor);
         Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
     }
@@ -229,7 +234,23 @@ public:
         }
     }
 
+    /// @throws InvalidArgument if a group's learning rate is infinite as a float
+    void require_finite_rates(double learning_rate) const {
+        _settings.require_finite_rates(learning_rate, _communicator->rank());
+    }
+
 private:
+    /// Compares a tag over the ranks where no other collective of the step has it. Only transports
+    /// that compare tags take part.
+    void compare(CollectiveTag const& tag) {
+        if constexpr (requires { requires Communicator::compares_tags; }) {
+            if (_communicator->size() > 1) { // of one integer that is equal on all ranks
+                _communicator->all_reduce_integers(&_state.data()->inspection.first_non_finite, 1,
+                                                   IntegerReduction::min, _queue, tag);
+            }
+        }
+    }
+
     [[nodiscard]] bool is_mean() const noexcept {
         return _options->reduction.kind == ReductionKind::mean;
     }
@@ -257,6 +278,7 @@ private:
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
             groups[group].learning_rate_factor =
                 is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+            _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
         Backend::synchronise(Backend::record(_queue));
