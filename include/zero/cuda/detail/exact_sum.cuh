@@ -46,6 +46,13 @@ struct BlockSums {
         }
     }
 
+    /// @param number as for `ops::Inspection::add`
+    __device__ void add(double number) {
+        auto const bits = __builtin_bit_cast(std::uint64_t, number);
+        constexpr std::uint64_t hidden = ops::Inspection::hidden_bit;
+        add(bits == 0 ? 0 : (bits & (hidden - 1)) | hidden, static_cast<int>(bits >> 52U));
+    }
+
     __device__ void add_non_finite(long long index) {
         atomicAdd(&sums[ops::Inspection::digits], 1ULL);
         atomicMin(&first_non_finite, index);
@@ -191,10 +198,12 @@ private:
         return true;
     }
 
+    /// Rare, so it goes to the digits of the block.
     __device__ void add_each(float const (&x)[pack_elements]) {
+#pragma unroll
         for (float const value : x) {
             auto const wide = static_cast<double>(value);
-            _sum.add(kind == NormKind::l1 ? fabs(wide) : ops::mul(wide, wide));
+            _block->add(kind == NormKind::l1 ? fabs(wide) : ops::mul(wide, wide));
         }
     }
 
