@@ -1,11 +1,13 @@
 #include "report.hpp"
 
+#include <zero/comm/detail/rendezvous.hpp>
 #include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -86,6 +88,19 @@ TEST_CASE("A time-out must be positive and may be longer than any clock") {
                                     meet(communicator);
                                 }
                             }));
+}
+
+TEST_CASE("A rank whose time-out ended sleeps while it waits for a better cause of an abort") {
+    detail::Rendezvous rendezvous(2, std::chrono::milliseconds(1));
+    rendezvous.abort("a provisional cause", true); // for a second another may replace it
+    auto const begin = std::chrono::steady_clock::now();
+    std::clock_t const busy_before = std::clock(); // processor time of all threads
+    CHECK_THROWS_WITH(rendezvous.enter(0, "meeting", 1), contains_text("a provisional cause"));
+    double const busy = static_cast<double>(std::clock() - busy_before) / CLOCKS_PER_SEC;
+    double const waited =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    CHECK(waited > 0.0);
+    CHECK(busy < 0.1 * waited);
 }
 
 } // namespace zero::test::time_out_test

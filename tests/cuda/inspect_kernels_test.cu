@@ -16,7 +16,7 @@ namespace {
 
 using Device = cuda::Backend;
 
-/// Numbers of very different magnitudes, so that leaves fall into windows and outside them.
+/// Numbers of very different magnitudes, so that squares fall into windows and outside them.
 template <class T>
 std::vector<T> gradients(std::size_t n, std::uint32_t seed, bool is_finite) {
     auto values = kernel_inputs<T>(n, seed);
@@ -117,8 +117,8 @@ TEST_CASE("Norms of single slices equal the host's, for every kind of norm", "[c
             auto const seen = on_host(result);
             for (std::size_t norm = 0; norm < 3; ++norm) {
                 CHECK(seen[norm].value(kind, 0.25) == expected[norm].value(kind, 0.25));
-                CHECK(seen[norm].leaves.non_finite_count()
-                      == expected[norm].leaves.non_finite_count());
+                CHECK(seen[norm].exact.non_finite_count()
+                      == expected[norm].exact.non_finite_count());
             }
         }
     }

@@ -154,6 +154,51 @@ TEST_CASE("Three terms are added in rank order", "[host][kernel]") {
     CHECK(out == std::vector<float>(100, 0.0F)); // (1 + 2^24) - 2^24; any other order gives 1
 }
 
+/// An optimizer that adds a product of hyper-parameters to another number.
+struct ScaledSgd : Sgd {
+    template <class F>
+    void operator()(F gradient, F& parameter, F (&)[states], Hyper const& hyper) const {
+        float const scale =
+            ops::add(ops::mul(hyper.negative_learning_rate, hyper.momentum), hyper.weight_decay);
+        float const other = ops::sub(ops::mul(hyper.momentum, hyper.weight_decay), scale);
+        parameter = ops::add(ops::mul(gradient, other), parameter);
+    }
+};
+
+TEST_CASE("A product of two scalars that is added to a third is rounded with every instruction set",
+          "[host][kernel]") {
+    float volatile product = 0.0F; // a volatile product cannot be fused
+    int wrong = 0;
+    int fused = 0;
+    for (int i = 0; i < 200; ++i) {
+        auto const hyper =
+            Sgd::hyper({.momentum = 0.9, .weight_decay = 0.01 + i * 1e-5}, 1e-2 + i * 1e-4, 1);
+        product = hyper.negative_learning_rate * hyper.momentum;
+        float const scale = product + hyper.weight_decay;
+        product = hyper.momentum * hyper.weight_decay;
+        float const other = product - scale;
+        fused += other
+                         == std::fma(hyper.momentum, hyper.weight_decay,
+                                     -std::fma(hyper.negative_learning_rate, hyper.momentum,
+                                               hyper.weight_decay))
+                     ? 0
+                     : 1;
+        for (auto const set : instruction_sets) {
+            WithInstructionSet const scope(set);
+            std::vector<float> gradient(11, 1.0F);
+            std::vector<float> parameter(11, 0.0F);
+            std::vector<float> momentum(11, 0.0F);
+            host::update<ScaledSgd>(gradient.data(), parameter.data(), static_cast<float*>(nullptr),
+                                    {momentum.data()}, parameter.size(), 1.0F, hyper);
+            for (float const value : parameter) {
+                wrong += value == other ? 0 : 1;
+            }
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(fused > 50); // so a fused addition would show
+}
+
 template <class Optimizer, class A, class M, class P>
 int update(bool is_own_master) {
     typename Optimizer::Options options;

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -17,7 +18,6 @@ namespace zero::test::inspect_kernel_test {
 namespace {
 
 using ops::Inspection;
-using ops::leaf_elements;
 
 TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with every instruction "
                    "set, length and alignment",
@@ -37,6 +37,13 @@ TEMPLATE_TEST_CASE("The inspection gives the exact sum of its definition with ev
         }
         CHECK(wrong == 0);
     }
+}
+
+template <class T>
+bool same_as_defined(std::vector<T> const& values) {
+    Inspection result;
+    host::inspect(values.data(), values.size(), 70, result);
+    return same(result, by_definition(values.data(), values.size(), 70));
 }
 
 template <class T = float>
@@ -64,26 +71,84 @@ TEST_CASE("Long ranges also give the exact sum of the definition", "[host][kerne
     }
 }
 
-TEST_CASE("Any cut at leaves and any order of the pieces gives the same sum",
+TEMPLATE_TEST_CASE(
+    "Any cut and any order of the pieces give the same sum, with every instruction set",
+    "[host][kernel][norm]", float, bfloat16, float16) {
+    for (int const spread : {0, 10, 100}) {
+        auto const values = wide_range<TestType>(20'011, spread);
+        Inspection const whole = by_definition(values.data(), values.size(), 0);
+        for (auto const set : instruction_sets) {
+            WithInstructionSet const scope(set);
+            std::mt19937 engine(6);
+            int wrong = 0;
+            for (std::size_t const longest : {1U, 3U, 64U, 700U, 3000U}) {
+                std::vector<Inspection> parts(7);
+                for (std::size_t begin = 0; begin < values.size();) {
+                    std::size_t const n =
+                        std::min<std::size_t>(values.size() - begin, 1 + engine() % longest);
+                    host::inspect(values.data() + begin, n, static_cast<std::int64_t>(begin),
+                                  parts[engine() % parts.size()]);
+                    begin += n;
+                }
+                Inspection sum;
+                for (auto const& part : parts) {
+                    sum.merge(part);
+                }
+                wrong += same(sum, whole) ? 0 : 1;
+            }
+            CHECK(wrong == 0);
+        }
+    }
+    auto other = wide_range<TestType>(20'011, 0);
+    Inspection const before = by_definition(other.data(), other.size(), 0);
+    other[777] = from_float<TestType>(to_float(other[777]) * 1.0625F);
+    CHECK_FALSE(same(by_definition(other.data(), other.size(), 0), before));
+}
+
+TEMPLATE_TEST_CASE(
+    "Every exponent gives the sum of the definition, alone and beside one that is far "
+    "smaller or larger",
+    "[host][kernel][norm]", float, float16) {
+    std::mt19937 engine(11);
+    auto const with_exponent = [&](unsigned exponent) {
+        std::uint32_t const bits = (engine() & 0x807fffffU) | exponent << 23U;
+        auto const value = from_float<TestType>(std::bit_cast<float>(bits));
+        return std::isfinite(to_float(value)) || exponent == 255 ? value : TestType{};
+    };
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        int wrong = 0;
+        for (unsigned exponent = 0; exponent < 256; ++exponent) {
+            std::vector<TestType> values(1024 + 16 + 5);
+            for (auto& value : values) {
+                value = with_exponent(exponent);
+            }
+            wrong += same_as_defined(values) ? 0 : 1;
+            for (unsigned gap = 1; gap <= 60; gap += gap < 30 ? 1 : 7) {
+                values[engine() % values.size()] =
+                    with_exponent(exponent > gap ? exponent - gap : 0);
+                wrong += same_as_defined(values) ? 0 : 1;
+            }
+            values[engine() % values.size()] = TestType{};
+            wrong += same_as_defined(values) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("Ranges whose magnitudes change after each thousand elements give the exact sum",
           "[host][kernel][norm]") {
-    auto const values = wide_range(64 * 1024, 100);
-    Inspection whole;
-    host::inspect(values.data(), values.size(), 0, whole);
-    std::mt19937 engine(6);
-    for (std::size_t const ranks : {1U, 2U, 3U, 7U, 64U}) {
-        std::vector<Inspection> parts(ranks);
-        for (std::size_t begin = 0; begin < values.size();) {
-            std::size_t const n =
-                std::min(values.size() - begin, leaf_elements * (1 + engine() % 40));
-            host::inspect(values.data() + begin, n, static_cast<std::int64_t>(begin),
-                          parts[engine() % ranks]);
-            begin += n;
-        }
-        Inspection sum;
-        for (std::size_t rank = ranks; rank-- > 0;) {
-            sum.merge(parts[rank]);
-        }
-        CHECK(same(sum, whole));
+    std::mt19937 engine(12);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(100'000);
+    int scale = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        scale = i % 1000 == 0 ? static_cast<int>(engine() % 200U) - 100 : scale;
+        values[i] = engine() % 10U == 0 ? 0.0F : std::ldexp(normal(engine), scale);
+    }
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        CHECK(same_as_defined(values));
     }
 }
 

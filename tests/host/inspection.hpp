@@ -12,7 +12,6 @@
 namespace zero::test {
 
 using ops::Inspection;
-using ops::leaf_elements;
 
 /// Returns whether two sums are equal as integers, even with pending carries between digits: the
 /// difference is exactly zero.
@@ -25,23 +24,17 @@ inline bool same(Inspection const& a, Inspection const& b) {
            && a.first_non_finite == b.first_non_finite && a.sum_of_squares() == b.sum_of_squares();
 }
 
-/// Computes the sum by its definition: leaves of 64, eight lanes, one fixed tree.
+/// Computes the sum by its definition: every square is added as an integer.
 template <class T>
 Inspection by_definition(T const* values, std::size_t n, std::int64_t first_index) {
     Inspection result;
-    for (std::size_t begin = 0; begin < n; begin += leaf_elements) {
-        double lane[8] = {};
-        for (std::size_t i = begin; i < n && i < begin + leaf_elements; ++i) {
-            auto const x = static_cast<double>(to_float(values[i]));
-            if (std::isfinite(x)) {
-                double const square = x * x; // exact
-                lane[(i - begin) % 8] += square;
-            } else {
-                result.add_non_finite(first_index + static_cast<std::int64_t>(i));
-            }
+    for (std::size_t i = 0; i < n; ++i) {
+        auto const x = static_cast<double>(to_float(values[i]));
+        if (std::isfinite(x)) {
+            result.add(x * x); // exact in double
+        } else {
+            result.add_non_finite(first_index + static_cast<std::int64_t>(i));
         }
-        result.add_leaf(((lane[0] + lane[4]) + (lane[1] + lane[5]))
-                        + ((lane[2] + lane[6]) + (lane[3] + lane[7])));
     }
     return result;
 }

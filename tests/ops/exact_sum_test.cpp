@@ -16,8 +16,8 @@ namespace {
 
 using zero::ops::Inspection;
 
-/// Leaf sums of all magnitudes: multiples of 2^-298 below 2^262.
-std::vector<double> leaves(std::size_t count, int lowest, int highest) {
+/// Numbers of all magnitudes: multiples of 2^-298 below 2^268.
+std::vector<double> numbers(std::size_t count, int lowest, int highest) {
     std::mt19937_64 engine(7);
     std::uniform_int_distribution<int> exponent(lowest, highest);
     std::vector<double> result;
@@ -37,17 +37,17 @@ bool same(Inspection const& a, Inspection const& b) {
 }
 
 TEST_CASE("The exact sum has the same bits in every order and for every cut", "[ops][norm]") {
-    auto values = leaves(20'000, -298, 261);
+    auto values = numbers(20'000, -298, 267);
     Inspection whole;
     for (double const value : values) {
-        whole.add_leaf(value);
+        whole.add(value);
     }
     std::mt19937 engine(8);
     for (std::size_t const ranks : {1U, 2U, 3U, 8U}) {
         std::shuffle(values.begin(), values.end(), engine);
         std::vector<Inspection> parts(ranks);
         for (std::size_t i = 0; i < values.size(); ++i) {
-            parts[(i * i) % ranks].add_leaf(values[i]);
+            parts[(i * i) % ranks].add(values[i]);
         }
         Inspection sum;
         for (auto const& part : parts) {
@@ -61,38 +61,39 @@ TEST_CASE("The exact sum has the same bits in every order and for every cut", "[
 TEST_CASE("The value depends only on the exact sum, not on the order of additions", "[ops][norm]") {
     Inspection halves;
     Inspection whole;
-    for (double const value : leaves(1000, -200, 200)) {
-        halves.add_leaf(value / 2);
-        halves.add_leaf(value / 2);
-        whole.add_leaf(value);
+    for (double const value : numbers(1000, -200, 200)) {
+        halves.add(value / 2);
+        halves.add(value / 2);
+        whole.add(value);
     }
     CHECK_FALSE(same(halves, whole));
     CHECK(halves.sum_of_squares() == whole.sum_of_squares());
 }
 
-TEST_CASE("The value of one leaf is that leaf, from the smallest to the largest", "[ops][norm]") {
-    for (double const leaf :
+TEST_CASE("The value of one number is that number, from the smallest to the largest",
+          "[ops][norm]") {
+    for (double const number :
          {0.0, 0x1p-298, 3 * 0x1p-298, 0x1p-297, 0x1.fffffffffffffp-246, 0x1p-246, 1.0,
-          0x1.fffffffffffffp0, 0x1.123456789abcdp100, 64 * 0x1.fffffcp255, 0x1.fffffffffffffp261}) {
+          0x1.fffffffffffffp0, 0x1.123456789abcdp100, 64 * 0x1.fffffcp255, 0x1.fffffffffffffp267}) {
         Inspection sum;
-        sum.add_leaf(leaf);
-        CAPTURE(leaf);
-        CHECK(sum.sum_of_squares() == leaf);
+        sum.add(number);
+        CAPTURE(number);
+        CHECK(sum.sum_of_squares() == number);
     }
-    for (double const leaf : leaves(10'000, -298, 261)) {
+    for (double const number : numbers(10'000, -298, 267)) {
         Inspection sum;
-        sum.add_leaf(leaf);
-        REQUIRE(sum.sum_of_squares() == leaf);
+        sum.add(number);
+        REQUIRE(sum.sum_of_squares() == number);
     }
 }
 
-TEST_CASE("The value is within 1e-15 of the sum of leaves", "[ops][norm]") {
+TEST_CASE("The value is within 1e-15 of the sum", "[ops][norm]") {
     for (int const spread : {1, 10, 40}) {
-        auto const values = leaves(100'000, -spread, spread);
+        auto const values = numbers(100'000, -spread, spread);
         Inspection sum;
         long double expected = 0.0L;
         for (double const value : values) {
-            sum.add_leaf(value);
+            sum.add(value);
             expected += static_cast<long double>(value);
         }
         CHECK(std::fabs(static_cast<double>(
@@ -101,21 +102,21 @@ TEST_CASE("The value is within 1e-15 of the sum of leaves", "[ops][norm]") {
     }
 }
 
-TEST_CASE("A small leaf is not lost beside a large one", "[ops][norm]") {
+TEST_CASE("A small number is not lost beside a large one", "[ops][norm]") {
     Inspection sum;
-    sum.add_leaf(0x1p261);
-    sum.add_leaf(0x1p-298);
+    sum.add(0x1p267);
+    sum.add(0x1p-298);
     Inspection large;
-    large.add_leaf(0x1p261);
+    large.add(0x1p267);
     for (std::size_t i = 0; i < Inspection::count; ++i) {
         sum.sums[i] -= large.sums[i];
     }
     CHECK(sum.sum_of_squares() == 0x1p-298);
 }
 
-TEST_CASE("Digits do not overflow with the leaves of 2^40 elements", "[ops][norm]") {
-    // Every leaf adds at most 2^28 - 1 to a digit. Adds 2^35 of the widest leaves at once, as a
-    // reduction over ranks could.
+TEST_CASE("Digits do not overflow with 2^35 writes", "[ops][norm]") {
+    // A write adds at most 2^28 - 1 to a digit. Adds 2^35 of the widest at once, as a reduction
+    // over ranks could.
     Inspection sum;
     for (std::size_t i = 0; i < 20; ++i) {
         sum.sums[i] = ((std::int64_t{1} << 28U) - 1) * (std::int64_t{1} << 34U) * 2;
@@ -123,6 +124,28 @@ TEST_CASE("Digits do not overflow with the leaves of 2^40 elements", "[ops][norm
     }
     // 2^35 * (2^560 - 1) * 2^-298, rounded to nearest
     CHECK(sum.sum_of_squares() == 0x1p297);
+}
+
+TEST_CASE("Carrying changes no sum and leaves equal digits for equal sums", "[ops][norm]") {
+    Inspection halves;
+    Inspection whole;
+    for (double const value : numbers(1000, -200, 200)) {
+        halves.add(value / 2);
+        halves.add(value / 2);
+        whole.add(value);
+    }
+    double const before = whole.sum();
+    CHECK_FALSE(same(halves, whole));
+    halves.carry();
+    whole.carry();
+    CHECK(same(halves, whole));
+    CHECK(whole.sum() == before);
+    for (std::size_t i = 0; i + 1 < Inspection::digits; ++i) {
+        CHECK(whole.sums[i] >> Inspection::digit_bits == 0);
+    }
+    whole.add(0x1p-200); // a bit of one of its digits
+    whole.carry();
+    CHECK_FALSE(same(halves, whole));
 }
 
 TEST_CASE("Non-finite elements are counted, and the index of the first one is kept",
@@ -134,7 +157,7 @@ TEST_CASE("Non-finite elements are counted, and the index of the first one is ke
     Inspection second;
     second.add_non_finite(12);
     second.add_non_finite(13);
-    second.add_leaf(2.0);
+    second.add(2.0);
     first.merge(second);
     CHECK(first.non_finite_count() == 3);
     CHECK(first.first_non_finite == 12);

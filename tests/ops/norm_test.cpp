@@ -28,15 +28,15 @@ TEST_CASE("Every kind of norm is zero without elements", "[ops][norm]") {
     }
 }
 
-TEST_CASE("The l1 norm is the sum of leaves and the l2 norm its root, times the factor",
+TEST_CASE("The l1 norm is the exact sum and the l2 norm its root, times the factor",
           "[ops][norm]") {
     NormSum sum;
-    sum.leaves.add_leaf(20.0);
-    sum.leaves.add_leaf(16.0);
+    sum.exact.add(20.0);
+    sum.exact.add(16.0);
     CHECK(sum.value(NormKind::l1, 0.5) == 18.0);
     CHECK(sum.value(NormKind::l2, 0.5) == 3.0);
     CHECK(sum.value(NormKind::infinity, 0.5) == 0.0);
-    sum.leaves.add_non_finite(3);
+    sum.exact.add_non_finite(3);
     CHECK(sum.value(NormKind::l1, 0.5) == infinite);
     CHECK(sum.value(NormKind::l2, 0.5) == infinite);
 }

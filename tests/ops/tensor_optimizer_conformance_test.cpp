@@ -7,7 +7,7 @@
 
 namespace zero::test::tensor_optimizer_conformance_test {
 
-using AllTensorOptimizers = std::tuple<LambFixture, MuonFixture>;
+using AllTensorOptimizers = std::tuple<LambFixture, MuonFixture, MuonRmsFixture>;
 
 TEMPLATE_LIST_TEST_CASE("An optimizer of whole parameters computes exactly the documented "
                         "operations in the documented order",

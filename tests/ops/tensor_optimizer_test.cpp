@@ -60,6 +60,34 @@ TEST_CASE("LAMB does not depend on the shape", "[ops][tensor]") {
     CHECK(matrix.master == none.master);
 }
 
+TEST_CASE("With adamw_rms the elements of Muon's steps are about 0.2 times the learning rate, for "
+          "every shape",
+          "[ops][tensor]") {
+    for (Shape const& shape : {Shape{8, 40}, Shape{40, 8}, Shape{24, 24}, Shape{1, 100}}) {
+        CAPTURE(shape.rows, shape.columns);
+        auto const moved_by = [&](MuonLength length) {
+            HeldTensor<Muon> tensor(shape, std::vector<float>(shape.elements()));
+            tensor.step({.length = length}, random_numbers(shape.elements(), 2, 1.0F), 0.5, 1);
+            return tensor.master;
+        };
+        auto const rms = moved_by(MuonLength::adamw_rms);
+        double const size = long_norm(rms) / std::sqrt(static_cast<double>(shape.elements())) / 0.5;
+        CHECK(size > 0.2 * 0.65); // the iteration leaves singular values between 0.7 and 1.2
+        CHECK(size < 0.2 * 1.25);
+        // Literal values: 0.2 * sqrt(40) beside 1 for 8 x 40 and beside sqrt(5) for 40 x 8.
+        auto const spectral = moved_by(MuonLength::spectral);
+        double const expected = shape.rows == 8    ? 1.2649110640673518
+                                : shape.rows == 40 ? 0.5656854249492380
+                                : shape.rows == 24 ? 0.9797958971132712
+                                                   : 2.0;
+        for (std::size_t i = 0; i < rms.size(); ++i) {
+            CHECK(
+                std::fabs(static_cast<double>(rms[i]) - expected * static_cast<double>(spectral[i]))
+                <= 1e-6 * std::fabs(static_cast<double>(rms[i])));
+        }
+    }
+}
+
 TEST_CASE("Muon's step is nearly orthogonal, for every size of the gradient", "[ops][tensor]") {
     for (Shape const& shape : {Shape{8, 20}, Shape{20, 8}, Shape{1, 9}}) {
         for (float const size : {1e-4F, 1.0F, 1e4F}) {

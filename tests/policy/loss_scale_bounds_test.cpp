@@ -31,7 +31,7 @@ TEST_CASE("Growth beyond the maximum is clamped to it") {
 
 TEST_CASE("Growth that overflows a float gives the maximum and never infinity") {
     DynamicLossScalerOptions const options{.initial_scale = 3e38F,
-                                           .growth_factor = 3e38F,
+                                           .growth_factor = 3e38,
                                            .growth_interval = 1,
                                            .hysteresis = 1,
                                            .maximum = std::numeric_limits<float>::max()};

@@ -30,8 +30,8 @@ struct LossScalerFixture<DynamicLossScaler> {
             {},
             {.initial_scale = 64, .growth_interval = 3, .growth_delay = 2, .hysteresis = 3},
             {.initial_scale = 1000,
-             .growth_factor = 1.5F,
-             .backoff_factor = 0.3F,
+             .growth_factor = 1.5,
+             .backoff_factor = 0.3,
              .growth_interval = 2,
              .consecutive_hysteresis = true,
              .minimum = 10,
@@ -46,9 +46,9 @@ struct LossScalerFixture<DynamicLossScaler> {
             loss_scaler_presets::apex()};
     }
     static std::vector<Options> refused() {
-        return {{.initial_scale = 0.5F},  {.growth_factor = 1.0F},
-                {.backoff_factor = 1.0F}, {.growth_interval = 0},
-                {.hysteresis = 0},        {.at_minimum = AtMinimumScale::call_back}};
+        return {{.initial_scale = 0.5F}, {.growth_factor = 1.0},
+                {.backoff_factor = 1.0}, {.growth_interval = 0},
+                {.hysteresis = 0},       {.at_minimum = AtMinimumScale::call_back}};
     }
 };
 

@@ -35,8 +35,8 @@ TEST_CASE("Each preset is valid and has the defaults of its system") {
     for (auto const& options : {presets::deepspeed(), presets::deepspeed(true), presets::pytorch(),
                                 presets::megatron(), presets::apex(), presets::apex(1)}) {
         CHECK_NOTHROW(DynamicLossScaler::validate(options));
-        CHECK(options.growth_factor == 2.0F);
-        CHECK(options.backoff_factor == 0.5F);
+        CHECK(options.growth_factor == 2.0);
+        CHECK(options.backoff_factor == 0.5);
     }
     CHECK(presets::deepspeed().initial_scale == 65536.0F);
     CHECK(presets::pytorch().initial_scale == 65536.0F);
@@ -129,6 +129,23 @@ TEST_CASE("PyTorch goes below 1, here down to 2^-126, and does not grow past the
     auto clamped = top;
     clamped.at_maximum = AtMaximumScale::clamp; // unlike the preset
     CHECK(test::last_scale(clamped, "....") == std::numeric_limits<float>::max());
+}
+
+TEST_CASE("Factors that are no powers of two give PyTorch's scales: a float times a double factor, "
+          "rounded to float") {
+    auto options = shortened(presets::pytorch(), 65536.0F, 1);
+    options.growth_factor = 1.1;
+    options.backoff_factor = 0.7;
+    // Computed with exact fractions: round_to_float(scale * double(factor)), step by step.
+    CHECK(test::last_scale(options, ".") == 0x1.19999a0000000p+16F);
+    CHECK(test::last_scale(options, "....................") == 0x1.ae8f5e0000000p+18F);
+    CHECK(test::last_scale(options, "xxxxxxxxxx") == 0x1.ceceb60000000p+10F);
+    CHECK(test::last_scale(options, "..x..x..x..x..x..x..x") == 0x1.403f060000000p+14F);
+    // With factors held as floats the last bits differ.
+    options.growth_factor = static_cast<double>(1.1F);
+    options.backoff_factor = static_cast<double>(0.7F);
+    CHECK(test::last_scale(options, "....................") != 0x1.ae8f5e0000000p+18F);
+    CHECK(test::last_scale(options, "xxxxxxxxxx") != 0x1.ceceb60000000p+10F);
 }
 
 TEST_CASE("Megatron, window 3: only growth restores the hysteresis, and the scale holds at 1") {

@@ -82,19 +82,21 @@ TEST_CASE("The initial scale must lie between minimum and maximum") {
 
 TEST_CASE("The growth factor must be above 1 and finite") {
     std::string const expected = "zero: the dynamic loss scaler's growth_factor must be above 1.";
-    for (float const factor : {1.0F, 0.5F, 0.0F, -2.0F, not_a_number, infinity}) {
+    for (double const factor :
+         {1.0, 0.5, 0.0, -2.0, static_cast<double>(not_a_number), static_cast<double>(infinity)}) {
         CHECK(with(&Options::growth_factor, factor) == expected);
     }
-    CHECK(with(&Options::growth_factor, 1.0001F) == "nothing was thrown");
+    CHECK(with(&Options::growth_factor, 1.0001) == "nothing was thrown");
 }
 
 TEST_CASE("The backoff factor must lie between 0 and 1") {
     std::string const expected =
         "zero: the dynamic loss scaler's backoff_factor must lie between 0 and 1.";
-    for (float const factor : {0.0F, 1.0F, 2.0F, -0.5F, not_a_number, infinity}) {
+    for (double const factor :
+         {0.0, 1.0, 2.0, -0.5, static_cast<double>(not_a_number), static_cast<double>(infinity)}) {
         CHECK(with(&Options::backoff_factor, factor) == expected);
     }
-    CHECK(with(&Options::backoff_factor, 0.75F) == "nothing was thrown");
+    CHECK(with(&Options::backoff_factor, 0.75) == "nothing was thrown");
 }
 
 TEST_CASE("Growth interval and hysteresis must be at least 1") {

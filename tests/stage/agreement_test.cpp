@@ -208,8 +208,8 @@ TEST_CASE("Ranks with different options of the loss scaler get a LayoutMismatch,
     };
     using Options = DynamicLossScalerOptions;
     differ(&Options::initial_scale, 4.0F);
-    differ(&Options::growth_factor, 4.0F);
-    differ(&Options::backoff_factor, 0.25F);
+    differ(&Options::growth_factor, 4.0);
+    differ(&Options::backoff_factor, 0.25);
     differ(&Options::growth_interval, 10U);
     differ(&Options::growth_delay, 1U);
     differ(&Options::hysteresis, 1U);

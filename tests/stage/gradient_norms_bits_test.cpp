@@ -1,10 +1,12 @@
 #include "norm_model.hpp"
+#include "support/caller_memory.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,16 @@ Bits norms_of(int world, Values const& values,
               typename ZeroStage<N, Policies...>::Options options = {}) {
     options.reduction.kind = ReductionKind::sum;
     auto const ranks = on_ranks<Bits>(world, [&](LoopbackCommunicator& communicator) {
-        ZeroStage<N, Policies...> engine(communicator, registration<float>(toy_specs()), options);
+        auto parameters = registration<float>(toy_specs());
+        std::optional<CallerMemory<float, float>> memory;
+        auto own = options;
+        if (own.storage != Storage::owned) {
+            memory.emplace(parameters); // parameters begin anywhere
+        }
+        if (own.storage == Storage::adopted) {
+            own.adopted_block = memory->block;
+        }
+        ZeroStage<N, Policies...> engine(communicator, parameters, own);
         engine.begin_step();
         for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
             add_values(engine, communicator.rank() == 0
@@ -71,6 +82,27 @@ TEST_CASE(
     auto other = values;
     other[1][499] = std::nextafter(other[1][499], 1e9F); // the last bit of one of 1001 elements
     CHECK(norms_of<3>(2, other) != expected);
+}
+
+TEMPLATE_TEST_CASE_SIG("Norms have the same bits in every storage and with every bucket size", "",
+                       ((int N), N), 0, 1, 2) {
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        Values const values = make_values(toy_specs(), [&](std::size_t parameter, std::size_t i) {
+            return std::ldexp(noise(100 + seed, parameter, i),
+                              static_cast<int>(10.0F * noise(200 + seed, parameter, i)));
+        });
+        Bits const expected = norms_of<N>(1, values);
+        for (int const world : {1, 2, 3}) {
+            for (auto const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
+                for (std::size_t const bucket_bytes : {256U, 1024U, 1U << 20U}) {
+                    CHECK(norms_of<N>(
+                              world, values,
+                              {.storage = storage, .bucketer = {.bucket_bytes = bucket_bytes}})
+                          == expected);
+                }
+            }
+        }
+    }
 }
 
 TEST_CASE("Norms equal those of long-double sums within 1e-14") {

@@ -1,13 +1,17 @@
 #include "support/catch.hpp"
 
+#include "host/kernel_inputs.hpp"
 #include "oracle/driver.hpp"
 
 using namespace zero::test::oracle;
 
-TEST_CASE("Float parameters, gradients sent as float16: random configurations give the bits of the "
-          "oracle in every stage",
+TEST_CASE("Float parameters, gradients sent as float16, a functor that adds products: random "
+          "configurations give the bits of the oracle in every stage, with every instruction set",
           "[oracle]") {
-    run_row<12>();
+    for (auto const set : zero::test::instruction_sets) {
+        zero::test::WithInstructionSet const scope(set);
+        run_row<12>();
+    }
 }
 TEST_CASE("Bfloat16 wire and accumulation of float gradients: random configurations give the bits "
           "of the oracle in every stage",

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 // Differences between ranks that the sequence of collectives does not reveal. Without these checks
@@ -106,6 +107,64 @@ TEST_CASE("A rank with another learning rate, other settings or an extra step gi
                                    engine.cancel_step();
                                })),
                    differs);
+    });
+}
+
+TEST_CASE("A learning rate factor of 0 on one rank gives a mismatch, and -0 is the same as 0") {
+    auto const differs = contains_text("'steps, rate and settings as hash ");
+    CHECK_THAT((text_of<2>({}, [](Engine<2>& engine) { engine.set_learning_rate(1, 0.0); })),
+               differs);
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        double const zero = communicator.rank() == 0 ? 0.0 : -0.0;
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
+                            {.groups = {{}, {.learning_rate_factor = zero}}});
+        engine.set_learning_rate(0, zero);
+        if (run_step(engine, 0, 0, 1, zero).report().is_skipped) {
+            throw std::logic_error("the step was skipped");
+        }
+    });
+    CHECK(outcomes.ranks[0] == Outcome{});
+    CHECK(outcomes.ranks[1] == Outcome{});
+}
+
+TEST_CASE("Settings are compared in steps that inspect nothing") {
+    in_every_stage([]<int N>() {
+        using Plain = ZeroStage<N>;
+        auto const outcome_of = [](ReductionKind kind, double rate_of_rank_1, auto const& differ) {
+            return run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                Plain engine(communicator, registration<float>(toy_specs()),
+                             {.non_finite = NonFinite::step, .reduction = {.kind = kind}});
+                if (rank == 1) {
+                    differ(engine);
+                }
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    run_micro_step(engine, rank, 0, micro_step);
+                }
+                double const rate = rank == 1 ? rate_of_rank_1 : 1.0;
+                auto const report = (kind == ReductionKind::weighted_mean ? engine.step(rate, 3)
+                                                                          : engine.step(rate))
+                                        .report();
+                if (report.has_norm) {
+                    throw std::logic_error("the step inspected its gradients");
+                }
+            });
+        };
+        auto const none = nothing<Plain>;
+        auto const differs = contains_text("'steps, rate and settings as hash ");
+        for (auto const kind : {ReductionKind::mean, ReductionKind::weighted_mean}) {
+            CHECK(outcome_of(kind, 1.0, none).rethrown == Outcome{});
+            auto const rates = outcome_of(kind, 2.0, none);
+            auto const factors =
+                outcome_of(kind, 1.0, [](Plain& engine) { engine.set_learning_rate(0, 0.5); });
+            for (std::size_t rank = 0; rank < 2; ++rank) {
+                CHECK(rates.ranks[rank].type == "CollectiveMismatch");
+                CHECK_THAT(rates.ranks[rank].message, differs);
+                CHECK(factors.ranks[rank].type == "CollectiveMismatch");
+                CHECK_THAT(factors.ranks[rank].message, differs);
+            }
+        }
     });
 }
 

@@ -25,8 +25,8 @@ namespace ZERO_NAMESPACE {
 /// - `rethrow_failure(Event)`: for queues that fail independently.
 /// - `drain(Queue)`: for queues where waiting for a recorded event does not suffice.
 /// - `require_queue(Queue)`: rejects a queue that cannot be used.
-/// - `require_arithmetic(Queue)`: rejects a device whose code was compiled with other rounding
-///   rules.
+/// - `require_arithmetic(Queue)` or `require_arithmetic()`: rejects code that was compiled with
+///   other rounding rules.
 template <class B>
 concept Backend =
     detail::BackendHasTypes<B> && detail::BackendHasCopyableHandles<B>

@@ -21,8 +21,10 @@ public:
         return *this;
     }
 
-    /// @brief Adds the bits, so -0 differs from 0.
-    constexpr Hash& add(double value) noexcept { return add(std::bit_cast<std::uint64_t>(value)); }
+    /// @brief Adds the bits of a number; -0 counts as 0.
+    constexpr Hash& add(double value) noexcept {
+        return add(std::bit_cast<std::uint64_t>(value + 0.0));
+    }
 
     /// @brief Adds a number or an enumerator.
     template <class T>

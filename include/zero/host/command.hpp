@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "detail/float_control.hpp"
 
 #include <cstddef>
 #include <new>
@@ -29,8 +30,13 @@ public:
         _call = [](void* storage) { (*std::launder(static_cast<F*>(storage)))(); };
     }
 
-    /// @brief Calls the functor. Undefined for a default-constructed command.
-    void operator()() { _call(_storage); }
+    /// @brief Calls the functor, with the default floating-point control word: to nearest, and
+    /// subnormal numbers are not flushed. That of the thread is restored. Undefined for a
+    /// default-constructed command.
+    void operator()() {
+        detail::WithDefaultFloatControl const control;
+        _call(_storage);
+    }
 
 private:
     alignas(16) std::byte _storage[capacity];

@@ -11,6 +11,7 @@
 #include "../core/storage_types.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "detail/keeps_arithmetic.hpp"
 #include "queue.hpp"
 #include "slice_table.hpp"
 #include "tensor.hpp"
@@ -48,6 +49,14 @@ struct HostBackend {
     /// @brief Checks a caller-owned queue before its first use. @throws InvalidArgument for a null
     /// pointer
     static void require_queue(Queue queue);
+
+    /// @brief Throws if this unit, or the compiled library, was compiled with flags that let a
+    /// compiler change the value of an expression and that define no macro. Engines call it when
+    /// they are constructed.
+    /// @throws InvalidArgument
+    [[gnu::always_inline]] static void require_arithmetic() {
+        require_arithmetic(host::detail::keeps_arithmetic());
+    }
 
     static Event record(Queue queue) { return queue->record(); }
     static void wait(Queue queue, Event const& event, Fence) { queue->wait(event); }
@@ -142,6 +151,9 @@ struct HostBackend {
     /// types differ. The table must stay valid until the command has run.
     template <StorageType T, StorageType InBucket>
     static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket* bucket);
+
+private:
+    static void require_arithmetic(bool is_kept_in_unit);
 };
 static_assert(Backend<HostBackend>);
 

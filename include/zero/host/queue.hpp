@@ -9,8 +9,9 @@ namespace ZERO_NAMESPACE::host {
 /// @brief Base of the host queues: commands run in the order in which they are enqueued, like those
 /// of a CUDA stream. Enqueuing does not allocate.
 ///
-/// Only one thread at a time may enqueue. Commands enqueued after `wait(event)` run after the
-/// event.
+/// Commands run with the default floating-point control word on every kind of queue, whatever the
+/// program set on its threads. Only one thread at a time may enqueue. Commands enqueued after
+/// `wait(event)` run after the event.
 class Queue {
 public:
     Queue() = default;

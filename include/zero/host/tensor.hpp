@@ -57,7 +57,7 @@ public:
 
     template <class Functor>
     [[nodiscard]] double norm(typename Functor::Hyper const& hyper) const noexcept {
-        constexpr std::size_t chunk = 2048; // a multiple of a leaf; stays in the L1 cache
+        constexpr std::size_t chunk = 2048; // stays in the L1 cache
         alignas(64) float values[chunk];
         ops::Inspection sum;
         for (std::size_t begin = 0; begin < elements(); begin += chunk) {

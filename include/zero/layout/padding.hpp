@@ -19,7 +19,7 @@ namespace ZERO_NAMESPACE {
 /// multiples of it.
 ///
 /// 64 elements of 16 bits are 128 bytes, so vector loads and 16-byte transports stay aligned at any
-/// world size. The exact norm uses leaves of the same size, so no leaf spans two ranks.
+/// world size.
 inline constexpr std::size_t granularity = 64;
 
 /// @brief Returns the smallest multiple of `multiple` (positive) that is at least `value`.

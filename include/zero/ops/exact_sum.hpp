@@ -11,30 +11,23 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Number of elements in a leaf, whose squares are summed in one fixed order before they
-/// enter the exact sum.
-inline constexpr std::size_t leaf_elements = 64;
-
-/// @brief The result of one pass over gradients: the sum of squares, exact over leaves, and the
-/// number of elements that are not finite.
+/// @brief The result of one pass over gradients: the exact sum of squares, and the number of
+/// elements that are not finite.
 ///
-/// A *leaf* is up to 64 consecutive elements of one parameter; a short leaf is padded with zeros.
-/// Its sum of squares is formed in double. Lane k, k = 0 .. 7, adds the squares of elements k, k +
-/// 8, k + 16, ... in this order; each square is exact in double. The lanes are added as ((l0 + l4)
-/// + (l1 + l5)) + ((l2 + l6) + (l3 + l7)). Elements that are not finite are counted and add
-/// nothing.
+/// The square of a float is a multiple of 2^-298 (the square of the smallest subnormal float) below
+/// 2^256. Squares are added as integers on that grid, without rounding. So the sum depends on the
+/// elements alone: not on their order, not on the slices, buckets and shards that they are cut
+/// into, and not on the rank that holds them. Elements that are not finite are counted and add
+/// nothing. The digits of equal sums may differ in pending carries; compare `sum_of_squares()`
+/// instead.
 ///
-/// Leaf sums are then added as integers, without rounding. So the result depends neither on the
-/// order of leaves nor on the rank that holds them. The digits of equal sums may differ in pending
-/// carries; compare `sum_of_squares()` instead.
+/// Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits. 20 digits reach up to 2^262. Two
+/// more digits take the zeros that the widest write puts above them.
 ///
-/// A leaf sum is a multiple of 2^-298 (the square of the smallest subnormal float) and less than
-/// 2^262 = 64 * (2^128)^2. Bit 0 of the grid stands for 2^-298, and a digit holds 28 bits, so the
-/// 560 bits are 20 digits. Two more digits take the zeros that the widest write puts above them.
-///
-/// Capacity: every leaf adds less than 2^28 to a digit. 2^40 elements are 2^34 whole leaves and at
-/// most as many cut ones: 2^35 * 2^28 = 2^63, so the digits stay below 2^63. The digits of all
-/// ranks can therefore be added by a plain integer sum.
+/// Capacity: a write adds less than 2^28 to a digit, so 2^35 writes keep the digits below 2^63.
+/// Loops add many elements before they write, or carry afterwards. On the host a slice of n
+/// elements counts as at most 64 + n / 256 writes: 2^40 elements in 2^28 slices fit. On a device an
+/// element counts as at most one write. So a plain integer sum adds the digits of all ranks.
 struct Inspection {
     static constexpr int digit_bits = 28;     ///< bits of a digit; higher bits are pending carries
     static constexpr std::size_t digits = 22; ///< 20 for the grid, two for the zeros above a write
@@ -57,11 +50,11 @@ struct Inspection {
         first_non_finite = none;
     }
 
-    /// @brief Adds the sum of squares of one leaf: finite, not negative, a multiple of 2^-298 below
-    /// 2^262.
-    ZERO_HOST_DEVICE void add_leaf(double leaf) noexcept {
+    /// @brief Adds a number: a square, or an exact sum of several. It is finite, not negative, and
+    /// a multiple of 2^-298 below 2^268.
+    ZERO_HOST_DEVICE void add(double number) noexcept {
         // std::bit_cast runs on the host only.
-        auto const bits = __builtin_bit_cast(std::uint64_t, leaf);
+        auto const bits = __builtin_bit_cast(std::uint64_t, number);
         if (bits != 0) {
             add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
         }
@@ -79,7 +72,7 @@ struct Inspection {
                                                            int exponent) noexcept {
         constexpr std::uint64_t digit_mask = (std::uint64_t{1} << digit_bits) - 1;
         int position = exponent - (1075 - 298);
-        if (position < 0) { // bits below the grid are zero in every leaf
+        if (position < 0) { // bits below the grid are zero
             integer >>= static_cast<unsigned>(-position);
             position = 0;
         }
@@ -96,14 +89,23 @@ struct Inspection {
                  static_cast<std::int64_t>(high >> digit_bits)}};
     }
 
-    /// @brief Adds integer * 2^(exponent - 1075): one leaf, or the sum of several leaves with the
-    /// same exponent field. The integer is below 2^63.
+    /// @brief Adds integer * 2^(exponent - 1075), for instance the sum of several significands with
+    /// the same exponent field. The integer is below 2^63.
     ZERO_HOST_DEVICE void add_significands(std::uint64_t integer, int exponent) noexcept {
         Digits const digits_to_add = digits_of(integer, exponent);
         sums[digits_to_add.first] += digits_to_add.value[0];
         sums[digits_to_add.first + 1] += digits_to_add.value[1];
         sums[digits_to_add.first + 2] += digits_to_add.value[2];
         sums[digits_to_add.first + 3] += digits_to_add.value[3];
+    }
+
+    /// @brief Moves pending carries to the next digits. The sum stays the same; equal sums then
+    /// have equal digits, and all digits but the last are below 2^28.
+    ZERO_HOST_DEVICE void carry() noexcept {
+        for (std::size_t i = 0; i + 1 < digits; ++i) {
+            sums[i + 1] += sums[i] >> digit_bits;
+            sums[i] &= (std::int64_t{1} << digit_bits) - 1;
+        }
     }
 
     /// @brief Counts an element that is infinite or NaN.
@@ -128,26 +130,17 @@ struct Inspection {
         return sums[digits];
     }
 
-    /// @brief The sum of squares of the finite elements, if the leaves hold squares.
-    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept {
-        return sum_of_leaves();
-    }
+    /// @brief The sum of squares of the finite elements, if squares were added. It depends only on
+    /// the exact sum; the relative error is below 2^-52.
+    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_squares() const noexcept { return sum(); }
 
-    /// @brief The sum of all leaves. It depends only on their exact sum; the relative error is
-    /// below 2^-52.
-    [[nodiscard]] ZERO_HOST_DEVICE double sum_of_leaves() const noexcept {
-        constexpr std::int64_t base = std::int64_t{1} << digit_bits;
+    /// @brief The sum of all numbers that were added. See `sum_of_squares`.
+    [[nodiscard]] ZERO_HOST_DEVICE double sum() const noexcept {
+        Inspection canonical = *this;
+        canonical.carry();
         double value = 0.0;
-        std::int64_t carry = 0;
         for (std::size_t i = 0; i < digits; ++i) {
-            std::int64_t digit = sums[i] + carry;
-            carry = 0;
-            // Canonical digits: equal exact sums give equal digits.
-            if (i + 1 < digits) {
-                carry = digit / base;
-                digit %= base;
-            }
-            value = add(mul(value, 0x1.0p-28), static_cast<double>(digit));
+            value = ops::add(mul(value, 0x1.0p-28), static_cast<double>(canonical.sums[i]));
         }
         return mul(value, 0x1.0p290); // the last digit counts multiples of 2^(28 * 21 - 298)
     }

@@ -36,8 +36,8 @@ struct LambOptions {
 ///     p = fma(-float(learning_rate * ratio), u, p)
 ///
 /// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms of the
-/// whole parameter and the ratio are in double. The sums of squares are exact over leaves of 64
-/// elements (see `ops::Inspection`), so the bits do not depend on the order of summation.
+/// whole parameter and the ratio are in double. The sums of squares are exact (see
+/// `ops::Inspection`), so the bits do not depend on the order of summation.
 struct Lamb {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;

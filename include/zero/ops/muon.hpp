@@ -15,6 +15,17 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief How `Muon` adapts the length of its steps to the shape of a matrix.
+enum class MuonLength : std::uint8_t {
+    /// sqrt(max(1, rows / columns)): the spectral norm of a step is the learning rate, times this
+    /// for tall matrices (Jordan et al., 2024).
+    spectral,
+    /// 0.2 * sqrt(max(rows, columns)): the root mean square of a step is about 0.2 times the
+    /// learning rate, as with `AdamW`, so both take the same learning rates and weight decays (Liu
+    /// et al., "Muon is Scalable for LLM Training", arXiv 2502.16982, section 2.2).
+    adamw_rms
+};
+
 /// @brief Options of `Muon`. The learning rate is an argument of each step.
 struct MuonOptions {
     double momentum = 0.95;    ///< decay of the sum of gradients, 0 <= momentum < 1 in float
@@ -22,6 +33,7 @@ struct MuonOptions {
     AdamWOptions adamw{};      ///< for parameters that are not matrices
     double adamw_learning_rate_factor =
         1.0; ///< factor of the learning rate of parameters that are not matrices, >= 0
+    MuonLength length = MuonLength::spectral; ///< the factor of steps of matrices
 };
 
 /// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for
@@ -37,11 +49,12 @@ struct MuonOptions {
 ///         x = 3.4445 x + (-4.7750 A + 2.0315 A A) x
 ///     p = sub(p, fma(step_size, x, mul(decay, p)))
 ///
-/// norm is the l2 norm of the fma over the matrix; step_size = float(learning_rate * sqrt(max(1,
-/// rows / columns))); decay = float(learning_rate * weight_decay). A matrix with more rows than
+/// norm is the l2 norm of the fma over the matrix; step_size = float(learning_rate * length), where
+/// length is sqrt(max(1, rows / columns)), or with `MuonLength::adamw_rms` 0.2 * sqrt(max(rows,
+/// columns)), in double; decay = float(learning_rate * weight_decay). A matrix with more rows than
 /// columns is transposed before the iteration and back after it.
 ///
-/// The norm is in double, and its sum of squares is exact over leaves (see `ops::Inspection`).
+/// The norm is in double, and its sum of squares is exact (see `ops::Inspection`).
 /// `detail::MatrixProduct` defines the order of additions of a product. The five iterations take
 /// about 15 k^2 n + 5 k^3 floating-point operations for sides k <= n, all on the rank that owns the
 /// matrix.
@@ -57,6 +70,7 @@ struct Muon {
         float momentum;       ///< for matrices
         float decay;          ///< learning rate times weight decay, for matrices
         double learning_rate; ///< for matrices, before the factor of their shape
+        MuonLength length;    ///< that factor
         AdamW::Hyper adamw;   ///< for parameters that are not matrices
     };
 
@@ -66,6 +80,7 @@ struct Muon {
         return {.momentum = static_cast<float>(options.momentum),
                 .decay = static_cast<float>(ops::mul(learning_rate, options.weight_decay)),
                 .learning_rate = learning_rate,
+                .length = options.length,
                 .adamw = AdamW::hyper(options.adamw,
                                       ops::mul(learning_rate, options.adamw_learning_rate_factor),
                                       step)};
@@ -79,7 +94,8 @@ struct Muon {
         hash.add("Muon")
             .add(options.momentum)
             .add(options.weight_decay)
-            .add(options.adamw_learning_rate_factor);
+            .add(options.adamw_learning_rate_factor)
+            .add(options.length);
         AdamW::add_to(hash, options.adamw);
     }
 
@@ -101,11 +117,18 @@ struct Muon {
         float const* const orthogonal = detail::NewtonSchulz::run(
             direction, tensor.rows(), tensor.columns(),
             [&](detail::MatrixProduct const& product) { tensor.multiply(product); });
-        double const ratio =
-            static_cast<double>(tensor.rows()) / static_cast<double>(tensor.columns());
-        double const length = ratio > 1.0 ? ops::root(ratio) : 1.0;
+        double const length = length_of(hyper.length, static_cast<double>(tensor.rows()),
+                                        static_cast<double>(tensor.columns()));
         tensor.template update<detail::MuonStep>(
             orthogonal, {static_cast<float>(ops::mul(hyper.learning_rate, length)), hyper.decay});
+    }
+
+private:
+    static double length_of(MuonLength length, double rows, double columns) noexcept {
+        if (length == MuonLength::adamw_rms) {
+            return ops::mul(0.2, ops::root(rows > columns ? rows : columns));
+        }
+        return rows > columns ? ops::root(rows / columns) : 1.0;
     }
 };
 

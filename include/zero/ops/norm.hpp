@@ -18,15 +18,14 @@ enum class NormKind : std::uint8_t {
 
 namespace ops {
 
-/// @brief The result of one pass over gradients for one norm: the exact sum of leaves (l1, l2), or
-/// the largest magnitude (infinity).
+/// @brief The result of one pass over gradients for one norm: the exact sum of |x| (l1) or x^2
+/// (l2), or the largest magnitude (infinity).
 ///
-/// A leaf of the l1 norm sums |x| instead of x^2, in the same order as in `Inspection`. It is a
-/// multiple of 2^-149 below 2^134, so it fits the same grid. Each norm depends neither on the order
-/// of leaves nor on the rank that holds them.
+/// |x| is a multiple of 2^-149 below 2^128, so it fits the grid of `Inspection`. Each norm depends
+/// on the elements alone, not on their order, their cuts or the rank that holds them.
 struct NormSum {
     /// @brief l1 and l2: the exact sum, and the number of elements that are not finite.
-    Inspection leaves{};
+    Inspection exact{};
 
     /// @brief The bits of the largest |x|, negated. Bits are ordered as the numbers are, and those
     /// of infinity and NaN are largest. Ranks combine by the minimum.

@@ -27,8 +27,8 @@ enum class AtMaximumScale : std::uint8_t {
 /// @brief Options of `DynamicLossScaler`. `loss_scaler_presets.hpp` has the rules of other systems.
 struct DynamicLossScalerOptions {
     float initial_scale = 65536.0F; ///< from `minimum` to `maximum`
-    float growth_factor = 2.0F;     ///< > 1
-    float backoff_factor = 0.5F;    ///< in (0, 1)
+    double growth_factor = 2.0;     ///< > 1
+    double backoff_factor = 0.5;    ///< in (0, 1)
     std::uint32_t growth_interval =
         1000; ///< consecutive clean steps before the scale grows; at least 1
     std::uint32_t growth_delay =
@@ -48,8 +48,9 @@ struct DynamicLossScalerOptions {
 /// that overflows is skipped.
 ///
 /// An overflow first decrements the hysteresis. When the hysteresis is used up, every overflow
-/// shrinks the scale until the next growth. (Micikevicius et al., Mixed Precision Training, 2018,
-/// section 3.2; the hysteresis as in Megatron-LM.)
+/// shrinks the scale until the next growth. The scale is a float and the factors are doubles: their
+/// product is computed in double and rounded to float, as PyTorch's GradScaler does. (Micikevicius
+/// et al., Mixed Precision Training, 2018, section 3.2; the hysteresis as in Megatron-LM.)
 struct DynamicLossScaler {
     using policy_category = LossScalerCategory;
     using Options = DynamicLossScalerOptions;
@@ -83,7 +84,7 @@ struct DynamicLossScaler {
             if (state.hysteresis_left > 1) {
                 --state.hysteresis_left;
             } else {
-                float const smaller = ops::mul(state.scale, options.backoff_factor);
+                float const smaller = times(state.scale, options.backoff_factor);
                 state.scale = smaller < options.minimum ? options.minimum : smaller;
             }
             return state;
@@ -95,7 +96,7 @@ struct DynamicLossScaler {
             --state.delay_left;
         } else if (++state.clean_steps >= options.growth_interval) {
             // clean_steps exceeds the interval only in a state that the caller set.
-            float const larger = ops::mul(state.scale, options.growth_factor);
+            float const larger = times(state.scale, options.growth_factor);
             float const most =
                 options.at_maximum == AtMaximumScale::clamp ? options.maximum : state.scale;
             state.scale = larger > options.maximum ? most : larger;
@@ -111,6 +112,10 @@ struct DynamicLossScaler {
     }
 
 private:
+    ZERO_HOST_DEVICE static float times(float scale, double factor) noexcept {
+        return static_cast<float>(ops::mul(static_cast<double>(scale), factor));
+    }
+
     static void require(bool holds, char const* what);
 };
 static_assert(LossScaler<DynamicLossScaler>);

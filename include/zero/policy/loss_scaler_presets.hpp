@@ -26,8 +26,8 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
 /// hysteresis
 [[nodiscard]] constexpr DynamicLossScalerOptions deepspeed(bool is_consecutive = false) noexcept {
     return {.initial_scale = 0x1p16F,
-            .growth_factor = 2.0F,
-            .backoff_factor = 0.5F,
+            .growth_factor = 2.0,
+            .backoff_factor = 0.5,
             .growth_interval = 1000,
             .growth_delay = 1,
             .hysteresis = 2,
@@ -45,8 +45,8 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
 /// The only difference is the minimum, 2^-126.
 [[nodiscard]] constexpr DynamicLossScalerOptions pytorch() noexcept {
     return {.initial_scale = 0x1p16F,
-            .growth_factor = 2.0F,
-            .backoff_factor = 0.5F,
+            .growth_factor = 2.0,
+            .backoff_factor = 0.5,
             .growth_interval = 2000,
             .growth_delay = 0,
             .hysteresis = 1,
@@ -63,8 +63,8 @@ namespace ZERO_NAMESPACE::loss_scaler_presets {
 /// Only growth restores the hysteresis. An overflow at the minimum keeps the scale.
 [[nodiscard]] constexpr DynamicLossScalerOptions megatron() noexcept {
     return {.initial_scale = 0x1p32F,
-            .growth_factor = 2.0F,
-            .backoff_factor = 0.5F,
+            .growth_factor = 2.0,
+            .backoff_factor = 0.5,
             .growth_interval = 1000,
             .growth_delay = 0,
             .hysteresis = 2,

@@ -170,7 +170,8 @@ public:
     /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
     /// on a rank that reported no gradient. A rank without data need not report any, as long as
     /// another rank does.
-    /// @param learning_rate finite as a float, not negative; multiplied by each group's factor
+    /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
+    ///     which must leave it finite as a float
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
@@ -301,7 +302,8 @@ public:
     /// @brief Replaces all trackers of the loss scaler, from the next `begin_step` on. Pass the
     /// same state on every rank.
     /// @throws InvalidArgument if its scale is not positive and finite, is below 2^-126, or lies
-    /// outside the scaler's bounds (without a scaler: is not 1)
+    /// outside the scaler's bounds (without a scaler: is not 1), or if predivide over it is 0 or
+    /// infinite as a float
     void set_loss_scaler_state(typename Config::LossScaler::State const& state);
 
     /// @brief Replaces the loss scale and keeps the other trackers, from the next `begin_step` on.

@@ -84,10 +84,7 @@ struct MuonFixture {
         for (int iteration = 0; iteration < rule.iterations; ++iteration) {
             x = iterate(x, shape, rule.b);
         }
-        double const scale =
-            rule.is_scaled ? std::sqrt(
-                std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)))
-                           : 1.0;
+        double const scale = rule.is_scaled ? length_of(options, shape) : 1.0;
         for (std::size_t i = 0; i < p.size(); ++i) {
             p[i] -= learning_rate * (scale * x[i] + options.weight_decay * p[i]);
         }
@@ -161,13 +158,18 @@ struct MuonFixture {
             x = next;
         }
         x = is_tall ? transposed(x, turned) : x;
-        double const scale = std::sqrt(
-            std::max(1.0, static_cast<double>(shape.rows) / static_cast<double>(shape.columns)));
-        auto const step_size = static_cast<float>(learning_rate * scale);
+        auto const step_size = static_cast<float>(learning_rate * length_of(options, shape));
         auto const decay = static_cast<float>(learning_rate * options.weight_decay);
         for (std::size_t i = 0; i < p.size(); ++i) {
             p[i] = p[i] - std::fma(step_size, x[i], rounded_product(decay, p[i]));
         }
+    }
+
+    static double length_of(Options const& options, Shape const& shape) {
+        auto const rows = static_cast<double>(shape.rows);
+        auto const columns = static_cast<double>(shape.columns);
+        return options.length == MuonLength::adamw_rms ? 0.2 * std::sqrt(std::max(rows, columns))
+                                                       : std::sqrt(std::max(1.0, rows / columns));
     }
 
     static std::vector<float> transposed(std::vector<float> const& x, Shape const& shape) {
@@ -191,6 +193,24 @@ struct MuonFixture {
             }
         }
         return result;
+    }
+};
+
+/// Muon with steps of AdamW's size.
+struct MuonRmsFixture : MuonFixture {
+    static Options odd() {
+        auto options = MuonFixture::odd();
+        options.length = MuonLength::adamw_rms;
+        return options;
+    }
+    static Rule truth() { return {.options = odd()}; }
+    static std::vector<Rule> mistakes() {
+        std::vector<Rule> rules(2, truth());
+        rules[0].mistake = "no scale";
+        rules[0].is_scaled = false;
+        rules[1].mistake = "the other scale";
+        rules[1].options.length = MuonLength::spectral;
+        return rules;
     }
 };
 

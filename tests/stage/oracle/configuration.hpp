@@ -16,7 +16,11 @@ enum class Number { float32, bfloat16, float16 };
 enum class Partition { contiguous, round_robin, whole_group, dealt_group, per_tensor, balanced };
 enum class Bucketing { size_capped, unit, single, parameter };
 enum class Scaler { none, fixed, dynamic };
-enum class Rule { adamw, sgd };
+enum class Rule {
+    adamw,
+    sgd,
+    products ///< a custom functor that adds products, of scalars as well
+};
 enum class Master { none, floats, float16, split, stochastic };
 enum class States { floats, bfloat16, scaled };
 
@@ -85,9 +89,9 @@ inline constexpr std::array<Row, 27> rows{{
     {"float16, float gradients, float16 wire, single, static scale", Number::float16,
      Number::float32, Number::float16, Number::float32, Partition::contiguous, Bucketing::single,
      Scaler::fixed, Rule::adamw, Master::floats},
-    {"float, float16 wire, size-capped, SGD", Number::float32, Number::float32, Number::float16,
-     Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::sgd,
-     Master::none},
+    {"float, float16 wire, size-capped, custom functor", Number::float32, Number::float32,
+     Number::float16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none,
+     Rule::products, Master::none},
     {"float, bfloat16 wire and accumulation, round-robin, unit", Number::float32, Number::float32,
      Number::bfloat16, Number::bfloat16, Partition::round_robin, Bucketing::unit, Scaler::none,
      Rule::adamw, Master::none},
@@ -159,7 +163,7 @@ struct Shape {
     bool is_float = false;   ///< whether it has the second parameter type
 };
 
-/// The hyper-parameters of one parameter group, for either optimizer.
+/// The hyper-parameters of one parameter group, for any optimizer.
 struct Hyper {
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -172,8 +176,8 @@ struct Hyper {
 
 struct ScalerRule {
     float initial = 65536.0F;
-    float growth = 2.0F;
-    float backoff = 0.5F;
+    double growth = 2.0;
+    double backoff = 0.5;
     std::uint32_t interval = 2;
     std::uint32_t hysteresis = 1;
     bool is_consecutive = false;

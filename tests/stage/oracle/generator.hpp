@@ -164,8 +164,8 @@ inline void choose_numbers(Random& random, Configuration& c) {
     c.scaler.interval = static_cast<std::uint32_t>(random.between(1, 3));
     c.scaler.hysteresis = static_cast<std::uint32_t>(random.between(1, 3));
     c.scaler.is_consecutive = random.chance(40);
-    c.scaler.growth = random.chance(80) ? 2.0F : 3.0F;
-    c.scaler.backoff = random.chance(80) ? 0.5F : 0.75F;
+    c.scaler.growth = random.chance(80) ? 2.0 : 1.7;
+    c.scaler.backoff = random.chance(80) ? 0.5 : 0.7;
     c.gradient_exponent = static_cast<int>(random.between(0, 6)) - 14;
     if (random.chance(50)) {
         c.clip = random.pick(std::array{1e-4F, 0.01F, 1.0F, 1e6F});

@@ -185,22 +185,6 @@ private:
     std::array<std::uint32_t, 22> _words{};
 };
 
-/// Returns the sum of squares of one leaf of up to 64 elements: eight lanes, added as a tree.
-inline double leaf_sum(float const* values, std::size_t count) {
-    std::array<double, 8> lanes{};
-    for (std::size_t i = 0; i < count; ++i) {
-        if (std::isfinite(values[i])) {
-            double const x = static_cast<double>(values[i]);
-            lanes[i % 8] = std::fma(
-                // The square is exact in double, so fma rounds exactly as a multiplication and an
-                // addition would.
-                x, x, lanes[i % 8]);
-        }
-    }
-    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
-           + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-}
-
 inline ScalerState first_scaler_state(Configuration const& c) {
     switch (c.types().scaler) {
     case Scaler::fixed: return {c.fixed_scale, 0, 1};
@@ -218,7 +202,8 @@ inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, 
         if (state.hysteresis_left > 1) {
             state.hysteresis_left -= 1;
         } else {
-            state.scale = times(state.scale, c.scaler.backoff);
+            state.scale =
+                static_cast<float>(times(static_cast<double>(state.scale), c.scaler.backoff));
             state.scale = state.scale < c.scaler.minimum ? c.scaler.minimum : state.scale;
         }
         return state;
@@ -230,7 +215,7 @@ inline ScalerState next_scaler_state(Configuration const& c, ScalerState state, 
     }
     if (grows) {
         state.clean_steps = 0;
-        state.scale = times(state.scale, c.scaler.growth);
+        state.scale = static_cast<float>(times(static_cast<double>(state.scale), c.scaler.growth));
         state.scale = state.scale > c.scaler.maximum ? c.scaler.maximum : state.scale;
     }
     return state;
@@ -344,8 +329,8 @@ inline double factor_of(Configuration const& c, std::size_t step, std::size_t gr
     return factor;
 }
 
-/// Updates one element by the optimizer. Every float operation is rounded once, and a product that
-/// is added to something is fused with the addition.
+/// Updates one element by the optimizer. Every float operation is rounded once. A product that is
+/// added to something is fused with the addition, except in the custom functor.
 inline void update_element(Configuration const& c, Hyper const& hyper, double learning_rate,
                            std::uint64_t count, float gradient, float& value, float& first,
                            float& second) {
@@ -369,6 +354,13 @@ inline void update_element(Configuration const& c, Hyper const& hyper, double le
         float const ratio = first / denominator;
         float const change = std::fma(step_size, ratio, times(decay, value));
         value = value - change;
+    } else if (c.types().rule == Rule::products) {
+        auto const momentum = static_cast<float>(hyper.momentum);
+        auto const rate = static_cast<float>(-learning_rate);
+        float const scale = plus(times(rate, momentum),
+                                 times(rate, plus(1.0F, static_cast<float>(hyper.weight_decay))));
+        first = plus(times(momentum, first), gradient);
+        value = plus(value, times(scale, first));
     } else {
         auto const momentum = static_cast<float>(hyper.momentum);
         auto const rate = static_cast<float>(-learning_rate);
@@ -478,12 +470,11 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         if (c.shapes[parameter].trainable) {
             Values const& values = gradients[parameter] =
                 reduced_gradient(c, step, parameter, loss_scale);
-            for (std::size_t begin = 0; begin < values.size(); begin += 64) {
-                squares.add(leaf_sum(values.data() + begin,
-                                     std::min<std::size_t>(64, values.size() - begin)));
-            }
             for (std::size_t i = 0; i < values.size(); ++i) {
-                if (!std::isfinite(values[i])) {
+                if (std::isfinite(values[i])) {
+                    auto const value = static_cast<double>(values[i]);
+                    squares.add(value * value); // exact in double
+                } else {
                     report.first_non_finite = report.non_finite_count == 0
                                                   ? first_element + static_cast<std::int64_t>(i)
                                                   : report.first_non_finite;

@@ -34,6 +34,20 @@ using unless_default_t = std::conditional_t<std::is_same_v<T, Default>, void, T>
 template <auto choice, class... Choices>
 using choose_t = std::tuple_element_t<static_cast<std::size_t>(choice), std::tuple<Choices...>>;
 
+/// An optimizer that a user could write: it adds products without fusing them, also products of two
+/// hyper-parameters.
+struct SumOfProducts : Sgd {
+    template <class F>
+    ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
+                                     Hyper const& hyper) const {
+        float const scale =
+            ops::add(ops::mul(hyper.negative_learning_rate, hyper.momentum),
+                     ops::mul(hyper.negative_learning_rate, 1.0F + hyper.weight_decay));
+        state[0] = ops::add(ops::mul(hyper.momentum, state[0]), gradient);
+        parameter = ops::add(parameter, ops::mul(scale, state[0]));
+    }
+};
+
 template <std::size_t R>
 struct Policies {
     static constexpr Row row = rows[R];
@@ -50,7 +64,7 @@ struct Policies {
     using LossScaler = std::conditional_t<
         row.scaler == Scaler::none, NoLossScaler,
         std::conditional_t<row.scaler == Scaler::fixed, StaticLossScaler, DynamicLossScaler>>;
-    using Optimizer = std::conditional_t<row.rule == Rule::adamw, AdamW, Sgd>;
+    using Optimizer = choose_t<row.rule, AdamW, Sgd, SumOfProducts>;
     using Reduction = GradientReduction<unless_default_t<G, P>, unless_default_t<C, G>,
                                         unless_default_t<A, float>>;
     using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>,

@@ -97,7 +97,8 @@ ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t mee
     std::unique_lock lock(_mutex);
     while (!has_moved(_meeting, meeting)) {
         throw_if_aborted();
-        auto const until = _is_provisional && _grace_end < deadline ? _grace_end : deadline;
+        // After a provisional cause the deadline decides nothing, and may be over.
+        auto const until = _is_provisional ? _grace_end : deadline;
         if (_changed.wait_until(lock, until) != std::cv_status::timeout
             || has_moved(_meeting, meeting) || _is_aborted) {
             continue;

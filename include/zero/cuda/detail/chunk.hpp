@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Elements of a slice that one thread block processes: a whole number of leaves of the
-/// exact sum and of blocks of scaled states.
+/// @brief Elements of a slice that one thread block processes: a whole number of blocks of scaled
+/// states.
 inline constexpr std::size_t chunk_elements = 8192;
 
 /// @brief The work of one thread block: elements [index * chunk_elements, (index + 1) *

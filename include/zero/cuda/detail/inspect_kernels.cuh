@@ -9,8 +9,8 @@
 #include "chunk.hpp"
 #include "chunk_sizes.cuh"
 #include "config.cuh"
+#include "exact_sum.cuh"
 #include "launch.cuh"
-#include "leaf.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
@@ -21,64 +21,26 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Collects leaf sums of a thread until each of the eight threads of a leaf has one; then
-/// all of them add at once.
-class LeafQueue {
-public:
-    __device__ explicit LeafQueue(BlockSums& block) : _sum(block) {}
+/// @brief Adds one pack of a chunk to the sum of its thread.
+template <NormKind kind, class A>
+struct SumOfPack {
+    A const* values;       ///< of the chunk
+    long long first_index; ///< of the chunk
+    PackSum<kind>* sum;
 
-    __device__ void add(double leaf) {
-        _waiting = threadIdx.x % leaf_lanes == _turn ? leaf : _waiting;
-        if (++_turn == leaf_lanes) {
-            flush_waiting();
-        }
+    template <bool whole>
+    __device__ void operator()(std::size_t index, std::size_t count) const {
+        float x[pack_elements];
+        load_floats<whole>(values + index, count, x);
+        sum->add(x, first_index + static_cast<long long>(index));
     }
-
-    __device__ void flush() {
-        flush_waiting();
-        _sum.flush();
-    }
-
-private:
-    __device__ void flush_waiting() {
-        _sum.add(_waiting);
-        _waiting = 0.0;
-        _turn = 0;
-    }
-
-    ThreadSum _sum;
-    double _waiting = 0.0;
-    unsigned _turn = 0;
 };
 
-/// @brief Sums the leaves of one chunk. All threads of the block call it.
+/// @brief Adds the elements of one chunk to the sums of the threads of the block.
 template <NormKind kind, class A>
 __device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index,
-                                 LeafQueue& queue, BlockSums& block) {
-    constexpr std::size_t warps = block_threads / 32;
-    std::size_t const warp = threadIdx.x / 32;
-    std::size_t const whole = are_aligned(values) ? elements / warp_elements : 0;
-    std::size_t const lane_begin = threadIdx.x % 32 * pack_elements;
-    std::size_t const leaf_begin = threadIdx.x % 32 / leaf_lanes * ops::leaf_elements;
-    begin_main_loop();
-    for (std::size_t unit = warp; unit < whole; unit += warps) {
-        float x[pack_elements];
-        load_floats<true>(values + unit * warp_elements + lane_begin, pack_elements, x);
-        exchange_in_leaf(x);
-        queue.add(take_leaf<kind>(
-            x, first_index + static_cast<long long>(unit * warp_elements + leaf_begin), block));
-    }
-    end_main_loop();
-    for (std::size_t unit = whole + warp; unit * warp_elements < elements; unit += warps) {
-        std::size_t const begin = unit * warp_elements + leaf_begin;
-        float x[pack_elements];
-#pragma unroll
-        for (std::size_t i = 0; i < pack_elements; ++i) {
-            std::size_t const at = begin + i * leaf_lanes + threadIdx.x % leaf_lanes;
-            x[i] = at < elements ? to_float(global(values)[at]) : 0.0F;
-        }
-        queue.add(take_leaf<kind>(x, first_index + static_cast<long long>(begin), block));
-    }
+                                 PackSum<kind>& sum) {
+    for_packs(elements, are_aligned(values), SumOfPack<kind, A>{values, first_index, &sum});
 }
 
 /// @brief Adds all slices to one inspection. Each block takes several chunks and writes once.
@@ -87,15 +49,15 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
     __shared__ BlockSums block;
     block.clear();
-    LeafQueue queue(block);
+    PackSum<NormKind::l2> sum(block);
     for (std::size_t i = blockIdx.x; i < table.count; i += gridDim.x) {
         Chunk const chunk = table.chunks[i];
         InspectSlice<A> const slice = table.slices[chunk.slice];
         std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-        add_chunk<NormKind::l2>(slice.values + begin, elements_in(chunk, slice),
-                                slice.first_index + static_cast<long long>(begin), queue, block);
+        add_chunk(slice.values + begin, elements_in(chunk, slice),
+                  slice.first_index + static_cast<long long>(begin), sum);
     }
-    queue.flush();
+    sum.flush();
     block.write_to(*result);
 }
 
@@ -124,11 +86,10 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
                       block.first_non_finite);
         }
     } else {
-        LeafQueue queue(block);
-        add_chunk<kind>(values, elements, slice.part.first_index + static_cast<long long>(begin),
-                        queue, block);
-        queue.flush();
-        block.write_to(norms[slice.norm].leaves);
+        PackSum<kind> sum(block);
+        add_chunk(values, elements, slice.part.first_index + static_cast<long long>(begin), sum);
+        sum.flush();
+        block.write_to(norms[slice.norm].exact);
     }
 }
 

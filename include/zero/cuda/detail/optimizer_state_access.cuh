@@ -7,7 +7,6 @@
 #include "../../ops/block_scale.hpp"
 #include "config.cuh"
 #include "launch.cuh"
-#include "leaf.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
@@ -59,7 +58,9 @@ template <std::size_t states>
 struct ScaledStateAccess {
     static constexpr bool is_all_packs = false; // a scale per block
     static constexpr bool needs_warp = true;
-    static_assert(ops::scaled_block_elements == leaf_lanes * pack_elements);
+    static constexpr unsigned threads =
+        static_cast<unsigned>(ops::scaled_block_elements / pack_elements); ///< of a block
+    static_assert(threads == 8);
 
     ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
                                            ///< leave too few registers for the numbers
@@ -94,8 +95,8 @@ struct ScaledStateAccess {
                 largest = i < count && largest < magnitude ? magnitude : largest;
             }
 #pragma unroll
-            for (unsigned step = 1; step < leaf_lanes; step *= 2) {
-                float const other = __shfl_xor_sync(whole_warp, largest, step);
+            for (unsigned step = 1; step < threads; step *= 2) {
+                float const other = __shfl_xor_sync(0xffffffffU, largest, step);
                 largest = largest < other ? other : largest;
             }
             float const scale = ops::block_scale(largest);

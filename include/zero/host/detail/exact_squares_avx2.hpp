@@ -14,8 +14,8 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Sums the squares of many bfloat16 at once, in any order: if no addition rounds, the order of
-/// `ops::Inspection` gives the same sum. Used by `Lanes<avx2>::exact_squares`.
+/// Sums the squares of many bfloat16 at once, if no addition rounds. Used by
+/// `SquaresAvx2`.
 ///
 /// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. Let
 /// e be the smallest exponent of all non-zero elements. Then all squares and their sums are

@@ -28,6 +28,15 @@ ZERO_INLINE void HostBackend::require_queue(Queue queue) {
     }
 }
 
+ZERO_COLD_INLINE void HostBackend::require_arithmetic(bool is_kept_in_unit) {
+    if (!is_kept_in_unit || !host::detail::keeps_arithmetic()) {
+        throw InvalidArgument(
+            "zero: this code was compiled with -funsafe-math-optimizations, or with a part of it "
+            "(-fassociative-math, -freciprocal-math, -fno-signed-zeros): these flags change "
+            "results; compile without them.");
+    }
+}
+
 ZERO_INLINE void HostBackend::copy_bytes(Queue queue, void* out, void const* in,
                                          std::size_t bytes) {
     if (bytes != 0 && out != in) {

@@ -4,6 +4,7 @@
 
 #include "cast_loops.hpp"
 #include "copy_loop.hpp"
+#include "exponent_bins.hpp"
 #include "inspect_loop.hpp"
 #include "norm_loops.hpp"
 #include "run.hpp"
@@ -75,8 +76,8 @@ template <StorageType T>
 void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index,
                  ops::NormSum& result) noexcept {
     switch (kind) {
-    case NormKind::l1: detail::add_magnitudes(values, n, first_index, result.leaves); break;
-    case NormKind::l2: inspect(values, n, first_index, result.leaves); break;
+    case NormKind::l1: detail::ExponentBins<1>::add(values, n, first_index, result.exact); break;
+    case NormKind::l2: inspect(values, n, first_index, result.exact); break;
     case NormKind::infinity: detail::find_largest(values, n, result); break;
     }
 }

@@ -7,7 +7,7 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
-#include "../../ops/exact_sum.hpp"
+#include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
 #include "../../ops/stochastic_round.hpp"
 #include "../instruction_set.hpp"
@@ -133,7 +133,9 @@ struct Lanes {
         return each([&](std::size_t i) { return ops::fma(a._lane[i], b._lane[i], c._lane[i]); });
     }
     static Lanes mul(Lanes const& a, Lanes const& b) noexcept {
-        return each([&](std::size_t i) { return ops::mul(a._lane[i], b._lane[i]); });
+        return each([&](std::size_t i) {
+            return ops::detail::uncontracted_in_unit(a._lane[i] * b._lane[i]);
+        });
     }
     static Lanes add(Lanes const& a, Lanes const& b) noexcept {
         return each([&](std::size_t i) { return ops::add(a._lane[i], b._lane[i]); });
@@ -163,21 +165,6 @@ struct Lanes {
     }
     static Lanes select(Mask const& mask, Lanes const& a, Lanes const& b) noexcept {
         return each([&](std::size_t i) { return mask.lane[i] ? a._lane[i] : b._lane[i]; });
-    }
-
-    /// Computes the sums of squares of four leaves, in the order that `ops::Inspection` documents.
-    /// The sum of a leaf with a non-finite element is not finite.
-    template <StorageType T>
-    static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
-        for (std::size_t leaf = 0; leaf < 4; ++leaf) {
-            double lane[8] = {};
-            for (std::size_t i = 0; i < ops::leaf_elements; ++i) {
-                auto const x = static_cast<double>(to_float(values[leaf * ops::leaf_elements + i]));
-                lane[i % 8] += x * x; // the product is exact, so a contraction changes nothing
-            }
-            sums[leaf] = ((lane[0] + lane[4]) + (lane[1] + lane[5]))
-                         + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
-        }
     }
 
     template <class Functor, class... Arguments>

@@ -5,11 +5,11 @@
 
 #if ZERO_HOST_HAS_AVX2
 
-#include "exact_squares_avx2.hpp"
-#include "leaf_squares_avx2.hpp"
 #include "random_bits_avx2.hpp"
+#include "squares_avx2.hpp"
 #include "vectors_avx2.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ZERO_NAMESPACE::host::detail {
@@ -294,31 +294,8 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Computes the sums of squares of four leaves, in the order that `ops::Inspection` documents.
-    /// The sum of a leaf with a non-finite element is not finite.
     template <StorageType T>
-    ZERO_HOST_AVX2 static void leaf_sums(T const* values, double (&sums)[4]) noexcept {
-        LeafSquares const leaf0(values); // one after the other: four streams at once would be too
-                                         // many for the prefetcher
-        LeafSquares const leaf1(values + ops::leaf_elements);
-        LeafSquares const leaf2(values + 2 * ops::leaf_elements);
-        LeafSquares const leaf3(values + 3 * ops::leaf_elements);
-        Double4 const first = __builtin_shufflevector(leaf0.sums, leaf1.sums, 0, 4, 2, 6)
-                              + __builtin_shufflevector(leaf0.sums, leaf1.sums, 1, 5, 3, 7);
-        Double4 const second = __builtin_shufflevector(leaf2.sums, leaf3.sums, 0, 4, 2, 6)
-                               + __builtin_shufflevector(leaf2.sums, leaf3.sums, 1, 5, 3, 7);
-        Double4 const all = __builtin_shufflevector(first, second, 0, 1, 4, 5)
-                            + __builtin_shufflevector(first, second, 2, 3, 6, 7);
-        __builtin_memcpy(sums, &all, sizeof all);
-    }
-
-    static constexpr std::size_t exact_elements = ExactSquares::elements;
-
-    /// Returns the sum of squares of `exact_elements` elements if no sum rounded in any order; a
-    /// NaN if that is not certain.
-    ZERO_HOST_AVX2 static double exact_squares(bfloat16 const* from) noexcept {
-        return ExactSquares::sum(from);
-    }
+    using Squares = SquaresAvx2<T>;
 
     /// Calls a user's functor. Clang flattens one level only: without this attribute it would leave
     /// a longer functor out of line.

@@ -25,9 +25,9 @@ ZERO_COLD_INLINE void DynamicLossScaler::validate(Options const& options) {
              " lies outside minimum..maximum, ", options.minimum, "..", options.maximum,
              "; give another one, or wider bounds."});
     }
-    require(options.growth_factor > 1.0F && detail::is_finite(options.growth_factor),
+    require(options.growth_factor > 1.0 && detail::is_finite(options.growth_factor),
             "growth_factor must be above 1");
-    require(options.backoff_factor > 0.0F && options.backoff_factor < 1.0F,
+    require(options.backoff_factor > 0.0 && options.backoff_factor < 1.0,
             "backoff_factor must lie between 0 and 1");
     require(options.growth_interval >= 1, "growth_interval must be at least 1");
     require(options.hysteresis >= 1, "hysteresis must be at least 1");
@@ -49,9 +49,7 @@ ZERO_COLD_INLINE void DynamicLossScaler::validate_state(State state, Options con
 }
 
 ZERO_COLD_INLINE void DynamicLossScaler::add_to(Hash& hash, Options const& options) noexcept {
-    hash.add(double{options.initial_scale})
-        .add(double{options.growth_factor})
-        .add(double{options.backoff_factor});
+    hash.add(double{options.initial_scale}).add(options.growth_factor).add(options.backoff_factor);
     hash.add(options.growth_interval)
         .add(options.growth_delay)
         .add(options.hysteresis)

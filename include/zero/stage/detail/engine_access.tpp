@@ -6,6 +6,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../engine.hpp"
+#include "option_checks.hpp"
 #include "require_same_memory.hpp"
 
 namespace ZERO_NAMESPACE {
@@ -190,6 +191,7 @@ template <class Config>
 void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State const& state) {
     _protocol.require_idle("set_loss_scaler_state()");
     _control.require_valid(state);
+    detail::check_unscaling(predivide(), state.scale);
     require_healthy();
     try {
         _control.set_scaler_state(state);
@@ -202,6 +204,7 @@ template <class Config>
 void Engine<Config>::replace_loss_scale(float scale) {
     _protocol.require_idle("set_loss_scale()");
     _control.require_valid(_control.initial_with(scale));
+    detail::check_unscaling(predivide(), scale);
     require_healthy();
     try {
         _control.set_scale(scale);

@@ -44,6 +44,8 @@ template <class Config>
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
         Backend::require_arithmetic(_queue);
+    } else if constexpr (requires { Backend::require_arithmetic(); }) {
+        Backend::require_arithmetic();
     }
     require_healthy();
     try {

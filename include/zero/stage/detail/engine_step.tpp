@@ -215,6 +215,7 @@ void Engine<Config>::publish_all() {
 template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
+    _control.require_finite_rates(learning_rate);
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
     _protocol.require_nothing_held("step()");
     require_healthy();

@@ -92,7 +92,7 @@ private:
         return kind == NormKind::infinity ? 1 : ops::Inspection::count;
     }
     static std::int64_t* integers_of(NormKind kind, ops::NormSum& sum) noexcept {
-        return kind == NormKind::infinity ? &sum.negative_largest : sum.leaves.sums;
+        return kind == NormKind::infinity ? &sum.negative_largest : sum.exact.sums;
     }
 
     [[nodiscard]] std::size_t norm_of(std::size_t parameter) const {

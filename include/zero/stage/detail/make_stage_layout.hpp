@@ -47,6 +47,8 @@ template <class Engine, class Partitioner, class Bucketer>
 make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> parameters,
                   StageOptions<Engine> const& options, std::span<std::size_t const> unit_order) {
     validate_options(options, stage);
+    check_unscaling(predivide_factor(options.reduction, world, Engine::communicates_float16),
+                    Engine::LossScaler::initial(options.loss_scaler).scale);
     validate_memory(parameters, options.storage, stage);
     require_accessible<typename Engine::Backend>(parameters, options.storage);
     validate_registration(parameters, options.groups.size(), options.storage,

@@ -24,6 +24,10 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
 
+/// @brief Rejects a pre-division and a loss scale whose quotient, the factor of reduced gradients,
+/// is zero or infinite as a float.
+[[gnu::cold]] void check_unscaling(float predivide, float loss_scale);
+
 /// @param rebuilds whether `rebuild_buckets` is given, @param has_block whether `adopted_block` is
 [[gnu::cold]] void check_storage(int stage, Storage storage, bool rebuilds,
                                  std::size_t leases_until_rebuild, bool has_block);

@@ -46,6 +46,16 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
+ZERO_COLD_INLINE void check_unscaling(float predivide, float loss_scale) {
+    double const factor = static_cast<double>(predivide) / static_cast<double>(loss_scale);
+    if (!(factor >= 0x1p-149 && factor <= 0x1.fffffep127)) {
+        throw_error<InvalidArgument>(
+            {"zero: reduced gradients are multiplied by predivide / loss scale, which is ", factor,
+             " for predivide ", predivide, " and loss scale ", loss_scale,
+             " and lies outside the range of float; give values that are nearer to 1."});
+    }
+}
+
 ZERO_COLD_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
                                     std::size_t leases_until_rebuild, bool has_block) {
     if (storage != Storage::owned

@@ -97,6 +97,7 @@ public:
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
+        learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
         if (weight) {
             Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
@@ -141,6 +142,7 @@ public:
     }
 
     void set_learning_rate(std::size_t group, double factor) {
+        factor += 0.0; // -0 is the same as 0
         _settings.set_learning_rate_factor(group, factor);
         Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
     }
@@ -257,6 +259,11 @@ public:
         }
     }
 
+    /// @throws InvalidArgument if a group's learning rate is infinite as a float
+    void require_finite_rates(double learning_rate) const {
+        _settings.require_finite_rates(learning_rate, _communicator->rank());
+    }
+
 private:
     /// Waits unless `now`, a point that follows the step, is part of a graph.
     void require_gradients_at(Event const& now) {
@@ -303,6 +310,7 @@ private:
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
             groups[group].learning_rate_factor =
                 is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+            _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
         Backend::synchronise(Backend::record(_queue));

@@ -10,7 +10,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Records on the host the settings that were changed since construction, so that ranks can
-/// compare them by a hash in every step. `StepControl` owns it.
+/// compare them by a hash in every step, and the learning rate factors. `StepControl` owns it.
 class StepSettings {
 public:
     /// @param listed_groups entries of `options.groups`; if 0, the parameters decide how many
@@ -19,9 +19,16 @@ public:
 
     [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
 
+    /// @brief Sets a factor at construction, which is compared then.
+    void set_initial_factor(std::size_t group, double factor) noexcept { _factors[group] = factor; }
+
     void set_learning_rate_factor(std::size_t group, double factor) noexcept;
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
+
+    /// @throws InvalidArgument if the learning rate times the factor of a group is infinite as a
+    /// float
+    void require_finite_rates(double learning_rate, int rank) const;
 
     /// @brief Returns a hash of the settings and of the other values that must be equal on all
     /// ranks.
@@ -29,7 +36,11 @@ public:
     [[nodiscard]] std::uint64_t hash(std::uint64_t begun, double learning_rate) const noexcept;
 
 private:
+    [[noreturn, gnu::cold]] static void throw_infinite_rate(double learning_rate, double factor,
+                                                            std::size_t group, int rank);
+
     std::size_t _group_count;
+    std::vector<double> _factors;         ///< of the learning rate, for each group
     std::vector<std::uint64_t> _settings; ///< two for each group, and the loss scale; 0: unchanged
 };
 

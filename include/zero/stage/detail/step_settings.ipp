@@ -3,6 +3,8 @@
 #include "step_settings.hpp"
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
 #include "../../core/hash.hpp"
 
 #include <bit>
@@ -15,12 +17,14 @@ ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_
         _group_count = larger(_group_count, parameter.group + 1);
     }
     _group_count = larger<std::size_t>(_group_count, 1);
+    _factors.resize(_group_count, 1.0);
     _settings.resize(2 * _group_count + 1);
 }
 
 ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group,
                                                              double factor) noexcept {
-    _settings[2 * group] = std::bit_cast<std::uint64_t>(factor);
+    _factors[group] = factor;
+    _settings[2 * group] = Hash().add(factor).value();
 }
 
 ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
@@ -30,6 +34,22 @@ ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
 
 ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
     _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
+}
+
+ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,
+                                                        std::size_t group, int rank) {
+    throw_error<InvalidArgument>({"zero: the learning rate ", learning_rate,
+                                  " times the learning_rate_factor ", factor, " of group ", group,
+                                  " is not finite as a float (rank ", rank,
+                                  "); give a smaller rate or factor."});
+}
+
+ZERO_INLINE void StepSettings::require_finite_rates(double learning_rate, int rank) const {
+    for (std::size_t group = 0; group < _group_count; ++group) {
+        if (!is_non_negative_float(learning_rate * _factors[group])) {
+            throw_infinite_rate(learning_rate, _factors[group], group, rank);
+        }
+    }
 }
 
 ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
