@@ -35,7 +35,11 @@ public:
     /// default-constructed command.
     void operator()() {
         detail::WithDefaultFloatControl const control;
-        _call(_storage);
+        auto* call = _call;
+#if defined(__GNUC__)
+        __asm__("" : "+r"(call)); // not inlined, so no operation moves out of the scope
+#endif
+        call(_storage);
     }
 
 private:
