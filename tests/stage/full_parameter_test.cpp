@@ -66,8 +66,7 @@ TEST_CASE("A visit of all full parameters gathers a unit again where another one
     CHECK(seen.gathers == 4 * 2); // each unit has two buckets
 }
 
-TEST_CASE(
-    "for_each_full_parameter visits a shared parameter once, with the unit that is gathered") {
+TEST_CASE("A visit of all full parameters visits a shared one once, in the gathered unit") {
     Seen const seen = visit({{0}, {0, 1}, {1}});
     CHECK(seen.visited == std::vector<std::size_t>{0, 1, 2});
     CHECK(seen.firsts == std::vector<float>{0, 1, 2});

@@ -35,12 +35,17 @@ public:
 
     /// @brief Returns the slices of all copies of a bucket.
     [[nodiscard]] auto of(std::size_t bucket) const noexcept {
-        return of(bucket, 0, _first[bucket + 1] - _first[bucket]);
+        return of(bucket, 0, count(bucket));
     }
 
     /// @brief Returns `count` consecutive slices of a bucket, from its slice `first` on.
     [[nodiscard]] auto of(std::size_t bucket, std::size_t first, std::size_t count) const noexcept {
         return _table.range(_first[bucket] + first, count);
+    }
+
+    /// @brief Returns the number of copies of a bucket.
+    [[nodiscard]] std::size_t count(std::size_t bucket) const noexcept {
+        return _first[bucket + 1] - _first[bucket];
     }
 
     /// @brief Bytes of the table in the backend's memory.

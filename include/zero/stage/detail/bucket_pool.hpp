@@ -32,10 +32,10 @@ public:
         : _buffer(memory, plan.elements, kind), _map(plan), _last_use(plan.places.size()),
           _is_open(plan.places.size(), false) {}
 
-    /// @brief Fills all leases. Commands on a lease that is opened later run after it.
+    /// @brief Fills all leases, before the first is opened. Waits.
     [[gnu::cold]] void fill(Queue queue, T value) {
         Backend::fill(queue, _buffer.data(), _buffer.size(), value);
-        _filled = Backend::record(queue);
+        Backend::synchronise(Backend::record(queue)); // the queues that open leases are not known
     }
 
     /// @brief Reserves memory for a bucket, without waiting for its last use. A second call is a
@@ -64,7 +64,6 @@ public:
 
     /// @brief Leases the claimed memory of a bucket to commands on `writer`, after its last use.
     T* open(std::size_t bucket, Queue writer, Fence fence) {
-        Backend::wait(writer, _filled, fence);
         _map.use(bucket, [&](std::size_t user) { Backend::wait(writer, _last_use[user], fence); });
         _is_open[bucket] = true;
         return at(bucket);
@@ -80,7 +79,6 @@ public:
     /// @brief Drops the events of all leases. Every last use must already be ordered before all
     /// later commands.
     void forget_events() noexcept {
-        _filled = {};
         for (Event& last_use : _last_use) {
             last_use = {};
         }
@@ -96,7 +94,6 @@ public:
 private:
     Buffer<T> _buffer;
     LeaseMap _map;
-    Event _filled{};
     List<Event> _last_use;      ///< by bucket: the end of its last lease
     std::vector<char> _is_open; ///< by bucket
 };

@@ -71,7 +71,7 @@ public:
 
     /// @brief Whether any gradient of a bucket is read from caller-owned memory.
     [[nodiscard]] bool reads_callers(std::size_t bucket) const noexcept {
-        return !is_leased(bucket) || _copies.of(bucket).size() != 0;
+        return !is_leased(bucket) || _copies.count(bucket) != 0;
     }
 
     /// @brief Reserves memory for a leased bucket. A second call is a no-op. @return false if there
@@ -198,7 +198,7 @@ public:
             count = 0;
         };
         for (Piece const& piece : _layout->pieces(bucket)) {
-            if (_copies.of(bucket).size() == 0) {
+            if (_copies.count(bucket) == 0) {
                 break;
             }
             if (_callers[piece.parameter] != nullptr && piece.elements != 0) {
