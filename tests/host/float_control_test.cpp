@@ -43,7 +43,6 @@ struct Results {
     std::vector<float> scaled;
     std::vector<float> sums;
     double squares = 0.0;
-    friend bool operator==(Results const&, Results const&) = default;
 };
 
 /// Scales numbers to subnormal ones, adds subnormal numbers, adds numbers that must be rounded, and
