@@ -6,13 +6,13 @@
 #include <zero/layout/detail/gradient_source.ipp>
 #include <zero/layout/detail/layout_totals.ipp>
 #include <zero/layout/detail/lease_plan.ipp>
-#include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/make_adopted_buckets.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>
 #include <zero/layout/detail/order_by.ipp>
 #include <zero/layout/detail/partition_bucket.ipp>
 #include <zero/layout/detail/place_in_bucket.ipp>
+#include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/ready_order.ipp>
 #include <zero/layout/detail/require_partition.ipp>
 #include <zero/layout/detail/round_robin_partitioner.ipp>

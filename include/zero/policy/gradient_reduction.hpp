@@ -27,9 +27,9 @@ struct GradientReductionOptions {
     std::optional<ReductionSchedule>
         schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
     std::size_t wire_bytes = std::size_t{25}
-                             << 20U; ///< capacity of the buffer in which gradients are converted
-                                     ///< before they are sent; a larger bucket takes several
-                                     ///< collectives, of at least 64 elements per rank
+                             << 20U;  ///< capacity of the buffer in which gradients are converted
+                                      ///< before they are sent; a larger bucket takes several
+                                      ///< collectives, of at least 64 elements per rank
     std::optional<float> predivide{}; ///< divisor before communication, positive; a power of two
                                       ///< divides without rounding. Default: the power of two near
                                       ///< sqrt(W) if float16 is sent, else 1

@@ -14,8 +14,7 @@ namespace ZERO_NAMESPACE {
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
                                            StageRow const& row, Storage storage,
                                            std::size_t extra_leases, std::size_t type,
-                                           std::size_t further_leases,
-                                           std::size_t wire_capacity) {
+                                           std::size_t further_leases, std::size_t wire_capacity) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
     for (auto const& spec : layout.parameters()) {

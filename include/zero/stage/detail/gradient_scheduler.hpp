@@ -8,8 +8,8 @@
 #include "../../layout/piece_position.hpp"
 #include "../../layout/placement.hpp"
 #include "../any_parameter.hpp"
-#include "claim_leases.hpp"
 #include "engine_context.hpp"
+#include "gradient_claims.hpp"
 #include "gradient_deliveries.hpp"
 #include "gradient_store.hpp"
 #include "gradient_writers.hpp"
@@ -47,8 +47,8 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
-          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false) {
-        _claimed.reserve(context.layout->trainable_buckets()); // a step allocates nothing
+          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false),
+          _claims(*context.layout) {
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
         }
@@ -93,7 +93,7 @@ public:
         _deliveries.begin_micro_step();
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
-        _claimed_end = 0;
+        _claims.begin_micro_step();
         // With a block of gradients a step has one micro-step, which is therefore the last.
         _is_last = is_last || reduces_once();
         _writers.begin_micro_step();
@@ -249,11 +249,6 @@ private:
                                  [&](auto const& store) { return store.is_leased(bucket); });
     }
 
-    [[nodiscard]] bool is_claimed(std::size_t bucket) const {
-        return _stores.of_bucket(bucket,
-                                 [&](auto const& store) { return store.is_claimed(bucket); });
-    }
-
     /// In memory of the engine: its address was taken. Caller-owned: leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
@@ -311,29 +306,10 @@ private:
         }
     }
 
-    /// Claims memory for the buckets that are not yet launched in this micro-step. Room stays for
-    /// every bucket before them that has none: the end of a micro-step sends zeros for it while
-    /// they are still open. The buckets before it are closed then.
     void require_leases(std::size_t unit, std::span<std::size_t const> buckets) {
-        auto const is_wanted = [&](std::size_t bucket) {
-            return is_trainable(bucket) && !_readiness.is_launched(bucket) && is_leased(bucket)
-                   && !is_claimed(bucket);
-        };
-        bool is_met = claim_leases(_stores, buckets, is_wanted, LeaseChoice::any_place, _claimed);
-        std::size_t end = _claimed_end;
-        for (std::size_t const bucket : _claimed) {
-            end = end > bucket ? end : bucket + 1;
-        }
-        for (std::size_t bucket = _readiness.next(); is_met && bucket < end; ++bucket) {
-            is_met = !is_wanted(bucket) || _stores.of_bucket(bucket, [&](auto const& store) {
-                return store.has_room_after_earlier(bucket);
-            });
-        }
-        if (!is_met) {
-            unclaim_leases(_stores, _claimed);
+        if (!_claims.claim(_stores, _readiness, buckets)) {
             throw_no_gradient_lease(*_layout, unit, _rank);
         }
-        _claimed_end = end;
     }
 
     /// Provides memory for a parameter's gradient, whose buckets `writer` follows. The first call
@@ -410,8 +386,7 @@ private:
     mutable GradientDeliveries _deliveries; ///< handles are const
     std::vector<char> _is_chosen;           ///< per parameter, during a call
     std::size_t _chosen = 0;                ///< number of chosen parameters
-    std::vector<std::size_t> _claimed;      ///< buckets, by the current call
-    std::size_t _claimed_end = 0; ///< no bucket from here on was claimed in this micro-step
+    GradientClaims _claims;
     std::size_t _micro_steps = 0;
     bool _is_last = false;
     bool _is_reduced = false;
