@@ -12,6 +12,7 @@
 #include "comm/run_rank.hpp"
 #include "comm/run_ranks.hpp"
 #include "core/version.hpp"
+#include "host/inline_queue.hpp"
 #include "layout/balanced_partitioner.hpp"
 #include "layout/contiguous_partitioner.hpp"
 #include "layout/dealt_group_partitioner.hpp"

@@ -95,7 +95,7 @@ TEST_CASE("A rank whose time-out ended sleeps while it waits for a better cause 
     rendezvous.abort("a provisional cause", true); // for a second another may replace it
     auto const begin = std::chrono::steady_clock::now();
     std::clock_t const busy_before = std::clock(); // processor time of all threads
-    CHECK_THROWS_WITH(rendezvous.enter(0, "meeting", 1), contains_text("a provisional cause"));
+    CHECK_THROWS_WITH(rendezvous.enter(0, {"meeting", 1}), contains_text("a provisional cause"));
     double const busy = static_cast<double>(std::clock() - busy_before) / CLOCKS_PER_SEC;
     double const waited =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

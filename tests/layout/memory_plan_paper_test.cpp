@@ -80,7 +80,7 @@ TEST_CASE("For equal shards each stage takes the bytes of the paper: 16P, 4P + 1
 
 TEST_CASE("Leases, wire and control have rows of their own and are not model states") {
     LayoutTotals totals = equal_shards(6400, 64);
-    totals.largest_trainable_bucket = 1000;
+    totals.wire_elements = 1000;
     totals.gradient_lease_elements = 3000;
     totals.parameter_lease_elements = 12'000;
     MemoryPlan const found = plan_memory(stage_row(3, ReductionSchedule::every_micro_step), totals,
