@@ -3,10 +3,13 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../flat_layout.hpp"
-#include "../lease_plan.hpp"
 #include "../range.hpp"
 
 #include <cstddef>
+
+namespace ZERO_NAMESPACE {
+struct LeasePlan; // lease_plan.ipp includes this header
+} // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
 

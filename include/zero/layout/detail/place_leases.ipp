@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/hash.hpp"
+#include "../lease_plan.hpp"
 #include "../padding.hpp"
 #include "order_by.hpp"
 #include "place_leases.hpp"
