@@ -69,7 +69,7 @@ TEST_CASE("A rank that throws no std::exception is named") {
         meet(communicator);
     });
     CHECK_THAT(outcomes[0].message,
-               contains_text("rank 2 threw an exception that is no std::exception"));
+               contains_text("rank 2 threw an exception that is not a std::exception"));
 }
 
 TEST_CASE("Ranks that return may run again, and return what their bodies return") {

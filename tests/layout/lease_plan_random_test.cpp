@@ -187,24 +187,4 @@ TEST_CASE("The same comparison finds overlaps in a plan whose places all begin a
     CHECK(problem_in(plan, layout, steps) == "a place ends after the buffer");
 }
 
-TEST_CASE("Buckets inside units are numbered in the order in which units finish, for a "
-          "partitioner that chooses an order as well") {
-    std::mt19937_64 random(7);
-    for (int round = 0; round < 100; ++round) {
-        auto const model = random_model(random);
-        auto const order = random_order(random, FlatLayout(model, 1, {}).units());
-        auto const layout =
-            make_layout<DealtGroupPartitioner, UnitBucketer>(model, {3, 4, true, {}, order});
-        std::vector<std::size_t> completed;
-        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            std::size_t last = 0;
-            for (std::size_t position = 0; position < order.size(); ++position) {
-                last = is_in(layout, bucket, order[position]) ? position : last;
-            }
-            completed.push_back(last);
-        }
-        CHECK(std::is_sorted(completed.begin(), completed.end()));
-    }
-}
-
 } // namespace zero::test::lease_plan_random_test

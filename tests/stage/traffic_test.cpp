@@ -58,7 +58,8 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
             parameter.initialise = nullptr;
         }
         ZeroStage<N, Parameters<bfloat16>, Recording<Idle>> engine(
-            recording, parameters, {.reduction = {.schedule = schedule}});
+            recording, parameters,
+            {.reduction = {.schedule = schedule, .wire_bytes = std::size_t{1} << 40U}});
         std::vector<std::size_t> acquired;
         Counts counts;
         for (int step = 0; step < 2; ++step) { // the second with prefetch

@@ -9,7 +9,8 @@
 namespace zero::test {
 
 /// Caller-owned memory for a registration: one block with the initial values of the parameters, one
-/// after the other, and one for their gradients. Points the registration at both.
+/// after the other, and one for their gradients with a gap after each, so that they are not a
+/// gradient block, whose steps have one micro-step. Points the registration at both.
 template <class T, class G>
 struct CallerMemory {
     explicit CallerMemory(std::vector<Parameter<T, G>>& parameters) {
@@ -18,14 +19,16 @@ struct CallerMemory {
             elements += parameter.elements;
         }
         block.resize(elements);
-        gradients.resize(elements);
+        gradients.resize(elements + parameters.size());
         std::size_t begin = 0;
+        std::size_t gaps = 0;
         for (auto& parameter : parameters) {
             parameter.data = block.data() + begin;
-            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin + gaps : nullptr;
             parameter.initialise(0, std::span<T>(parameter.data.get(), parameter.elements));
             parameter.initialise = nullptr;
             begin += parameter.elements;
+            ++gaps;
         }
     }
 

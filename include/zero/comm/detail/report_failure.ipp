@@ -16,7 +16,7 @@ ZERO_COLD_INLINE void report_failure(std::size_t rank,
         } catch (std::exception const& error) {
             abort(text({"rank ", rank, ": ", first_line(error.what())}));
         } catch (...) {
-            abort(text({"rank ", rank, " threw an exception that is no std::exception"}));
+            abort(text({"rank ", rank, " threw an exception that is not a std::exception"}));
         }
     } catch (...) { // there was no memory for a text
         abort("a rank failed");

@@ -132,8 +132,7 @@ ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec co
         for (std::size_t type = 0; type < options.types(); ++type) {
             append_buckets(found, {trainable, type}, parameters, options, partitioner, bucketer);
         }
-        // Stage 3 sends a unit when it is ready, whatever order a partitioner chose.
-        if (options.types() > 1 || (options.buckets_inside_units && partitioner.order != nullptr)) {
+        if (options.types() > 1) {
             found = merge_by_readiness(as_span(found), ready_order(parameters, options.unit_order));
         }
         for (BucketPlan& bucket : found) {
