@@ -176,17 +176,20 @@ private:
     std::array<std::size_t, buffer_kinds> _bytes{};
 };
 
-/// Caller-owned parameters in one block of device memory, and memory for their gradients.
+/// Caller-owned parameters in one block of device memory, and memory for their gradients with a gap
+/// after each, so that they are not a gradient block.
 template <class T, class G>
 struct DeviceParameters {
     explicit DeviceParameters(std::vector<Parameter<T, G>>& parameters)
-        : memory(make(parameters)), gradients(memory.size()) {
+        : memory(make(parameters)), gradients(memory.size() + parameters.size()) {
         std::size_t begin = 0;
+        std::size_t gaps = 0;
         for (auto& parameter : parameters) {
             parameter.data = memory.data() + begin;
-            parameter.gradient = parameter.trainable ? gradients.data() + begin : nullptr;
+            parameter.gradient = parameter.trainable ? gradients.data() + begin + gaps : nullptr;
             parameter.initialise = nullptr;
             begin += parameter.elements;
+            ++gaps;
         }
     }
 

@@ -76,7 +76,10 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
                     account.plan.rows[kind].is_callers ? 0 : account.plan.rows[kind].bytes();
             }
             account.allocated = allocated_by(memory);
-            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, 2).report();
+            // gradients beside an adopted block are reduced in place, once per step
+            std::size_t const micro_steps = storage == Storage::adopted ? 1 : 2;
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, micro_steps)
+                .report();
             account.after_step = allocated_by(memory);
         }
         account.left = allocated_by(memory);

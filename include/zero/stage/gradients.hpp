@@ -22,6 +22,8 @@ public:
     Gradients(Gradients const& other) noexcept
         : Gradients(*other._engine, other._unit, other._micro_step) {}
 
+    /// @brief Makes this a handle of the same gradients as `other`.
+    // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): counts up before it counts down
     Gradients& operator=(Gradients const& other) noexcept {
         ++other._engine->_live_gradients;
         --_engine->_live_gradients;

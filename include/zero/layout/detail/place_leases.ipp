@@ -199,6 +199,7 @@ private:
         _short.clear();
         _short_at = List<std::vector<std::size_t>>(_steps);
         std::vector<std::uint64_t> ordered_keys;
+        ordered_keys.reserve(order.size());
         for (std::size_t const block : order) {
             ordered_keys.push_back(keys[block]);
         }

@@ -13,8 +13,8 @@ namespace ZERO_NAMESPACE::detail {
 template <class T>
 class BlockSpan : public std::span<T> {
 public:
-    // NOLINTBEGIN(google-explicit-constructor): as std::span
-    constexpr BlockSpan() noexcept {}
+    // NOLINTBEGIN(google-explicit-constructor,bugprone-forwarding-reference-overload): as std::span
+    constexpr BlockSpan() noexcept = default;
     constexpr BlockSpan(T* first, std::size_t elements) : std::span<T>(first, elements) {}
 
     template <class Range>
@@ -30,7 +30,7 @@ public:
                       "zero: adopted_block needs the length of the block as well; write "
                       ".adopted_block = {pointer, elements}.");
     }
-    // NOLINTEND(google-explicit-constructor)
+    // NOLINTEND(google-explicit-constructor,bugprone-forwarding-reference-overload)
 };
 
 } // namespace ZERO_NAMESPACE::detail
