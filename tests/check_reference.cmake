@@ -13,7 +13,7 @@ function(expect page text)
     endif()
 endfunction()
 
-expect(classzero_1_1ZeroStage "at most one of a category")
+expect(classzero_1_1ZeroStage "at most one per category")
 expect(classzero_1_1Engine "gradients_ready")
 expect(classzero_1_1Engine "Starts a step")
 expect(structzero_1_1AdamW "algorithm 2")
