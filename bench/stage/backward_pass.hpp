@@ -12,7 +12,7 @@ void backward_and_step(Engine& engine, Visit const& visit) {
         visit(unit);
         auto const gradients = engine.gradients(unit, {}, false);
         for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-            (void)gradients[parameter]; // memory whose address nobody takes counts as zero
+            (void)gradients[parameter]; // only memory whose address was taken counts as written
         }
         engine.gradients_ready(unit);
     }

@@ -17,7 +17,7 @@ namespace zero::test::live_handles_test {
 
 namespace {
 
-/// How a child process ended.
+/// The end of a child process.
 struct End {
     int signal = 0;
     std::string errors; ///< what it printed on stderr

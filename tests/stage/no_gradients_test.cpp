@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t elements = 9;
 
-/// What a rank saw of a step.
+/// The outcome of a step on one rank.
 struct Seen {
     Outcome outcome;
     bool has_changed = false; ///< a parameter after the step
@@ -87,7 +87,7 @@ TEST_CASE("A step without any gradient throws on every rank and changes nothing,
                       unreported);
         check_refused(step_with<Stage>([](Stage&, int) {}, {.non_finite = NonFinite::step}),
                       unreported);
-        // Nobody has the address of the memory, so nobody wrote it.
+        // The address of the memory was not taken, so it was not written.
         check_refused(step_with<Stage>([](Stage& engine, int) {
                           (void)engine.gradients(0, {}, false);
                           engine.gradients_ready(0);
@@ -182,7 +182,7 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                               .is_late = false,
                               .clears = false,
                               .is_zero = true});
-    CHECK(zeros[0].outcome.type == "returned"); // zeros that nobody cleared are gradients
+    CHECK(zeros[0].outcome.type == "returned"); // zeros that the model wrote are gradients
 }
 
 TEST_CASE("A model without trainable parameters makes steps without gradients") {

@@ -19,15 +19,15 @@ namespace ZERO_NAMESPACE {
 /// empty. The reductions take float, bfloat16 and float16; the other operations also take 64-bit
 /// integers and bytes.
 ///
-/// What the conformance suite (`tests/comm/conformance.hpp`) requires of an author:
+/// The conformance suite (`tests/comm/conformance.hpp`) also requires of an author:
 ///
 /// - *Threads.* The thread of a rank makes all calls of its communicator but `abort`, which any
 /// thread may call. Only that thread enqueues on `queue` meanwhile.
-/// - *Commands.* What an operation enqueues on a host queue is a trivially copyable functor of at
-/// most 112 bytes (`host::Command`): pointers and numbers. It must not refer to `cuts` or `tag`, so
-/// copy what it reads. A command may throw: the queue keeps the first exception, skips the commands
-/// behind it and gives it to `Backend::rethrow_failure(queue)`, which an operation calls first. An
-/// inline queue throws out of the operation at once.
+/// - *Commands.* A command that an operation enqueues on a host queue is a trivially copyable
+/// functor of at most 112 bytes (`host::Command`): pointers and numbers. It must not refer to
+/// `cuts` or `tag`, so copy what it reads. A command may throw: the queue keeps the first
+/// exception, skips the commands behind it and gives it to `Backend::rethrow_failure(queue)`, which
+/// an operation calls first. An inline queue throws out of the operation at once.
 /// - *Sums* are formed in float, in rank order from rank 0 on, and rounded once to the element
 /// type.
 /// - *Memory.* An operation writes `receive` and nothing else: a reduce-scatter in place leaves the

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief What a full queue does with the thread that enqueues another command.
+/// @brief The answer of a full queue to the thread that enqueues another command.
 enum class WhenFull : std::uint8_t {
     throw_error, ///< throws QueueFull; the command is not enqueued
     wait         ///< blocks the thread until a quarter of the queue is free

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a bucket that is larger than the wire buffer is sent in several collectives.
+// The chunks in which a bucket larger than the wire buffer is sent, one collective each.
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"

@@ -15,7 +15,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief How `Muon` adapts the length of its steps to the shape of a matrix.
+/// @brief The rule by which `Muon` adapts the length of its steps to the shape of a matrix.
 enum class MuonLength : std::uint8_t {
     /// sqrt(max(1, rows / columns)): the spectral norm of a step is the learning rate, times this
     /// for tall matrices (Jordan et al., 2024).

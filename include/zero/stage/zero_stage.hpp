@@ -52,7 +52,7 @@ public:
     using Weights = zero::Weights<typename Base::EngineType>;     ///< returned by `acquire`
     using Gradients = zero::Gradients<typename Base::EngineType>; ///< returned by `gradients`
     using Ticket = zero::StepTicket<typename Base::EngineType>;   ///< returned by `step`
-    /// What `for_each_owned_slice` passes for parameters of the first type.
+    /// The argument of the visitor of `for_each_owned_slice`, for parameters of the first type.
     using OwnedSlice =
         zero::OwnedSlice<typename Base::Composition::EngineConfig,
                          typename Base::Composition::EngineConfig::template TypesAt<0>>;

@@ -177,7 +177,7 @@ TEST_CASE("The gradients of a unit are cleared by one command per bucket and cop
             if (!is_callers) {
                 auto const gradients = engine.gradients(0);
                 for (std::size_t index = 0; index < tensors; ++index) {
-                    (void)gradients[index]; // memory whose address nobody takes is cleared again
+                    (void)gradients[index]; // memory whose address is not taken is cleared again
                 }
                 seen.fills_of_lease = emulated::fills - fills;
             }

@@ -13,7 +13,7 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// How `InspectLoop` adds squares with AVX2.
+/// The addition of squares by `InspectLoop` with AVX2.
 template <StorageType T>
 class SquaresAvx2 : public AnchoredSquares<T> {};
 

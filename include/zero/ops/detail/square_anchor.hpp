@@ -7,7 +7,8 @@
 
 namespace ZERO_NAMESPACE::ops::detail {
 
-/// @brief How loops add many squares in double without rounding. Host and device share it.
+/// @brief The anchor that lets loops add squares in double without rounding. Host and device
+/// share it.
 ///
 /// An accumulator t starts at `anchor`, and beside it a remainder r at 0. For each element x:
 ///

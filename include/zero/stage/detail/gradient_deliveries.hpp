@@ -24,7 +24,8 @@ public:
         }
     }
 
-    /// @brief How this rank delivered gradients in this step; `delivered` if it has none to give.
+    /// @brief The evidence of this rank's gradients in this step; `delivered` if its model has
+    /// none.
     [[nodiscard]] GradientEvidence evidence() const noexcept { return _evidence; }
 
     void begin_step() noexcept {
@@ -55,7 +56,7 @@ public:
     }
 
     /// @brief Whether memory of the engine can have been written in this micro-step. Uninitialised
-    /// memory whose address nobody has was not.
+    /// memory whose address was not taken was not written.
     [[nodiscard]] bool is_taken(std::size_t parameter) const noexcept {
         return _is_taken[parameter] != 0;
     }

@@ -322,6 +322,10 @@ private:
                              [&](C* wire, auto chunk, auto const& first) {
                                  if (is_all_reduce) {
                                      send(bucket, wire, wire, chunk, true);
+                                     if (chunk.data() == cuts.data()) { // the whole bucket
+                                         add_to_sum(bucket, 0, wire, cuts.back(), is_first);
+                                         return;
+                                     }
                                      for (std::size_t rank = 0; rank + 1 < chunk.size(); ++rank) {
                                          add_to_sum(bucket, first(rank), wire + chunk[rank],
                                                     chunk[rank + 1] - chunk[rank], is_first);
