@@ -102,20 +102,39 @@ void with_stores(std::size_t moved_bytes, Body const& body) {
     }
 }
 
-/// Reads the elements [begin, begin + n) of all ranks and writes n elements to `out`. n is a
-/// multiple of 8.
-inline void move_sum(float* out, float const* const* from, std::size_t world, std::size_t begin,
-                     std::size_t n) {
-    with_stores((world + 1) * n * sizeof(float), [&]<bool streams>() {
-        for (std::size_t i = 0; i < n; i += 8) {
-            auto first = load(from[0] + begin + i);
-            auto second = load(from[0] + begin + i + 4);
-            for (std::size_t rank = 1; rank < world; ++rank) {
-                first ^= load(from[rank] + begin + i);
-                second ^= load(from[rank] + begin + i + 4);
+/// Prefetches a line far behind an address that is read, as the library does: no limit of the
+/// memory lies below what a prefetch reaches.
+inline void prefetch_after(void const* from) {
+    __builtin_prefetch(
+        reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(from) + 2048));
+}
+
+/// Reads the elements [begin, begin + n) of all ranks and writes n elements to `out`, or reads and
+/// writes them if `is_added`. The elements of `out` are as large as those of the ranks, or twice as
+/// large. n is a multiple of 64 bytes of the ranks' elements.
+template <class Out, class T>
+void move_sum(Out* out, T const* const* from, std::size_t world, std::size_t begin, std::size_t n,
+              bool is_added = false) {
+    constexpr std::size_t wide = sizeof(Out) / sizeof(T);
+    bool const is_apart = !is_added && static_cast<void const*>(out) != from[0] + begin;
+    with_stores(is_apart ? n * (world * sizeof(T) + sizeof(Out)) : 0, [&]<bool streams>() {
+        for (std::size_t byte = 0; byte < n * sizeof(T); byte += 64) {
+            Word4 words[4] = {};
+            for (std::size_t rank = 0; rank < world; ++rank) {
+                auto const* const line = reinterpret_cast<char const*>(from[rank] + begin) + byte;
+                prefetch_after(line);
+                for (std::size_t word = 0; word < 4; ++word) {
+                    words[word] ^= load(line + 16 * word);
+                }
             }
-            put<streams>(out + i, first);
-            put<streams>(out + i + 4, second);
+            char* const to = reinterpret_cast<char*>(out) + wide * byte;
+            for (std::size_t word = 0; word < 4 * wide; ++word) {
+                if (is_added && word % 4 == 0) {
+                    prefetch_after(to + 16 * word);
+                }
+                Word4 const old = is_added ? load(to + 16 * word) : Word4{};
+                put<streams>(to + 16 * word, words[word / wide] ^ old);
+            }
         }
     });
 }

@@ -16,6 +16,7 @@
 #include "values.hpp"
 
 #include <zero/comm/communicator.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/core/dtype.hpp>
 #include <zero/core/error.hpp>
 
@@ -90,6 +91,38 @@ void on_all_ranks(Test const& test) {
             on_queue(DelayingKind{});
         });
         report.check();
+    }
+}
+
+/// @brief Checks the optional reduce-scatter that accumulates in float, where a communicator has
+/// it: two calls, of which the second one adds.
+template <class T, class C>
+void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
+    if constexpr (detail::AccumulatesReduceScatter<C, T, float>) {
+        std::size_t const begin = cuts[c.index()];
+        std::size_t const own = cuts[c.index() + 1] - begin;
+        std::vector<T> send(cuts.back());
+        std::vector<float> sum(own);
+        std::vector<float> found(own);
+        std::vector<float> expected(own);
+        c.poison(sum);
+        for (bool const is_added : {false, true}) {
+            std::size_t const salt = ++c.serial;
+            std::vector<T> const source = values_of<T>(c.rank(), cuts.back(), salt);
+            c.copy(send.data(), source.data(), cuts.back());
+            c.communicator->reduce_scatter(static_cast<T const*>(send.data()), sum.data(), cuts,
+                                           c.queue, CollectiveTag{"accumulated sums", salt},
+                                           is_added);
+            c.poison(send);
+            c.queue->synchronise();
+            auto const sums = sums_of<T>(c.world(), begin, begin + own, salt);
+            for (std::size_t i = 0; i < own; ++i) {
+                expected[i] = (is_added ? expected[i] : 0.0F) + to_float(sums[i]);
+            }
+        }
+        c.copy(found.data(), static_cast<float const*>(sum.data()), own);
+        c.queue->synchronise();
+        c.expect_equal(found, expected, "accumulated reduce-scatter " + to_text(cuts));
     }
 }
 
@@ -225,6 +258,7 @@ void check_sums_of() {
         for (auto const& cuts : families_of_cuts(static_cast<std::size_t>(caller.world()))) {
             check_sums<T>(caller, cuts, false);
             check_sums<T>(caller, cuts, true);
+            check_accumulated_sums<T>(caller, cuts);
         }
     });
 }

@@ -143,6 +143,63 @@ TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once"
           == 0);
 }
 
+/// Returns the number of ranges for which a sum over ranks with its accumulation differs from the
+/// sum, followed by a conversion or an addition.
+template <class A, class T>
+int sum_and_accumulate(int world) {
+    return for_all_ranges([&](std::size_t n, std::size_t offset) {
+        std::vector<std::vector<T>> values;
+        std::vector<T const*> pointers;
+        for (int rank = 0; rank < world; ++rank) {
+            values.push_back(kernel_inputs<T>(n, 20U + static_cast<std::uint32_t>(rank)));
+        }
+        for (auto const& value : values) {
+            pointers.push_back(value.data());
+        }
+        std::vector<T> sum(n);
+        host::sum_ranks(sum.data(), pointers.data(), world, n);
+        auto const before = kernel_inputs<A>(n, 3);
+        int wrong = 0;
+        for (bool const is_added : {false, true}) {
+            auto expected = before;
+            if (is_added) {
+                host::accumulate(expected.data(), sum.data(), n);
+            } else {
+                host::convert(expected.data(), sum.data(), n, 1.0F);
+            }
+            Guarded<A> out(before, offset);
+            host::sum_ranks(out.data(), pointers.data(), world, n, is_added);
+            wrong += out.holds(expected) ? 0 : 1;
+        }
+        return wrong;
+    });
+}
+
+TEST_CASE("A sum over ranks with its accumulation has the bits of the two for all pairs of types",
+          "[host][kernel]") {
+    int const world = GENERATE(1, 2, 3, 8);
+    CAPTURE(world);
+    CHECK(sum_and_accumulate<float, float>(world) == 0);
+    CHECK(sum_and_accumulate<float, bfloat16>(world) == 0);
+    CHECK(sum_and_accumulate<float, float16>(world) == 0);
+    CHECK(sum_and_accumulate<bfloat16, float>(world) == 0);
+    CHECK(sum_and_accumulate<bfloat16, bfloat16>(world) == 0);
+    CHECK(sum_and_accumulate<bfloat16, float16>(world) == 0);
+    CHECK(sum_and_accumulate<float16, float>(world) == 0);
+    CHECK(sum_and_accumulate<float16, bfloat16>(world) == 0);
+    CHECK(sum_and_accumulate<float16, float16>(world) == 0);
+}
+
+TEST_CASE("A sum over ranks is rounded to their type before it is accumulated", "[host][kernel]") {
+    // 1 + 2^-9 is no bfloat16; a sum that is accumulated unrounded would keep it
+    std::vector<bfloat16> const one(40, from_float<bfloat16>(1.0F));
+    std::vector<bfloat16> const small(40, from_float<bfloat16>(0x1p-9F));
+    std::array<bfloat16 const*, 2> const peers{one.data(), small.data()};
+    std::vector<float> sum(40, 0.5F);
+    host::sum_ranks(sum.data(), peers.data(), 2, sum.size(), true);
+    CHECK(sum == std::vector<float>(40, 1.5F));
+}
+
 TEST_CASE("Three terms are added in rank order", "[host][kernel]") {
     float const large = 0x1p24F;
     std::vector<std::vector<float>> const values{std::vector<float>(100, 1.0F),

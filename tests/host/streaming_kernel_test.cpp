@@ -138,6 +138,25 @@ TEMPLATE_TEST_CASE("The sum over ranks of a long range has the bits of its piece
     CHECK(first == pieces);
 }
 
+TEST_CASE("The accumulated sum over ranks of a long range has the bits of its pieces",
+          "[host][kernel]") {
+    std::size_t const n = host::detail::streaming_bytes / 8 + 5;
+    Aligned<bfloat16> const first(kernel_inputs<bfloat16>(n, 1));
+    Aligned<bfloat16> const second(kernel_inputs<bfloat16>(n, 2));
+    Aligned<float> const whole(n);
+    Aligned<float> const pieces(n);
+    for (bool const is_added : {false, true}) {
+        CAPTURE(is_added);
+        std::array<bfloat16 const*, 2> const peers{first.data(), second.data()};
+        host::sum_ranks(whole.data(), peers.data(), 2, n, is_added);
+        in_pieces(n, [&](std::size_t begin, std::size_t count) {
+            std::array<bfloat16 const*, 2> const parts{first.data() + begin, second.data() + begin};
+            host::sum_ranks(pieces.data() + begin, parts.data(), 2, count, is_added);
+        });
+        CHECK(whole == pieces);
+    }
+}
+
 TEST_CASE("The update of a long range has the bits of its pieces", "[host][kernel]") {
     std::size_t const n = host::detail::streaming_bytes / 30 + 5;
     Aligned<float> const gradient(kernel_inputs<float>(n, 1));

@@ -49,6 +49,9 @@ namespace ZERO_NAMESPACE {
 /// - `all_reduce_integers(values, elements, reduction, queue, tag)`: exact, in place.
 /// - `abort(cause, is_provisional)`: releases every rank from every collective with `Aborted`. Any
 /// thread may call it. For a short time a provisional cause may be replaced by a better one.
+/// - optional, `reduce_scatter(send, sum, cuts, queue, tag, is_added)` with `sum` of any storage
+/// type: the sum of this rank's extent, rounded to the type of `send`, replaces the elements of
+/// `sum` or is added to them. The engine then reads and writes memory once less per reduction.
 /// - optional, `rethrow_failure()`: throws an error that the transport detected after its calls
 /// returned. Call it after waiting for the queue, before using a collective's result
 /// (`detail::wait_for_collectives`).

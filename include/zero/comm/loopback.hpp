@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../backend/detail/backend_requirements.hpp"
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
@@ -69,6 +70,18 @@ public:
                         CollectiveTag tag = {}) {
         scatter_sums(dtype_of<T>(), &Frame::template sum_extent<T>, send, receive, cuts, queue,
                      tag);
+    }
+
+    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
+    /// added. Optional operation of a `Communicator`.
+    template <class T, class A>
+        requires detail::BackendAddsSums<B, A, T>
+    void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        scatter_sums(dtype_of<T>(),
+                     is_added ? &Frame::template accumulate_extent<T, A, true>
+                              : &Frame::template accumulate_extent<T, A, false>,
+                     send, sum, cuts, queue, tag);
     }
 
     /// @copydoc reduce_scatter

@@ -102,6 +102,12 @@ struct HostBackend {
     static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                           std::size_t elements);
 
+    /// @brief Enqueues `host::sum_ranks` with an accumulation: one pass over memory less than
+    /// `sum_ranks`, and `convert` or `accumulate`.
+    template <StorageType A, StorageType T>
+    static void sum_ranks(Queue queue, A* sum, T const* const* peers, int world,
+                          std::size_t elements, bool is_added);
+
     static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 

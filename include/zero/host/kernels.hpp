@@ -33,6 +33,13 @@ void accumulate(To* sum, From const* in, std::size_t n) noexcept;
 template <StorageType T>
 void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept;
 
+/// @brief The sum over ranks and its accumulation in one pass: the bits of `sum_ranks` into a range
+/// of type T, followed by `convert` to `sum` or, with `is_added`, by `accumulate`.
+/// @param sum may be one of the peers if the types are the same
+/// @param world at least 1
+template <StorageType A, StorageType T>
+void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_added) noexcept;
+
 /// @brief Adds the squares of the values to `result`, exactly. So a range may be cut anywhere.
 /// @param first_index index of `values[0]` in the numbering of `result`, for `first_non_finite`
 template <StorageType T>

@@ -82,6 +82,12 @@ concept BackendHasSumRanks =
         B::sum_ranks(queue, out, peers, 1, std::size_t{});
     };
 
+/// Whether the backend can add a sum over ranks of `T` to elements of `A` in one pass.
+template <class B, class A, class T>
+concept BackendAddsSums = requires(typename B::Queue queue, A* sum, T const* const* peers) {
+    B::sum_ranks(queue, sum, peers, 1, std::size_t{}, true);
+};
+
 template <class B>
 concept BackendReducesIntegers =
     requires(typename B::Queue queue, std::int64_t* out, std::int64_t const* const* peers) {

@@ -36,6 +36,13 @@ concept HasReduceScatter =
         communicator.reduce_scatter(send_half, receive_half, cuts, queue, tag);
     };
 
+/// Whether a reduce-scatter of `T` can add to elements of `A`. Optional.
+template <class C, class T, class A>
+concept AccumulatesReduceScatter =
+    requires(C& communicator, T const* send, A* sum, std::span<std::size_t const> cuts,
+             typename C::Backend::Queue queue,
+             CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag, true); };
+
 template <class C>
 concept HasAllGather =
     requires(C& communicator, float const* send, float* receive, std::int64_t const* send_integers,

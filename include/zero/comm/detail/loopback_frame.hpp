@@ -76,6 +76,12 @@ public:
     static void sum_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
                            Queue queue);
 
+    /// @brief Enqueues the same sum and its conversion to elements of `A`, or their addition to
+    /// them.
+    template <StorageType T, StorageType A, bool is_added>
+    static void accumulate_extent(LoopbackFrame& frame, void* sum,
+                                  std::span<std::size_t const> cuts, Queue queue);
+
     /// @brief Returns a table of the addresses of `send[begin]` on each rank. It is valid until the
     /// commands of the current collective have run.
     template <class T>
@@ -211,6 +217,18 @@ void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
     if (elements != 0) {
         B::sum_ranks(queue, static_cast<T*>(out), frame.template pointers<T>(begin),
                      static_cast<int>(frame.world()), elements);
+    }
+}
+
+template <class B>
+template <StorageType T, StorageType A, bool is_added>
+void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
+                                         std::span<std::size_t const> cuts, Queue queue) {
+    std::size_t const begin = cuts[frame.rank()];
+    std::size_t const elements = cuts[frame.rank() + 1] - begin;
+    if (elements != 0) {
+        B::sum_ranks(queue, static_cast<A*>(sum), frame.template pointers<T>(begin),
+                     static_cast<int>(frame.world()), elements, is_added);
     }
 }
 

@@ -65,6 +65,12 @@ void HostBackend::sum_ranks(Queue queue, T* out, T const* const* peers, int worl
     queue->enqueue([=] { host::sum_ranks(out, peers, world, elements); });
 }
 
+template <StorageType A, StorageType T>
+void HostBackend::sum_ranks(Queue queue, A* sum, T const* const* peers, int world,
+                            std::size_t elements, bool is_added) {
+    queue->enqueue([=] { host::sum_ranks(sum, peers, world, elements, is_added); });
+}
+
 ZERO_INLINE void HostBackend::sum_integers(Queue queue, std::int64_t* out,
                                            std::int64_t const* const* peers, int world,
                                            std::size_t elements) {

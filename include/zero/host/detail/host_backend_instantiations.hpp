@@ -18,6 +18,8 @@
 #define ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, T, U)                                        \
     prefix template void HostBackend::convert(Queue, T*, U const*, std::size_t, float);            \
     prefix template void HostBackend::accumulate(Queue, T*, U const*, std::size_t);                \
+    prefix template void HostBackend::sum_ranks(Queue, T*, U const* const*, int, std::size_t,      \
+                                                bool);                                             \
     prefix template void HostBackend::copy_from_bucket(Queue, std::span<CopySlice<T> const>,       \
                                                        U const*);                                  \
     prefix template void HostBackend::copy_to_bucket(Queue, std::span<CopySlice<T> const>, U*);

@@ -19,7 +19,8 @@
     prefix template void convert(To*, From const*, std::size_t, float) noexcept;                   \
     prefix template void detail::convert(To*, From const*, std::size_t, float,                     \
                                          std::size_t) noexcept;                                    \
-    prefix template void accumulate(To*, From const*, std::size_t) noexcept;
+    prefix template void accumulate(To*, From const*, std::size_t) noexcept;                       \
+    prefix template void sum_ranks(To*, From const* const*, int, std::size_t, bool) noexcept;
 
 #define ZERO_HOST_INSTANTIATE_KERNELS(prefix)                                                      \
     ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float)                                                \

@@ -50,19 +50,29 @@ void accumulate(To* sum, From const* in, std::size_t n) noexcept {
 
 template <StorageType T>
 void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept {
+    sum_ranks(out, peers, world, n, false);
+}
+
+template <StorageType A, StorageType T>
+void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_added) noexcept {
+    using detail::SumStore;
     if (world == 1) {
-        convert(out, peers[0], n, 1.0F);
+        is_added ? accumulate(sum, peers[0], n) : convert(sum, peers[0], n, 1.0F);
         return;
     }
-    bool streams =
-        detail::is_worth_streaming(out, (static_cast<std::size_t>(world) + 1) * n * sizeof(T));
+    if (is_added) {
+        detail::run(detail::SumRanksLoop<A, T, SumStore::added>{sum, peers, world, n});
+        return;
+    }
+    std::size_t const moved = n * (static_cast<std::size_t>(world) * sizeof(T) + sizeof(A));
+    bool streams = detail::is_worth_streaming(sum, moved);
     for (int rank = 0; rank < world; ++rank) {
-        streams = streams && out != peers[rank];
+        streams = streams && static_cast<void const*>(sum) != peers[rank];
     }
     if (streams) {
-        detail::run(detail::SumRanksLoop<T, true>{out, peers, world, n});
+        detail::run(detail::SumRanksLoop<A, T, SumStore::streamed>{sum, peers, world, n});
     } else {
-        detail::run(detail::SumRanksLoop<T, false>{out, peers, world, n});
+        detail::run(detail::SumRanksLoop<A, T, SumStore::plain>{sum, peers, world, n});
     }
 }
 

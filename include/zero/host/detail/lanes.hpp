@@ -129,6 +129,12 @@ struct Lanes {
         });
     }
 
+    /// Returns the values of a pack whose only NaN is the canonical one, rounded to `T`.
+    template <StorageType T>
+    Lanes rounded_to() const noexcept {
+        return each([&](std::size_t i) { return to_float(from_float<T>(_lane[i])); });
+    }
+
     static Lanes fma(Lanes const& a, Lanes const& b, Lanes const& c) noexcept {
         return each([&](std::size_t i) { return ops::fma(a._lane[i], b._lane[i], c._lane[i]); });
     }

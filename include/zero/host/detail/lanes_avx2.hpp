@@ -246,6 +246,19 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
+    /// Returns the values of a pack whose only NaN is the canonical one, rounded to `T`.
+    template <StorageType T>
+    ZERO_HOST_AVX2 Lanes rounded_to() const noexcept {
+        Lanes result(*this);
+        if constexpr (std::is_same_v<T, bfloat16>) {
+            result._value = (Float8)(rounded() & 0xffff0000U);
+        } else if constexpr (std::is_same_v<T, float16>) {
+            result._value =
+                __builtin_ia32_vcvtph2ps256((Short8)__builtin_ia32_vcvtps2ph256(_value, 0));
+        }
+        return result;
+    }
+
     ZERO_HOST_AVX2 static Lanes fma(Lanes const& a, Lanes const& b, Lanes const& c) noexcept {
         Lanes result;
         result._value = __builtin_ia32_vfmaddps256(a._value, b._value, c._value);

@@ -114,7 +114,7 @@ template <class Config>
             auto const totals = all.totals(type, sizeof(typename Types::Communication));
             MemoryPlan own = plan_memory(all.row, totals, element_sizes<Types>(), _options.storage,
                                          detail::has_wire<Types>(_schedule), 0);
-            if (detail::GradientStore<Config, Types>::sums_in_block(all)) {
+            if (detail::GradientSumStore<Config, Types>::sums_in_block(all)) {
                 own[BufferKind::gradients] = {
                     totals.trainable_content * sizeof(typename Types::Gradient), 0, true};
             }

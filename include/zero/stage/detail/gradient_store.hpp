@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../../backend/fence.hpp"
-#include "../../comm/communicator.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/convert.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -14,13 +13,11 @@
 #include "../../layout/placement.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
-#include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
-#include "gradient_wire.hpp"
+#include "gradient_sum_store.hpp"
 #include "lease_errors.hpp"
 #include "piece_indices.hpp"
-#include "placed_buffer.hpp"
 
 #include <cstddef>
 #include <limits>
@@ -31,34 +28,20 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Owns the gradients of one parameter type: the leases of a micro-step, the buffer for
-/// copies of caller-owned gradients, the wire buffer and the accumulation buffer. The
+/// @brief Owns the gradients of one parameter type before their reduction: the leases of a
+/// micro-step and the buffer for copies of caller-owned gradients; and the store of their sums. The
 /// GradientScheduler decides when they are used.
-///
-/// Every number is rounded at the same places in every stage. It is written in the gradient type,
-/// summed over ranks in float and rounded once to the communication type, and added over
-/// micro-steps in the accumulation type. Under the boundary schedule the addition precedes the sum.
 template <class Config, class Types>
 class GradientStore {
 public:
     using G = typename Types::Gradient;
-    using C = typename Types::Communication;
     using A = typename Types::Accumulation;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
-    using Communicator = typename Config::Communicator;
-
-    /// @brief Whether sums over the ranks replace the gradients in the caller's block, so that no
-    /// accumulation buffer exists. Only under the boundary schedule, with one micro-step per step.
-    [[nodiscard]] static bool sums_in_block(EngineContext<Config> const& context) {
-        return std::is_same_v<G, C> && std::is_same_v<G, A>
-               && context.schedule == ReductionSchedule::boundary
-               && has_gradient_block(*context.layout);
-    }
 
     [[gnu::cold]] explicit GradientStore(TypeContext<Config> const& context)
-        : GradientStore(context, context.layout->trainable_buckets(), sums_in_block(context)) {}
+        : GradientStore(context, context.layout->trainable_buckets()) {}
 
     /// @brief Number of the parameter type.
     [[nodiscard]] std::size_t type() const noexcept { return _type; }
@@ -127,12 +110,7 @@ public:
     /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
     /// are replicated.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
-        if constexpr (std::is_same_v<A, G>) {
-            if (_sums_in_block) {
-                return source(bucket) + index;
-            }
-        }
-        return _sum.at(bucket, index);
+        return _sums.at(bucket, index);
     }
 
     /// @brief Leases a bucket. Its parameters are cleared when they are first written. The padding
@@ -220,12 +198,12 @@ public:
     void take(std::size_t bucket, bool is_first, bool is_last) {
         G* const lease = source(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {
-            reduce(bucket, lease, is_first, is_first && is_last);
+            _sums.reduce(bucket, lease, is_first, is_first && is_last);
         } else if (is_first && is_last && is_exact_conversion<A, G>) {
-            reduce(bucket, lease, true, true); // one micro-step: passing through the accumulation
-                                               // buffer would change no bit
+            _sums.reduce(bucket, lease, true, true); // one micro-step: passing through the
+                                                     // accumulation buffer would change no bit
         } else {
-            add_to_sum(bucket, 0, lease, _layout->elements(bucket), is_first);
+            _sums.add(bucket, 0, lease, _layout->elements(bucket), is_first);
             if (is_last) {
                 reduce_sum(bucket);
             }
@@ -233,17 +211,10 @@ public:
     }
 
     /// @brief Reduces the accumulation buffer's bucket.
-    void reduce_sum(std::size_t bucket) { reduce(bucket, reduced(bucket, 0), true, true); }
+    void reduce_sum(std::size_t bucket) { _sums.reduce(bucket, reduced(bucket, 0), true, true); }
 
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
-    void gather_sums(std::size_t bucket) {
-        auto const cuts = _layout->cuts(bucket);
-        if (cuts.back() != 0) {
-            A* const sum = _sum.at(bucket, 0);
-            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
-                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
-        }
-    }
+    void gather_sums(std::size_t bucket) { _sums.gather(bucket); }
 
 private:
     void clear_range(std::size_t bucket, Range const& range, Queue writer) {
@@ -260,19 +231,14 @@ private:
         }
     }
 
-    [[gnu::cold]] GradientStore(TypeContext<Config> const& context, std::size_t buckets,
-                                bool sums_in_block)
-        : _type(context.type), _layout(context.layout), _communicator(context.communicator),
-          _queue(context.queue), _rank(context.rank()), _schedule(context.schedule),
-          _is_replicated(!context.row.shards_optimizer()), _predivide(context.predivide),
-          _poison(context.options->poison), _sums_in_block(sums_in_block),
+    [[gnu::cold]] GradientStore(TypeContext<Config> const& context, std::size_t buckets)
+        : _type(context.type), _layout(context.layout), _queue(context.queue),
+          _rank(context.rank()), _schedule(context.schedule), _poison(context.options->poison),
           _pool(context.gradient_leases(context.type), *context.memory,
                 BufferKind::gradient_leases),
           _copied(*context.memory, copied_gradient_elements(*_layout, context.type),
                   BufferKind::gradient_leases),
-          _sum(*_layout, sums_in_block ? 0 : buckets, context.type, _rank,
-               context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _wire(context), _drain(context.queue) {
+          _sums(context, buckets), _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
             _callers.push_back(parameter.spec.type == context.type
                                    ? static_cast<G*>(parameter.gradient)
@@ -286,97 +252,25 @@ private:
                          - _layout->bucket(bucket).block_begin;
             }
         }
+        _sums.use_block(_block);
         _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) {
                        return bucket < buckets && _sources[bucket] != GradientSource::block
                                   ? Range{0, _layout->elements(bucket)}
                                   : Range{};
                    }};
-        Backend::fill(_queue, _sum.data(), _sum.size(), A{});
         _pool.fill(_queue, G{}); // padding is sent, so it must have a value
         Backend::fill(_queue, _copied.data(), _copied.size(), G{});
     }
 
-    /// Adds to the accumulation buffer; the first addition of a step overwrites it.
-    template <class From>
-    void add_to_sum(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements,
-                    bool is_first) {
-        if (is_first) {
-            Backend::convert(_queue, _sum.at(bucket, begin), values, elements, 1.0F);
-        } else {
-            Backend::accumulate(_queue, _sum.at(bucket, begin), values, elements);
-        }
-    }
-
-    /// Sums `source` over the ranks into the accumulation buffer: the whole bucket if `is_whole`
-    /// and gradients are replicated, otherwise the own extent. Collective.
-    template <class From>
-    void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
-        auto const cuts = _layout->cuts(bucket);
-        if (cuts.back() == 0) {
-            return;
-        }
-        bool const is_all_reduce = _is_replicated && is_whole;
-        float const factor = 1.0F / _predivide;
-        if constexpr (!std::is_same_v<From, C>) {
-            _wire.for_chunks(_queue, cuts, source, factor,
-                             [&](C* wire, auto chunk, auto const& first) {
-                                 if (is_all_reduce) {
-                                     send(bucket, wire, wire, chunk, true);
-                                     if (chunk.data() == cuts.data()) { // the whole bucket
-                                         add_to_sum(bucket, 0, wire, cuts.back(), is_first);
-                                         return;
-                                     }
-                                     for (std::size_t rank = 0; rank + 1 < chunk.size(); ++rank) {
-                                         add_to_sum(bucket, first(rank), wire + chunk[rank],
-                                                    chunk[rank + 1] - chunk[rank], is_first);
-                                     }
-                                 } else {
-                                     send(bucket, wire, wire + chunk[_rank], chunk, false);
-                                     add_to_sum(bucket, first(_rank), wire + chunk[_rank],
-                                                chunk[_rank + 1] - chunk[_rank], is_first);
-                                 }
-                             });
-        } else {
-            if (_predivide != 1.0F) {
-                Backend::convert(_queue, source, source, cuts.back(), factor);
-            }
-            std::size_t const begin = is_all_reduce ? 0 : cuts[_rank];
-            std::size_t const held = is_all_reduce ? cuts.back() : cuts[_rank + 1] - begin;
-            C* result = source + begin;
-            if constexpr (std::is_same_v<A, C>) {
-                result = is_first ? reduced(bucket, begin) : result;
-            }
-            send(bucket, source, result, cuts, is_all_reduce);
-            if (static_cast<void*>(result) != static_cast<void*>(reduced(bucket, begin))) {
-                add_to_sum(bucket, begin, result, held, is_first);
-            }
-        }
-    }
-
-    void send(std::size_t bucket, C const* values, C* result, std::span<std::size_t const> cuts,
-              bool is_all_reduce) {
-        CollectiveTag const tag = bucket_tag("gradients of bucket", *_layout, bucket);
-        if (is_all_reduce) {
-            _communicator->all_reduce(values, result, cuts, _queue, tag);
-        } else {
-            _communicator->reduce_scatter(values, result, cuts, _queue, tag);
-        }
-    }
-
     std::size_t _type;
     FlatLayout const* _layout;
-    Communicator* _communicator;
     Queue _queue;
     std::size_t _rank;
     ReductionSchedule _schedule;
-    bool _is_replicated; ///< every rank holds all reduced gradients
-    float _predivide;
     bool _poison;
-    bool _sums_in_block; ///< see `sums_in_block`
     BucketPool<G, Backend> _pool;
     Buffer<G> _copied; ///< source of one bucket at a time, whose gradients are caller-owned
-    PlacedBuffer<A> _sum;
-    GradientWire<Config, Types> _wire;
+    GradientSumStore<Config, Types> _sums;
     G* _block = nullptr;              ///< the caller's block of gradients, if there is one
     List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null
     List<GradientSource> _sources;    ///< per trainable bucket

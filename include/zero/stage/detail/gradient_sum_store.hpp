@@ -1,0 +1,190 @@
+#pragma once
+
+#include "../../comm/communicator.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/gradient_source.hpp"
+#include "../../layout/placement.hpp"
+#include "bucket_tag.hpp"
+#include "drain.hpp"
+#include "engine_context.hpp"
+#include "gradient_wire.hpp"
+#include "placed_buffer.hpp"
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Owns the reduced gradients of one parameter type: the accumulation buffer and the wire
+/// buffer through which gradients are sent. A member of GradientStore, which owns their sources.
+///
+/// Every number is rounded at the same places in every stage. It is written in the gradient type,
+/// summed over ranks in float and rounded once to the communication type, and added over
+/// micro-steps in the accumulation type. Under the boundary schedule the addition precedes the sum.
+template <class Config, class Types>
+class GradientSumStore {
+public:
+    using G = typename Types::Gradient;
+    using C = typename Types::Communication;
+    using A = typename Types::Accumulation;
+    using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
+
+    /// @brief Whether sums over the ranks replace the gradients in the caller's block, so that no
+    /// accumulation buffer exists. Only under the boundary schedule, with one micro-step per step.
+    [[nodiscard]] static bool sums_in_block(EngineContext<Config> const& context) {
+        return std::is_same_v<G, C> && std::is_same_v<G, A>
+               && context.schedule == ReductionSchedule::boundary
+               && has_gradient_block(*context.layout);
+    }
+
+    [[gnu::cold]] GradientSumStore(TypeContext<Config> const& context, std::size_t buckets)
+        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
+          _rank(context.rank()), _is_replicated(!context.row.shards_optimizer()),
+          _predivide(context.predivide), _sums_in_block(sums_in_block(context)),
+          _sum(*_layout, _sums_in_block ? 0 : buckets, context.type, _rank,
+               context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
+          _wire(context), _drain(context.queue) {
+        Backend::fill(_queue, _sum.data(), _sum.size(), A{});
+    }
+
+    /// @brief Sets the start of the caller's block of gradients; null if there is none.
+    void use_block(G* block) noexcept {
+        if constexpr (std::is_same_v<A, G>) {
+            _block = _sums_in_block ? block : nullptr;
+        }
+    }
+
+    /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
+    /// are replicated.
+    [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
+        return _sums_in_block ? _block + _layout->bucket(bucket).block_begin + index
+                              : _sum.at(bucket, index);
+    }
+
+    /// @brief Adds values to the accumulation buffer, from element `begin` of a bucket on; the
+    /// first addition of a step overwrites it.
+    template <class From>
+    void add(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements,
+             bool is_first) {
+        if (is_first) {
+            Backend::convert(_queue, at(bucket, begin), values, elements, 1.0F);
+        } else {
+            Backend::accumulate(_queue, at(bucket, begin), values, elements);
+        }
+    }
+
+    /// @brief Sums `source` over the ranks into the accumulation buffer: the whole bucket if
+    /// `is_whole` and gradients are replicated, otherwise the own extent. Collective.
+    template <class From>
+    void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
+        auto const cuts = _layout->cuts(bucket);
+        if (cuts.back() == 0) {
+            return;
+        }
+        bool const is_all_reduce = _is_replicated && is_whole;
+        float const factor = 1.0F / _predivide;
+        if constexpr (!std::is_same_v<From, C>) {
+            _wire.for_chunks(_queue, cuts, source, factor,
+                             [&](C* wire, auto chunk, auto const& first) {
+                                 if (is_all_reduce) {
+                                     send(bucket, wire, wire, chunk, true);
+                                     if (chunk.data() == cuts.data()) { // the whole bucket
+                                         add(bucket, 0, wire, cuts.back(), is_first);
+                                         return;
+                                     }
+                                     for (std::size_t rank = 0; rank + 1 < chunk.size(); ++rank) {
+                                         add(bucket, first(rank), wire + chunk[rank],
+                                             chunk[rank + 1] - chunk[rank], is_first);
+                                     }
+                                 } else {
+                                     scatter_into_sum(bucket, first(_rank), wire, chunk, is_first);
+                                 }
+                             });
+        } else {
+            if (_predivide != 1.0F) {
+                Backend::convert(_queue, source, source, cuts.back(), factor);
+            }
+            if (is_all_reduce) {
+                C* const result = result_of(bucket, 0, source, is_first);
+                send(bucket, source, result, cuts, true);
+                add_result(bucket, 0, result, cuts.back(), is_first);
+            } else {
+                scatter_into_sum(bucket, cuts[_rank], source, cuts, is_first);
+            }
+        }
+    }
+
+    /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
+    void gather(std::size_t bucket) {
+        auto const cuts = _layout->cuts(bucket);
+        if (cuts.back() != 0) {
+            A* const sum = at(bucket, 0);
+            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
+                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
+        }
+    }
+
+private:
+    /// Reduces `values` to this rank's extent and accumulates it. Collective.
+    /// @param begin index in the bucket of the extent's first element
+    void scatter_into_sum(std::size_t bucket, std::size_t begin, C* values,
+                          std::span<std::size_t const> cuts, bool is_first) {
+        if constexpr (AccumulatesReduceScatter<Communicator, C, A>) {
+            _communicator->reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts,
+                                          _queue, gradient_tag(bucket), !is_first);
+        } else {
+            C* const result = result_of(bucket, begin, values + cuts[_rank], is_first);
+            send(bucket, values, result, cuts, false);
+            add_result(bucket, begin, result, cuts[_rank + 1] - cuts[_rank], is_first);
+        }
+    }
+
+    /// Where the sum over ranks is written: in the accumulation buffer if nothing needs to be added
+    /// or converted, otherwise in place.
+    C* result_of(std::size_t bucket, std::size_t begin, C* in_place, bool is_first) const noexcept {
+        if constexpr (std::is_same_v<A, C>) {
+            return is_first ? at(bucket, begin) : in_place;
+        } else {
+            return in_place;
+        }
+    }
+
+    /// Accumulates a sum over ranks unless it was written where it belongs.
+    void add_result(std::size_t bucket, std::size_t begin, C const* result, std::size_t elements,
+                    bool is_first) {
+        if (static_cast<void const*>(result) != at(bucket, begin)) {
+            add(bucket, begin, result, elements, is_first);
+        }
+    }
+
+    CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
+        return bucket_tag("gradients of bucket", *_layout, bucket);
+    }
+
+    void send(std::size_t bucket, C const* values, C* result, std::span<std::size_t const> cuts,
+              bool is_all_reduce) {
+        if (is_all_reduce) {
+            _communicator->all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
+        } else {
+            _communicator->reduce_scatter(values, result, cuts, _queue, gradient_tag(bucket));
+        }
+    }
+
+    FlatLayout const* _layout;
+    Communicator* _communicator;
+    typename Backend::Queue _queue;
+    std::size_t _rank;
+    bool _is_replicated; ///< every rank holds all reduced gradients
+    float _predivide;
+    bool _sums_in_block; ///< see `sums_in_block`
+    A* _block = nullptr; ///< the caller's block if it holds the sums
+    PlacedBuffer<A> _sum;
+    GradientWire<Config, Types> _wire;
+    Drain<Backend> _drain;
+};
+
+} // namespace ZERO_NAMESPACE::detail
