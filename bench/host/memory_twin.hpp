@@ -139,22 +139,56 @@ void move_sum(Out* out, T const* const* from, std::size_t world, std::size_t beg
     });
 }
 
-/// Reads gradient, master weight and states; writes master weight, states and a 16-bit parameter. n
-/// is a multiple of 8.
+/// Reads gradient, master weight and states; writes master weight, states and, unless it is null, a
+/// 16-bit parameter. n is a multiple of 16.
 template <std::size_t states>
 void move_update(float const* gradient, float* master, std::array<float*, states> const& state,
                  void* parameter, std::size_t n) {
-    with_stores((14 + 8 * states) * n, [&]<bool streams>() {
-        for (std::size_t i = 0; i < n; i += 8) {
-            for (std::size_t j = i; j < i + 8; j += 4) {
+    std::size_t const moved = (12 + 8 * states + (parameter == nullptr ? 0 : 2)) * n;
+    with_stores(moved, [&]<bool streams>() {
+        for (std::size_t i = 0; i < n; i += 16) {
+            prefetch_after(gradient + i);
+            prefetch_after(master + i);
+            for (float* const one : state) {
+                prefetch_after(one + i);
+            }
+            for (std::size_t j = i; j < i + 16; j += 4) {
                 auto const word = load(gradient + j);
                 store(master + j, load(master + j) ^ word);
                 for (float* const one : state) {
                     store(one + j, load(one + j) ^ word);
                 }
             }
-            put<streams>(static_cast<std::uint16_t*>(parameter) + i,
-                         load(master + i) ^ load(master + i + 4));
+            if (parameter != nullptr) {
+                auto* const to = static_cast<std::uint16_t*>(parameter) + i;
+                put<streams>(to, load(master + i) ^ load(master + i + 4));
+                put<streams>(to + 8, load(master + i + 8) ^ load(master + i + 12));
+            }
+        }
+    });
+}
+
+/// Reads n floats, a multiple of 16.
+inline void move_read(float const* values, std::size_t n) {
+    Word4 words[4] = {};
+    for (std::size_t i = 0; i < n; i += 16) {
+        prefetch_after(values + i);
+        for (std::size_t word = 0; word < 4; ++word) {
+            words[word] += load(values + i + 4 * word);
+        }
+    }
+    benchmark::DoNotOptimize(words);
+}
+
+/// Copies bytes, a multiple of 64, past the caches if they would not stay there.
+inline void move_copy(void* out, void const* in, std::size_t bytes) {
+    with_stores(4 * bytes, [&]<bool streams>() {
+        for (std::size_t byte = 0; byte < bytes; byte += 64) {
+            prefetch_after(static_cast<char const*>(in) + byte);
+            for (std::size_t word = byte; word < byte + 64; word += 16) {
+                put<streams>(static_cast<char*>(out) + word,
+                             load(static_cast<char const*>(in) + word));
+            }
         }
     });
 }

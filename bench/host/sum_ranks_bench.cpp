@@ -1,5 +1,7 @@
 #include "host/memory_twin.hpp"
 
+#include <zero/core/convert.hpp>
+#include <zero/core/storage_types.hpp>
 #include <zero/host/kernels.hpp>
 
 #include <benchmark/benchmark.h>
@@ -31,7 +33,7 @@ struct Peers {
 
     Peers(std::size_t world, std::size_t n) : result(to == To::in_place ? 0 : n, A{}) {
         for (std::size_t rank = 0; rank < world; ++rank) {
-            owners.push_back(std::make_unique<bench::Array<T>>(n, from_float<T>(0.25F)));
+            owners.push_back(std::make_unique<bench::Array<T>>(n, zero::from_float<T>(0.25F)));
             pointers.push_back(owners.back()->data());
         }
     }

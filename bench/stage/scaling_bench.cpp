@@ -39,7 +39,7 @@ void stage_2(benchmark::State& state, std::size_t world) {
     using Engine = ZeroStage<2, bench::OneOfMany, Parameters<bfloat16>,
                              GradientReduction<float, float, float>>;
     bench::OneOfMany communicator(world);
-    bench::FilledLeases memory;
+    bench::FilledLeases<float> memory;
     std::vector<Parameter<bfloat16, float>> parameters;
     for (auto const& spec : bench::scaling_model(static_cast<std::size_t>(state.range(0)))) {
         parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});

@@ -1,0 +1,11 @@
+// Whole steps with parameters of type float16; see step_benchmarks.hpp.
+
+#include "stage/step_benchmarks.hpp"
+
+#include <zero/core/storage_types.hpp>
+
+namespace {
+
+[[maybe_unused]] bool const is_registered = bench::add_steps<zero::float16>("float16");
+
+} // namespace
