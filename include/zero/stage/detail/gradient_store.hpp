@@ -252,7 +252,13 @@ private:
                          - _layout->bucket(bucket).block_begin;
             }
         }
-        _sums.use_block(_block);
+        if (_sums.sums_in_block(context)) {
+            List<G*> sources;
+            for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+                sources.push_back(source(bucket));
+            }
+            _sums.use_sources(std::move(sources));
+        }
         _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) {
                        return bucket < buckets && _sources[bucket] != GradientSource::block
                                   ? Range{0, _layout->elements(bucket)}

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/communicator.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/flat_layout.hpp"
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -51,18 +53,17 @@ public:
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
-    /// @brief Sets the start of the caller's block of gradients; null if there is none.
-    void use_block(G* block) noexcept {
+    /// @brief Sets where the sums of each bucket replace its gradients, if `sums_in_block`.
+    void use_sources(List<G*> sources) {
         if constexpr (std::is_same_v<A, G>) {
-            _block = _sums_in_block ? block : nullptr;
+            _sources = std::move(sources);
         }
     }
 
     /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
     /// are replicated.
     [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
-        return _sums_in_block ? _block + _layout->bucket(bucket).block_begin + index
-                              : _sum.at(bucket, index);
+        return _sums_in_block ? _sources[bucket] + index : _sum.at(bucket, index);
     }
 
     /// @brief Adds values to the accumulation buffer, from element `begin` of a bucket on; the
@@ -181,7 +182,7 @@ private:
     bool _is_replicated; ///< every rank holds all reduced gradients
     float _predivide;
     bool _sums_in_block; ///< see `sums_in_block`
-    A* _block = nullptr; ///< the caller's block if it holds the sums
+    List<A*> _sources;   ///< by bucket, if sums replace gradients
     PlacedBuffer<A> _sum;
     GradientWire<Config, Types> _wire;
     Drain<Backend> _drain;
