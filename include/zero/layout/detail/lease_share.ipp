@@ -21,6 +21,7 @@ ZERO_COLD_INLINE std::vector<LeaseShare> largest_first(List<LeaseShare> const& s
     }
     std::vector<std::size_t> const registered = order_by(firsts);
     std::vector<std::uint64_t> sizes;
+    sizes.reserve(registered.size());
     for (std::size_t const share : registered) {
         sizes.push_back(~std::uint64_t{shares[share].elements});
     }
