@@ -1,11 +1,13 @@
 #include <zero/layout/detail/balanced_partitioner.ipp>
 #include <zero/layout/detail/count_blocks.ipp>
 #include <zero/layout/detail/dealt_group_partitioner.ipp>
+#include <zero/layout/detail/describe_leases.ipp>
 #include <zero/layout/detail/flat_layout.ipp>
 #include <zero/layout/detail/for_bucket_members.ipp>
 #include <zero/layout/detail/gradient_source.ipp>
 #include <zero/layout/detail/layout_totals.ipp>
 #include <zero/layout/detail/lease_plan.ipp>
+#include <zero/layout/detail/lease_share.ipp>
 #include <zero/layout/detail/make_adopted_buckets.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>

@@ -16,6 +16,7 @@
 #include "layout/balanced_partitioner.hpp"
 #include "layout/contiguous_partitioner.hpp"
 #include "layout/dealt_group_partitioner.hpp"
+#include "layout/describe_leases.hpp"
 #include "layout/parameter_bucketer.hpp"
 #include "layout/per_tensor_partitioner.hpp"
 #include "layout/round_robin_partitioner.hpp"

@@ -118,7 +118,7 @@ TEST_CASE("A diff that does not fit is refused") {
 }
 
 TEST_CASE("The code of the guides is that of the examples") {
-    check_code("docs/guides/choose_a_stage.md", {"examples/plan.cpp"}, 1);
+    check_code("docs/guides/choose_a_stage.md", {"examples/plan/column.hpp"}, 1);
     check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 5);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
@@ -180,13 +180,13 @@ TEST_CASE("The planner prints figure 1 of the ZeRO paper") {
 
 TEST_CASE("The README shows what the planner prints for Llama-3 8B") {
     std::string const page = text_of("README.md");
-    std::string const command =
-        "plan --parameters 8.03e9 --ranks 8 --layers 32 --accumulate-bytes 4";
+    std::string const command = "plan --model llama3-8b --ranks 8 --accumulate-bytes 4";
     REQUIRE(page.find('`' + command + '`') != std::string::npos);
     auto const outcome = run_program(ZERO_EXAMPLES "/" + command);
     CHECK(outcome.status == 0);
     for (std::string const label :
-         {"\nparameters ", "\ngradients ", "\noptimizer state ", "\nmodel states ", "\nall "}) {
+         {"\nparameters ", "\ngradients ", "\noptimizer state ", "\nmodel states ",
+          "\nleases, padding, wire ", "\nall ", "\nall, in one unit "}) {
         INFO(label);
         std::istringstream numbers(outcome.after(label));
         std::string row = " |";
@@ -202,6 +202,17 @@ TEST_CASE("The README shows what the planner prints for Llama-3 8B") {
     }
 }
 
+TEST_CASE("The planner names what sets the size of the leases of Llama-3 8B") {
+    auto const outcome =
+        run_program(ZERO_EXAMPLES "/plan --model llama3-8b --ranks 8 --accumulate-bytes 4");
+    std::string const units =
+        "  unit 33: 1.05 GB in 2 parameters, the largest is 'head' with 1.05 GB\n"
+        "  unit 32: 436.22 MB in 9 parameters, the largest is 'layer31.gate' with 117.44 MB\n";
+    std::string const gradients = "gradient leases (1.49 GB) at their peak:\n" + units;
+    CHECK(outcome.contains("\nstages 0 to 2\n" + gradients + "\nstage 3\n" + gradients
+                           + "parameter leases (1.49 GB) at their peak:\n" + units));
+}
+
 TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid arguments") {
     // 16e12 / 1024 = 15.625e9; optimizer state 12e12 / 1024 = 11.72e9
     auto const large =
@@ -210,8 +221,9 @@ TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid 
     auto const one = run_program(ZERO_EXAMPLES "/plan --ranks 1");
     CHECK(one.contains("model states               120.0     120.0     120.0     120.0\n"));
     CHECK(one.contains("read in a step               0.0       0.0       0.0       0.0\n"));
-    for (char const* arguments : {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many",
-                                  "--parameters nan", "--layers 100 --parameters 99"}) {
+    for (char const* arguments :
+         {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many", "--parameters nan",
+          "--layers 100 --parameters 99", "--model", "--model gpt", "--model gpt2 --layers 3"}) {
         INFO(arguments);
         auto const refused = run_program(std::string(ZERO_EXAMPLES "/plan ") + arguments);
         CHECK(refused.status == 2);

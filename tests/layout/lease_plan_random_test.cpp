@@ -68,10 +68,16 @@ std::vector<Buckets> gradients_in_flight(FlatLayout const& layout, bool in_index
     return steps;
 }
 
-/// Returns the gathered buckets of each two units that follow one another in the order of use.
+/// Returns the gathered buckets of each two units that follow one another in the order of use:
+/// forward, then backward.
 std::vector<Buckets> parameters_in_flight(FlatLayout const& layout) {
     std::vector<Buckets> steps;
-    std::vector<std::size_t> order(layout.unit_order().rbegin(), layout.unit_order().rend());
+    std::vector<std::size_t> order;
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        order.push_back(unit);
+    }
+    order.insert(order.end(), layout.unit_order().begin(), layout.unit_order().end());
+    order.push_back(0); // of the next micro-step
     for (std::size_t position = 0; position < order.size(); ++position) {
         steps.emplace_back();
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -95,6 +101,7 @@ std::string problem_in(LeasePlan const& plan, FlatLayout const& layout,
             return "a place ends after the buffer";
         }
     }
+    std::size_t most = 0;
     for (Buckets const& buckets : steps) {
         std::size_t elements = 0;
         for (std::size_t const bucket : buckets) {
@@ -112,6 +119,21 @@ std::string problem_in(LeasePlan const& plan, FlatLayout const& layout,
         if (elements > plan.planned_elements()) {
             return "the buffer is too small";
         }
+        most = std::max(most, elements);
+    }
+    std::size_t in_peak = 0;
+    for (std::size_t const bucket : plan.peak) {
+        in_peak += layout.elements(bucket);
+    }
+    if (in_peak != most) {
+        return "the peak is not the most in flight";
+    }
+    Buckets const peak(plan.peak.begin(), plan.peak.end());
+    bool const is_step = std::any_of(steps.begin(), steps.end(), [&](Buckets const& buckets) {
+        return std::includes(buckets.begin(), buckets.end(), peak.begin(), peak.end());
+    });
+    if (!is_step && most != 0) {
+        return "the buckets of the peak are not in flight together";
     }
     return "";
 }
@@ -182,6 +204,11 @@ TEST_CASE("The same comparison finds overlaps in a plan whose places all begin a
         place = {0, place.size()};
     }
     CHECK(problem_in(plan, layout, steps) == "two places overlap");
+    plan = plan_gradient_leases(layout, true);
+    plan.peak = {0};
+    CHECK(problem_in(plan, layout, steps) == "the peak is not the most in flight");
+    plan.peak = {0, 2};
+    CHECK(problem_in(plan, layout, steps) == "the buckets of the peak are not in flight together");
     plan = plan_gradient_leases(layout, true);
     plan.elements = 128;
     CHECK(problem_in(plan, layout, steps) == "a place ends after the buffer");

@@ -81,6 +81,22 @@ TEST_CASE("GPT-2 124M with a tied head leases 0.11 GB of gradients and 0.093 GB 
     CHECK(parameter_bytes(layout) <= 120'000'000);
 }
 
+TEST_CASE(
+    "The peak of a plan is the buckets that set its size: head and last layer of Llama 3 8B") {
+    auto const layout = layout_of<UnitBucketer>(llama3_8b(), 8, 2);
+    std::vector<std::size_t> const last{0, 1}; // buckets are in reverse order of units
+    CHECK(plan_gradient_leases(layout, true).peak == last);
+    CHECK(plan_gradient_leases(layout, false).peak == last);
+    CHECK(plan_parameter_leases(layout, row_of(3), Storage::owned).peak == last);
+    // A copy is made of one bucket at a time; the two largest are equal, and the first counts.
+    auto const scattered = plan_parameter_leases(layout, row_of(2), Storage::scattered);
+    CHECK(scattered.peak == std::vector<std::size_t>{0});
+    CHECK(plan_parameter_leases(layout, row_of(2), Storage::owned).peak.empty());
+    auto const one = layout_of<SizeCappedBucketer>(as_one_unit(llama3_8b()), 8, 2);
+    CHECK(plan_gradient_leases(one, true).peak.size() == one.buckets());
+    CHECK(plan_gradient_leases(layout_of<UnitBucketer>({}, 1, 4), true).peak.empty());
+}
+
 TEST_CASE("Smaller buckets never need more gradient memory, for GPT-2 and Llama") {
     auto const check = [](std::vector<ParameterSpec> const& model, std::size_t element_bytes) {
         std::size_t last = 0;

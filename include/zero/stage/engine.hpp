@@ -39,6 +39,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -333,6 +334,11 @@ public:
     /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
     /// memory resource.
     [[nodiscard]] MemoryPlan memory_plan() const;
+
+    /// @brief Returns the memory plan as a text, and which units and parameters set the size of the
+    /// leases, by name (`describe_leases`). If all parameters lie in one unit, it says what that
+    /// costs. Plans the leases again: O(n log n) in the parameters for usual unit orders.
+    [[nodiscard]] std::string describe_memory() const;
 
     /// @brief Returns the bytes per element of each state, for one parameter type.
     template <class Types = typename Config::template TypesAt<0>>

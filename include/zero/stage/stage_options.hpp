@@ -36,7 +36,8 @@ struct StageOptions {
     /// the registration is an InvalidArgument. For trainers whose framework may replace memory. May
     /// be absent on some ranks.
     CurrentMemoryOf current_memory{};
-    std::vector<std::string> unit_names{}; ///< for messages: one for each unit, or none
+    std::vector<std::string> unit_names{}; ///< for messages and `describe_memory`: one for
+                                           ///< each unit, or none
     std::size_t extra_leases = 0; ///< spare places, as large as the largest buckets, for unit
                                   ///< orders other than the layout's; capped at the number of
                                   ///< buckets, with which every order works (`LeasePlan`)

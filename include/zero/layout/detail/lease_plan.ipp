@@ -114,8 +114,10 @@ ZERO_COLD_INLINE LeasePlan plan_parameter_leases(FlatLayout const& layout, Stage
                    || layout.bucket(bucket).is_staged);
     };
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-        plan.elements =
-            detail::larger(plan.elements, is_copied(bucket) ? layout.elements(bucket) : 0);
+        if (is_copied(bucket) && layout.elements(bucket) > plan.elements) {
+            plan.elements = layout.elements(bucket);
+            plan.peak = {bucket};
+        }
     }
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         plan.places[bucket].end = is_copied(bucket) ? plan.elements : 0;

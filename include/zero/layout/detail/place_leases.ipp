@@ -25,6 +25,7 @@ public:
     LeasePlacer(FlatLayout const& layout, List<List<Range>> const& lifetimes, std::size_t steps)
         : _layout(&layout), _lifetimes(&lifetimes), _steps(steps) {
         group();
+        find_peak();
         _is_found.assign(_blocks.size(), false);
         std::vector<std::uint64_t> begins;
         std::vector<std::uint64_t> sizes;
@@ -39,7 +40,7 @@ public:
         place_in_order(by_time, sizes);
         std::vector<std::size_t> const places = _places;
         std::size_t const elements = _elements;
-        if (elements == most_in_flight()) {
+        if (elements == _most_in_flight) {
             return;
         }
         place_in_order(by_time, durations);
@@ -61,6 +62,12 @@ public:
                 plan.places[bucket] = {begin, begin + size_of_place(bucket)};
                 keys.push_back(~std::uint64_t{size_of_place(bucket)});
                 begin = plan.places[bucket].end;
+            }
+        }
+        List<Range> const peak{{_peak, _peak + 1}};
+        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+            if (is_common_step((*_lifetimes)[bucket], peak)) {
+                plan.peak.push_back(bucket);
             }
         }
         for (std::size_t const largest : order_by(keys)) {
@@ -112,8 +119,8 @@ private:
         }
     }
 
-    /// Returns the largest number of elements in flight at a step, which no plan can undercut.
-    [[nodiscard]] std::size_t most_in_flight() const {
+    /// Finds the first step with the most elements in flight. No plan can undercut their number.
+    void find_peak() {
         std::vector<std::size_t> begun(_steps + 1, 0);
         std::vector<std::size_t> ended(_steps + 1, 0);
         for (LeaseBlock const& block : _blocks) {
@@ -122,13 +129,14 @@ private:
                 ended[steps.end] += block.elements;
             }
         }
-        std::size_t most = 0;
         std::size_t now = 0;
         for (std::size_t step = 0; step <= _steps; ++step) {
             now = now + begun[step] - ended[step];
-            most = larger(most, now);
+            if (now > _most_in_flight) {
+                _most_in_flight = now;
+                _peak = step;
+            }
         }
-        return most;
     }
 
     [[nodiscard]] static std::size_t steps_of(List<Range> const& lifetime) {
@@ -267,6 +275,8 @@ private:
     List<List<Range>> const* _lifetimes;
     std::size_t _steps;
     List<LeaseBlock> _blocks;
+    std::size_t _most_in_flight = 0;          ///< elements
+    std::size_t _peak = 0;                    ///< the step at which they are
     std::vector<std::size_t> _places;         ///< by block: its first element
     std::size_t _elements = 0;                ///< the end of the last place
     std::vector<std::size_t> _long;           ///< placed, in the order of places

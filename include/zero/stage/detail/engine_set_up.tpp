@@ -5,7 +5,10 @@
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
+#include "../../core/dtype.hpp"
+#include "../../layout/describe_leases.hpp"
 #include "../../layout/gradient_source.hpp"
+#include "../../layout/lease_plan.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../engine.hpp"
 #include "compared_options.hpp"
@@ -126,6 +129,25 @@ template <class Config>
     plan[BufferKind::scratch].content_bytes =
         sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
     return plan;
+}
+
+template <class Config>
+[[gnu::cold]] std::string Engine<Config>::describe_memory() const {
+    std::string lines = to_string(memory_plan());
+    auto const all = context({});
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            std::string const leases =
+                describe_leases(_layout, all.row, element_sizes<Types>(), _options.storage,
+                                spare_places(_options.extra_leases, all.further_leases), type);
+            if (Config::types > 1 && !leases.empty()) {
+                lines += detail::text(
+                    {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});
+            }
+            lines += leases;
+        });
+    }
+    return lines;
 }
 
 template <class Config>

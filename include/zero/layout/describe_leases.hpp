@@ -1,0 +1,37 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "element_sizes.hpp"
+#include "flat_layout.hpp"
+#include "placement.hpp"
+#include "storage.hpp"
+
+#include <cstddef>
+#include <string>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Says which units and parameters set the size of the leases of one parameter type, by
+/// name, for instance
+///
+///     gradient leases (1.49 GB) at their peak:
+///       unit 33: 1.05 GB in 2 parameters, the largest is 'head' with 1.05 GB
+///       unit 32: 436.22 MB in 9 parameters, the largest is 'layer31.gate' with 117.44 MB
+///
+/// At the peak the most elements are in flight. The lines of a buffer sum up to its size: padding,
+/// gaps between places and spare places follow the three largest units. Copies of caller-owned
+/// gradients are a buffer of their own. If all parameters lie in one unit, as they do by default, a
+/// last line says what that costs. Same complexity as the lease plans, and O(n log n) in the
+/// parameters.
+/// @param sizes of gradients and parameters
+/// @param spares number of spare places, as for the lease plans
+/// @return lines that end with a line break; empty if nothing is leased
+[[nodiscard]] std::string describe_leases(FlatLayout const& layout, StageRow const& row,
+                                          ElementSizes const& sizes, Storage storage,
+                                          std::size_t spares = 0, std::size_t type = 0);
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/describe_leases.ipp"
+#endif
