@@ -25,8 +25,8 @@ namespace ZERO_NAMESPACE {
 /// - `rethrow_failure(Event)`: for queues that fail independently.
 /// - `drain(Queue)`: for queues where waiting for a recorded event does not suffice.
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool
-/// is_added)`: the sum and its accumulation in one pass, with the bits of `sum_ranks`, and `convert`
-/// or `accumulate`.
+/// is_added)`: the sum and its accumulation in one pass, with the bits of `sum_ranks`, and
+/// `convert` or `accumulate`.
 /// - `require_queue(Queue)`: rejects a queue that cannot be used.
 /// - `require_arithmetic(Queue)` or `require_arithmetic()`: rejects code that was compiled with
 ///   other rounding rules.
