@@ -5,10 +5,10 @@
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
-#include "stage/filled_leases.hpp"
 #include "stage/one_of_many.hpp"
 #include "stage/scaling_model.hpp"
 
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -39,7 +39,7 @@ void stage_2(benchmark::State& state, std::size_t world) {
     using Engine = ZeroStage<2, bench::OneOfMany, Parameters<bfloat16>,
                              GradientReduction<float, float, float>>;
     bench::OneOfMany communicator(world);
-    bench::FilledLeases<float> memory;
+    HostMemoryResource memory;
     std::vector<Parameter<bfloat16, float>> parameters;
     for (auto const& spec : bench::scaling_model(static_cast<std::size_t>(state.range(0)))) {
         parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
@@ -50,14 +50,15 @@ void stage_2(benchmark::State& state, std::size_t world) {
     options.communication_queue =
         HostBackend::default_compute_queue(); // one thread does everything
     Engine engine(communicator, parameters, options);
-    auto const step = [&] {
+    auto const step = [&](bool are_written) {
         engine.begin_step();
         engine.begin_micro_step(true);
-        bench::backward_and_step(engine, [](std::size_t) {});
+        bench::backward_and_step(
+            engine, [](std::size_t) {}, are_written);
     };
-    step();
+    step(true);
     for (auto _ : state) {
-        step();
+        step(false);
     }
     count(state, world);
     state.counters["allocated_bytes"] = static_cast<double>(memory.allocated_bytes());

@@ -9,27 +9,23 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// How a sum over ranks reaches its destination.
-enum class SumStore {
-    plain,    ///< overwrites it
-    streamed, ///< overwrites it past the caches
-    added     ///< is added to it
-};
-
 /// Sums the ranks' ranges per element, in rank order, and rounds the sums to `T`. Then converts
-/// them to `A`, or adds them. Used by `host::sum_ranks`.
-template <StorageType A, StorageType T, SumStore store>
+/// them to `A`, or adds them if `is_added`. With `streams` the results bypass the caches, and
+/// nothing is added. Used by `host::sum_ranks`.
+template <StorageType A, StorageType T, bool streams>
 struct SumRanksLoop {
     A* out;
     T const* const* peers;
     int world;
     std::size_t n;
+    bool is_added;
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
         A* const to = out;
         T const* const* const from = peers;
         int const ranks = world;
+        bool const adds = !streams && is_added;
         constexpr std::size_t step =
             4 * F::size; // four sums at a time hide the latency of the additions
         std::size_t const whole = n - n % step;
@@ -48,13 +44,16 @@ struct SumRanksLoop {
                 sum2 = F::add(sum2, F::load(peer + 2 * F::size));
                 sum3 = F::add(sum3, F::load(peer + 3 * F::size));
             }
-            if constexpr (store == SumStore::added) {
+            if (adds) {
                 prefetch_step<F>(to + i);
+                add_two(sum0, sum1, to + i);
+                add_two(sum2, sum3, to + i + 2 * F::size);
+            } else {
+                put_two<streams>(sum0, sum1, to + i);
+                put_two<streams>(sum2, sum3, to + i + 2 * F::size);
             }
-            put_two<store>(sum0, sum1, to + i);
-            put_two<store>(sum2, sum3, to + i + 2 * F::size);
         }
-        if constexpr (store == SumStore::streamed) {
+        if constexpr (streams) {
             F::finish_streams();
         }
         constexpr std::size_t pair = 2 * F::size;
@@ -71,8 +70,11 @@ struct SumRanksLoop {
                 sum1 = F::add(sum1, F::load(rest + F::size));
             }
             copy_elements(out_rest, to + i, count);
-            put_two<store == SumStore::added ? SumStore::added : SumStore::plain>(sum0, sum1,
-                                                                                  out_rest);
+            if (adds) {
+                add_two(sum0, sum1, out_rest);
+            } else {
+                put_two<false>(sum0, sum1, out_rest);
+            }
             copy_elements(to + i, out_rest, count);
         }
     }
@@ -93,20 +95,22 @@ private:
         return sum.with_canonical_nan().template rounded_to<T>();
     }
 
-    template <SumStore how, class F>
+    template <bool past_caches, class F>
     [[gnu::always_inline]] static void put_two(F const& first, F const& second, A* to) noexcept {
-        constexpr bool past_caches = how == SumStore::streamed;
-        if constexpr (how == SumStore::added) {
-            F::add(F::load(to), rounded(first))
-                .with_canonical_nan()
-                .template store_with<past_caches, true>(
-                    F::add(F::load(to + F::size), rounded(second)).with_canonical_nan(), to);
-        } else if constexpr (std::is_same_v<A, T>) { // the store rounds
+        if constexpr (std::is_same_v<A, T>) { // the store rounds
             first.with_canonical_nan().template store_with<past_caches, true>(
                 second.with_canonical_nan(), to);
         } else {
             rounded(first).template store_with<past_caches, true>(rounded(second), to);
         }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static void add_two(F const& first, F const& second, A* to) noexcept {
+        F::add(F::load(to), rounded(first))
+            .with_canonical_nan()
+            .template store_with<false, true>(
+                F::add(F::load(to + F::size), rounded(second)).with_canonical_nan(), to);
     }
 };
 

@@ -92,7 +92,7 @@ public:
             _wire.for_chunks(_queue, cuts, source, factor,
                              [&](C* wire, auto chunk, auto const& first) {
                                  if (is_all_reduce) {
-                                     send(bucket, wire, wire, chunk, true);
+                                     all_reduce(bucket, wire, wire, chunk);
                                      if (chunk.data() == cuts.data()) { // the whole bucket
                                          add(bucket, 0, wire, cuts.back(), is_first);
                                          return;
@@ -111,7 +111,7 @@ public:
             }
             if (is_all_reduce) {
                 C* const result = result_of(bucket, 0, source, is_first);
-                send(bucket, source, result, cuts, true);
+                all_reduce(bucket, source, result, cuts);
                 add_result(bucket, 0, result, cuts.back(), is_first);
             } else {
                 scatter_into_sum(bucket, cuts[_rank], source, cuts, is_first);
@@ -130,6 +130,11 @@ public:
     }
 
 private:
+    void all_reduce(std::size_t bucket, C const* values, C* result,
+                    std::span<std::size_t const> cuts) {
+        _communicator->all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
+    }
+
     /// Reduces `values` to this rank's extent and accumulates it. Collective.
     /// @param begin index in the bucket of the extent's first element
     void scatter_into_sum(std::size_t bucket, std::size_t begin, C* values,
@@ -139,7 +144,8 @@ private:
                                           _queue, gradient_tag(bucket), !is_first);
         } else {
             C* const result = result_of(bucket, begin, values + cuts[_rank], is_first);
-            send(bucket, values, result, cuts, false);
+            _communicator->reduce_scatter(static_cast<C const*>(values), result, cuts, _queue,
+                                          gradient_tag(bucket));
             add_result(bucket, begin, result, cuts[_rank + 1] - cuts[_rank], is_first);
         }
     }
@@ -164,15 +170,6 @@ private:
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
         return bucket_tag("gradients of bucket", *_layout, bucket);
-    }
-
-    void send(std::size_t bucket, C const* values, C* result, std::span<std::size_t const> cuts,
-              bool is_all_reduce) {
-        if (is_all_reduce) {
-            _communicator->all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
-        } else {
-            _communicator->reduce_scatter(values, result, cuts, _queue, gradient_tag(bucket));
-        }
     }
 
     FlatLayout const* _layout;
