@@ -15,18 +15,9 @@ from datetime import datetime, timezone
 
 import torch
 
-# layers, width; as in bench/cuda/kernels_bench.cu and tests/support/shapes.hpp
-MODELS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
+from models import MODELS, shapes_of
+
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-def shapes_of(model):
-    layers, width = MODELS[model]
-    shapes = [(50257, width), (1024, width)]
-    for _ in range(layers):
-        shapes += [(width,), (width,), (3 * width, width), (3 * width,), (width, width), (width,)]
-        shapes += [(width,), (width,), (4 * width, width), (4 * width,), (width, 4 * width), (width,)]
-    return shapes + [(width,), (width,)]
 
 
 def make_parameters(model, dtype, device):
