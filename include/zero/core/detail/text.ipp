@@ -3,15 +3,31 @@
 #include "text.hpp"
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// Appends the shortest text that reads back as the same number; as the same float if it is one.
+ZERO_COLD_INLINE void add_real(std::string& text, double value) {
+    char digits[32];
+    bool is_exact = false;
+    for (int precision = 6; precision <= 17 && !is_exact; ++precision) {
+        std::snprintf(digits, sizeof digits, "%.*g", precision, value);
+        double const read = std::strtod(digits, nullptr);
+        is_exact = read == value
+                   || (static_cast<double>(static_cast<float>(value)) == value
+                       && static_cast<double>(static_cast<float>(read)) == value);
+    }
+    text += digits;
+}
 
 ZERO_COLD_INLINE void TextPiece::add_to(std::string& text) const {
     switch (_kind) {
     case Kind::characters: text.append(_characters, _size); break;
     case Kind::integer: text += std::to_string(_integer); break;
     case Kind::natural: text += std::to_string(_natural); break;
-    case Kind::real: text += std::to_string(_real); break;
+    case Kind::real: add_real(text, _real); break;
     }
 }
 
