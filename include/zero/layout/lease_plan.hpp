@@ -22,7 +22,7 @@ struct LeasePlan {
     std::vector<Range> places;       ///< by bucket, in elements; empty if it is never leased
     std::vector<std::size_t> spares; ///< sizes of the spare places, which follow the others
     std::size_t elements = 0;        ///< size of the buffer, spare places included
-    std::vector<std::size_t> peak;   ///< the buckets in flight together while they have the most
+    std::vector<std::size_t> peak{}; ///< the buckets in flight together while they have the most
                                      ///< elements, ascending; they set the size of the buffer
 
     /// @brief Returns the number of elements before the spare places.
