@@ -215,7 +215,8 @@ TEST_CASE("A step whose model failed on the compute queue does not report succes
                             {.compute_queue = &compute});
         engine.begin_step();
         engine.begin_micro_step(true);
-        engine.gradients(0)[0][0] = 1.0F;
+        // on the queue that clears the gradient
+        compute.enqueue([gradient = engine.gradients(0)[0].data()] { *gradient = 1.0F; });
         engine.end_micro_step();
         std::atomic<bool> is_enqueued{false};
         compute.enqueue([flag = &is_enqueued] {
