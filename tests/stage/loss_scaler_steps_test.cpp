@@ -316,7 +316,7 @@ TEST_CASE("An overflow at the minimum scale throws or calls back on every rank i
         CHECK(result.outcomes[0] == Outcome{});
         CHECK(result.outcomes[1].type == "LossScaleExhausted");
         CHECK_THAT(result.outcomes[1].message,
-                   contains_text("overflowed at the smallest loss scale 1.0")
+                   contains_text("overflowed at the smallest loss scale 1, first")
                        && contains_text("element 77 of parameter 'second.weight'"));
         CHECK(result.outcomes[2] == Outcome{});
         CHECK(result.outcomes[3].type == "LossScaleExhausted");

@@ -59,15 +59,19 @@ void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_
         is_added ? accumulate(sum, peers[0], n) : convert(sum, peers[0], n, 1.0F);
         return;
     }
+    if (is_added) {
+        detail::run(detail::SumRanksLoop<A, T, false, true>{sum, peers, world, n});
+        return;
+    }
     std::size_t const moved = n * (static_cast<std::size_t>(world) * sizeof(T) + sizeof(A));
-    bool streams = !is_added && detail::is_worth_streaming(sum, moved);
+    bool streams = detail::is_worth_streaming(sum, moved);
     for (int rank = 0; rank < world; ++rank) {
         streams = streams && static_cast<void const*>(sum) != peers[rank];
     }
     if (streams) {
-        detail::run(detail::SumRanksLoop<A, T, true>{sum, peers, world, n, false});
+        detail::run(detail::SumRanksLoop<A, T, true, false>{sum, peers, world, n});
     } else {
-        detail::run(detail::SumRanksLoop<A, T, false>{sum, peers, world, n, is_added});
+        detail::run(detail::SumRanksLoop<A, T, false, false>{sum, peers, world, n});
     }
 }
 

@@ -10,22 +10,22 @@
 namespace ZERO_NAMESPACE::host::detail {
 
 /// Sums the ranks' ranges per element, in rank order, and rounds the sums to `T`. Then converts
-/// them to `A`, or adds them if `is_added`. With `streams` the results bypass the caches, and
-/// nothing is added. Used by `host::sum_ranks`.
-template <StorageType A, StorageType T, bool streams>
+/// them to `A`, or adds them if `adds`. With `streams` converted sums bypass the caches. Used by
+/// `host::sum_ranks`.
+template <StorageType A, StorageType T, bool streams, bool adds>
 struct SumRanksLoop {
+    static_assert(!streams || !adds);
+
     A* out;
     T const* const* peers;
     int world;
     std::size_t n;
-    bool is_added;
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
         A* const to = out;
         T const* const* const from = peers;
         int const ranks = world;
-        bool const adds = !streams && is_added;
         constexpr std::size_t step =
             4 * F::size; // four sums at a time hide the latency of the additions
         std::size_t const whole = n - n % step;
@@ -44,7 +44,7 @@ struct SumRanksLoop {
                 sum2 = F::add(sum2, F::load(peer + 2 * F::size));
                 sum3 = F::add(sum3, F::load(peer + 3 * F::size));
             }
-            if (adds) {
+            if constexpr (adds) {
                 prefetch_step<F>(to + i);
                 add_two(sum0, sum1, to + i);
                 add_two(sum2, sum3, to + i + 2 * F::size);
@@ -70,7 +70,7 @@ struct SumRanksLoop {
                 sum1 = F::add(sum1, F::load(rest + F::size));
             }
             copy_elements(out_rest, to + i, count);
-            if (adds) {
+            if constexpr (adds) {
                 add_two(sum0, sum1, out_rest);
             } else {
                 put_two<false>(sum0, sum1, out_rest);
