@@ -109,32 +109,48 @@ inline void prefetch_after(void const* from) {
         reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(from) + 2048));
 }
 
+/// Stores a word that is as large as the words that were read, or two if `wide` is 2; with
+/// `is_added` reads what it overwrites.
+template <bool streams, bool is_added, std::size_t wide>
+void put_sum(char* to, Word4 word) {
+    put<streams>(to, is_added ? word ^ load(to) : word);
+    if constexpr (wide == 2) {
+        put<streams>(to + 16, is_added ? word ^ load(to + 16) : word);
+    }
+}
+
 /// Reads the elements [begin, begin + n) of all ranks and writes n elements to `out`, or reads and
 /// writes them if `is_added`. The elements of `out` are as large as those of the ranks, or twice as
 /// large. n is a multiple of 64 bytes of the ranks' elements.
-template <class Out, class T>
-void move_sum(Out* out, T const* const* from, std::size_t world, std::size_t begin, std::size_t n,
-              bool is_added = false) {
+template <bool is_added = false, class Out, class T>
+void move_sum(Out* out, T const* const* from, std::size_t world, std::size_t begin, std::size_t n) {
     constexpr std::size_t wide = sizeof(Out) / sizeof(T);
     bool const is_apart = !is_added && static_cast<void const*>(out) != from[0] + begin;
     with_stores(is_apart ? n * (world * sizeof(T) + sizeof(Out)) : 0, [&]<bool streams>() {
         for (std::size_t byte = 0; byte < n * sizeof(T); byte += 64) {
-            Word4 words[4] = {};
-            for (std::size_t rank = 0; rank < world; ++rank) {
-                auto const* const line = reinterpret_cast<char const*>(from[rank] + begin) + byte;
+            auto const* line = reinterpret_cast<char const*>(from[0] + begin) + byte;
+            prefetch_after(line);
+            Word4 first = load(line);
+            Word4 second = load(line + 16);
+            Word4 third = load(line + 32);
+            Word4 fourth = load(line + 48);
+            for (std::size_t rank = 1; rank < world; ++rank) {
+                line = reinterpret_cast<char const*>(from[rank] + begin) + byte;
                 prefetch_after(line);
-                for (std::size_t word = 0; word < 4; ++word) {
-                    words[word] ^= load(line + 16 * word);
-                }
+                first ^= load(line);
+                second ^= load(line + 16);
+                third ^= load(line + 32);
+                fourth ^= load(line + 48);
             }
             char* const to = reinterpret_cast<char*>(out) + wide * byte;
-            for (std::size_t word = 0; word < 4 * wide; ++word) {
-                if (is_added && word % 4 == 0) {
-                    prefetch_after(to + 16 * word);
-                }
-                Word4 const old = is_added ? load(to + 16 * word) : Word4{};
-                put<streams>(to + 16 * word, words[word / wide] ^ old);
+            if constexpr (is_added) {
+                prefetch_after(to);
+                prefetch_after(to + 64 * (wide - 1));
             }
+            put_sum<streams, is_added, wide>(to, first);
+            put_sum<streams, is_added, wide>(to + 16 * wide, second);
+            put_sum<streams, is_added, wide>(to + 32 * wide, third);
+            put_sum<streams, is_added, wide>(to + 48 * wide, fourth);
         }
     });
 }
@@ -170,25 +186,30 @@ void move_update(float const* gradient, float* master, std::array<float*, states
 
 /// Reads n floats, a multiple of 16.
 inline void move_read(float const* values, std::size_t n) {
-    Word4 words[4] = {};
+    Word4 first = {};
+    Word4 second = {};
     for (std::size_t i = 0; i < n; i += 16) {
         prefetch_after(values + i);
-        for (std::size_t word = 0; word < 4; ++word) {
-            words[word] += load(values + i + 4 * word);
-        }
+        first += load(values + i);
+        second += load(values + i + 4);
+        first += load(values + i + 8);
+        second += load(values + i + 12);
     }
-    benchmark::DoNotOptimize(words);
+    benchmark::DoNotOptimize(first);
+    benchmark::DoNotOptimize(second);
 }
 
 /// Copies bytes, a multiple of 64, past the caches if they would not stay there.
 inline void move_copy(void* out, void const* in, std::size_t bytes) {
     with_stores(4 * bytes, [&]<bool streams>() {
         for (std::size_t byte = 0; byte < bytes; byte += 64) {
-            prefetch_after(static_cast<char const*>(in) + byte);
-            for (std::size_t word = byte; word < byte + 64; word += 16) {
-                put<streams>(static_cast<char*>(out) + word,
-                             load(static_cast<char const*>(in) + word));
-            }
+            auto const* const from = static_cast<char const*>(in) + byte;
+            char* const to = static_cast<char*>(out) + byte;
+            prefetch_after(from);
+            put<streams>(to, load(from));
+            put<streams>(to + 16, load(from + 16));
+            put<streams>(to + 32, load(from + 32));
+            put<streams>(to + 48, load(from + 48));
         }
     });
 }

@@ -72,7 +72,7 @@ void twin(benchmark::State& state, std::size_t world) {
     auto const n = static_cast<std::size_t>(state.range(0));
     Peers<T, to> const peers(world, n);
     for (auto _ : state) {
-        bench::move_sum(peers.out(), peers.pointers.data(), world, 0, n, to == To::added);
+        bench::move_sum<to == To::added>(peers.out(), peers.pointers.data(), world, 0, n);
         benchmark::ClobberMemory();
     }
     count<T, to>(state, world);
