@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks, each beside a twin that moves the same bytes, prints one table and draws plots. Installs what is missing (Debian, Ubuntu; as root or
-# through sudo). Works from any folder. Leave the machine idle meanwhile: about a quarter of an hour on two cores, and 16 GB of memory for the largest sizes.
+# through sudo). Works from any folder. Leave the machine idle meanwhile; the largest sizes take 16 GB of memory.
 #
 # usage: scripts/bench.sh [option...]
 #   (none)            all benchmarks, 7 repetitions in random order

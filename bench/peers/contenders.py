@@ -176,6 +176,15 @@ class HandHeld(Hand):
     writes_gradients = False
 
 
+def take_step(job, model, parameters, optimizer):
+    """A step of PyTorch: backward pass, clipping if asked for, update."""
+    model(model_input()).backward()
+    if job.is_clipped:
+        torch.nn.utils.clip_grad_norm_(parameters, CLIPPING)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 class Replicated:
     """DistributedDataParallel and the fused AdamW: every rank updates every parameter."""
 
@@ -193,11 +202,7 @@ class Replicated:
         return adamw(self.model.parameters())
 
     def step(self):
-        self.parallel(model_input()).backward()
-        if self.job.is_clipped:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIPPING)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        take_step(self.job, self.parallel, self.model.parameters(), self.optimizer)
 
     def moved(self):
         for index, parameter in enumerate(self.model.parameters()):
@@ -240,11 +245,7 @@ class FullySharded:
         self.optimizer = adamw(self.model.parameters())
 
     def step(self):
-        self.model(model_input()).backward()
-        if self.job.is_clipped:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIPPING)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        take_step(self.job, self.model, self.model.parameters(), self.optimizer)
 
     def moved(self):
         for index, parameter in enumerate(self.model.parameters()):

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -89,11 +91,16 @@ inline ResidentMemory resident_memory(int stage, std::vector<ParameterSpec> cons
         throw std::runtime_error("pipe failed");
     }
     pid_t const child = fork();
-    if (child == 0) {
-        ResidentMemory const result =
-            with_stage(stage, [&]<int N>() { return train_and_measure<N>(model, world); });
-        bool const is_written = write(pipe_ends[1], &result, sizeof result) == sizeof result;
-        _exit(is_written ? 0 : 1);
+    if (child == 0) { // must not return to the caller, whatever happens
+        try {
+            ResidentMemory const result =
+                with_stage(stage, [&]<int N>() { return train_and_measure<N>(model, world); });
+            bool const is_written = write(pipe_ends[1], &result, sizeof result) == sizeof result;
+            _exit(is_written ? 0 : 1);
+        } catch (std::exception const& error) {
+            std::fprintf(stderr, "%s\n", error.what());
+            _exit(1);
+        }
     }
     close(pipe_ends[1]);
     ResidentMemory result;
