@@ -20,6 +20,7 @@ struct ParameterSpec {
     std::size_t type = 0;  ///< index of its type in the model; a bucket holds one type
     std::size_t rows = 0;  ///< rows of its row-major matrix; 0: it is not a matrix
     GradientMemory gradient = GradientMemory::engine; ///< ranks may differ in `engine` and `caller`
+    std::vector<std::size_t> shape{}; ///< sizes of its dimensions, row-major; empty: not given
 };
 
 } // namespace ZERO_NAMESPACE

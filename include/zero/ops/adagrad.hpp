@@ -35,7 +35,9 @@ struct Adagrad {
     using policy_category = OptimizerCategory;
     using Options = AdagradOptions;
 
-    static constexpr std::size_t states = 1;    ///< sum of squares
+    static constexpr std::size_t states = 1; ///< sum of squares
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"sum"};
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {

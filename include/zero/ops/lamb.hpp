@@ -42,7 +42,9 @@ struct Lamb {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;
 
-    static constexpr std::size_t states = 2;   ///< first and second moment
+    static constexpr std::size_t states = 2; ///< first and second moment
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
     static constexpr bool whole_tensor = true; ///< the norms cover a whole parameter
 
     struct Hyper {

@@ -40,7 +40,9 @@ struct Lion {
     using policy_category = OptimizerCategory;
     using Options = LionOptions;
 
-    static constexpr std::size_t states = 1;    ///< momentum
+    static constexpr std::size_t states = 1; ///< momentum
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"exp_avg"};
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {

@@ -64,6 +64,8 @@ struct Muon {
 
     static constexpr std::size_t states =
         2; ///< momentum; AdamW's second moment, unused by matrices
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"momentum_buffer", "exp_avg_sq"};
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
 
     struct Hyper {

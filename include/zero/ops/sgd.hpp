@@ -34,7 +34,9 @@ struct Sgd {
     using policy_category = OptimizerCategory;
     using Options = SgdOptions;
 
-    static constexpr std::size_t states = 1;    ///< momentum
+    static constexpr std::size_t states = 1; ///< momentum
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"momentum_buffer"};
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/optimizer_requirements.hpp"
+#include "detail/state_names.hpp"
 
 #include <concepts>
 
@@ -12,14 +13,16 @@ namespace ZERO_NAMESPACE {
 /// states per element. All states start at zero.
 ///
 /// Beyond the syntax, a model guarantees that `hyper` is pure and derives in double whatever is
-/// constant during a step (learning rate, beta^t). `whole_tensor` selects the kind: the update of
+/// constant during a step (learning rate, beta^t). Optional: `static constexpr char const*
+/// state_names[states]`; states without names are called "state0", "state1" and so on.
+/// `whole_tensor` selects the kind: the update of
 /// one element, or the update of a whole parameter. The second kind needs a partitioner that does
 /// not cut parameters.
 template <class O>
-concept OptimizerBase =
-    std::same_as<typename O::policy_category, OptimizerCategory> && detail::OptimizerHasTypes<O>
-    && detail::OptimizerHasStates<O> && detail::OptimizerHasWholeTensor<O>
-    && detail::OptimizerHasHyper<O> && detail::OptimizerHasValidate<O>;
+concept OptimizerBase = std::same_as<typename O::policy_category, OptimizerCategory>
+                        && detail::OptimizerHasTypes<O> && detail::OptimizerHasStates<O>
+                        && detail::OptimizerHasWholeTensor<O> && detail::OptimizerHasHyper<O>
+                        && detail::OptimizerHasValidate<O> && detail::OptimizerStateNamesFit<O>;
 
 /// @brief An optimizer that updates one element: a functor over a number type. A parameter may be
 /// cut anywhere.
@@ -55,6 +58,9 @@ consteval bool diagnose_optimizer() {
                   "zero: an Optimizer needs 'static constexpr bool whole_tensor' (does "
                   "it need whole parameters?).");
     if constexpr (detail::OptimizerHasTypes<O>) {
+        static_assert(!detail::OptimizerHasStates<O> || detail::OptimizerStateNamesFit<O>,
+                      "zero: the 'state_names' of an Optimizer are 'static constexpr char const* "
+                      "state_names[states]', one name for each state.");
         static_assert(detail::OptimizerHasHyper<O>,
                       "zero: an Optimizer needs 'static Hyper hyper(Options const&, double "
                       "learning_rate, std::uint64_t step) noexcept'.");

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
+#include "../layout/detail/shape.hpp"
 #include "../layout/parameter_spec.hpp"
 #include "initialiser.hpp"
 #include "parameter.hpp"
@@ -19,13 +20,14 @@ struct AnyParameter {
     template <class T, class G>
     AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor)
         : spec{parameter.name,
-               parameter.elements,
+               detail::elements_of(parameter.elements, parameter.shape),
                parameter.units,
                parameter.group,
                parameter.trainable,
                0,
-               parameter.rows,
-               parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine},
+               detail::rows_of(parameter.rows, parameter.shape),
+               parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine,
+               parameter.shape},
           type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
           data(parameter.data), gradient(parameter.gradient) {
         if (parameter.initialise) {

@@ -48,6 +48,8 @@ namespace ZERO_NAMESPACE {
 namespace detail {
 template <class Config>
 class EngineRebuild;
+template <class Config>
+class StateAccess;
 } // namespace detail
 
 /// @brief The engine behind every stage: the call protocol, its checks, and the pipeline of a step.
@@ -292,10 +294,21 @@ public:
     /// @brief Sets the hyper-parameters of a group, from the next step on.
     void set_hyper_parameters(std::size_t group, typename Config::Optimizer::Options const& hyper);
 
+    /// @brief Returns the factor of a group's learning rate, as set last.
+    [[nodiscard]] double learning_rate_factor(std::size_t group) const;
+
+    /// @brief Returns the hyper-parameters of a group, as set last. Waits.
+    [[nodiscard]] typename Config::Optimizer::Options hyper_parameters(std::size_t group) const;
+
     /// @brief Returns the number of steps that were not skipped. Waits for all enqueued commands.
     /// @throws CommunicatorError if the collectives were aborted and no earlier call has reported
     /// it
     [[nodiscard]] std::uint64_t step_count() const;
+
+    /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
+    /// correction and stochastic rounding depend. Pass the same on every rank; the next `step`
+    /// compares it.
+    void set_step_count(std::uint64_t count);
 
     /// @brief Returns the loss scaler's trackers. Waits.
     [[nodiscard]] typename Config::LossScaler::State loss_scaler_state() const;
@@ -354,6 +367,7 @@ private:
     friend class StepTicket<Engine>;
     friend class LossScale<Engine>;
     friend class detail::EngineRebuild<Config>;
+    friend class detail::StateAccess<Config>;
 
     /// The number of T among the model's parameter types.
     template <class T>

@@ -39,6 +39,9 @@ struct Parameter {
                                         ///< only in micro-steps that call `gradients` or
                                         ///< `gradients_ready` for its unit; null: the gradient lies
                                         ///< in the engine's buckets, without a copy. Null if frozen
+    /// Sizes of its dimensions, row-major, for checkpoints. Optional; if given, `elements` may be
+    /// left out, and `rows` of a matrix (two dimensions) as well.
+    std::vector<std::size_t> shape{};
     /// Fills elements [begin, begin + values.size()) of an owned parameter. Called on rank 0
     /// instead of reading `initial`, which must be null then. What it throws leaves the
     /// constructor, and the other ranks throw Aborted with its text.

@@ -5,6 +5,7 @@
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
 #include "order_by.hpp"
+#include "shape.hpp"
 #include "validate_parameters.hpp"
 
 #include <cstddef>
@@ -78,6 +79,12 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
             throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has the type number ",
                                           spec.type, ", but the layout is made for ",
                                           options.types(), " types; give the size of each."});
+        }
+        if (!spec.shape.empty() && product_of(spec.shape) != spec.elements) {
+            throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
+                                          " elements, but its shape ", shape_text(spec.shape),
+                                          " does not; give one of the two, or a shape whose "
+                                          "product is the number of elements."});
         }
         if (spec.rows != 0 && spec.elements % spec.rows != 0) {
             throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,

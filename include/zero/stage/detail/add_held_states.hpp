@@ -2,36 +2,63 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
 #include "../../layout/detail/count_blocks.hpp"
+#include "../../policy/detail/state_names.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../owned_slice.hpp"
+#include "array_kind.hpp"
 #include "held_array.hpp"
 #include "held_slice.hpp"
 #include "optimizer_store.hpp"
 
 #include <cstddef>
+#include <string>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Calls `visit(data, item_bytes, item_elements)` for each array of a slice, without the
-/// parameters themselves.
+/// @brief Calls `visit(ArrayForm, data)` for each array of a slice, without the parameters
+/// themselves. A new form of state is named here only.
 template <class Config, class Types, class Visitor>
 void for_arrays(OwnedSlice<Config, Types> const& slice, Visitor&& visit) {
     if constexpr (Types::has_master) {
-        visit(slice.master.data(), sizeof(slice.master[0]), 1);
+        using M = typename Types::Master;
+        visit(ArrayForm{ArrayKind::master, 0, dtype_of<M>(), sizeof(M)}, slice.master.data());
     }
     if constexpr (Types::master_form == MasterForm::split) {
-        visit(slice.remainder.data(), sizeof(slice.remainder[0]), 1);
-        visit(slice.rounded_up.data(), sizeof(slice.rounded_up[0]), 8);
+        visit(ArrayForm{ArrayKind::remainder, 0, DType::bytes, sizeof(slice.remainder[0])},
+              slice.remainder.data());
+        visit(ArrayForm{ArrayKind::rounded_up, 0, DType::bytes, sizeof(slice.rounded_up[0]), 8},
+              slice.rounded_up.data());
     }
-    for (auto const& state : slice.states) {
-        visit(state.data(), sizeof(state[0]), 1);
+    using S = typename Config::OptimizerState::Type;
+    for (std::size_t state = 0; state < slice.states.size(); ++state) {
+        visit(ArrayForm{ArrayKind::state, state, dtype_of<S>(), sizeof(S)},
+              slice.states[state].data());
     }
     if constexpr (Config::OptimizerState::is_block_scaled) {
-        for (auto const& scale : slice.scales) {
-            visit(scale.data(), sizeof(scale[0]), block_elements);
+        for (std::size_t state = 0; state < slice.scales.size(); ++state) {
+            visit(ArrayForm{ArrayKind::state_scale, state, DType::float32, sizeof(float),
+                            block_elements},
+                  slice.scales[state].data());
         }
     }
+}
+
+/// @brief Returns the name of an array, which is unique among those of one parameter.
+template <class Optimizer>
+[[nodiscard]] std::string array_name(ArrayForm const& form) {
+    switch (form.kind) {
+    case ArrayKind::parameter: return "parameter";
+    case ArrayKind::master: return "master";
+    case ArrayKind::remainder: return "remainder";
+    case ArrayKind::rounded_up: return "rounded_up";
+    case ArrayKind::gradient: return "gradient";
+    case ArrayKind::state: break;
+    case ArrayKind::state_scale: return state_name<Optimizer>(form.index) + ".scale";
+    }
+    return state_name<Optimizer>(form.index);
 }
 
 /// @brief Appends the master weights and states that this rank holds for parameters of one type.
@@ -40,14 +67,16 @@ template <class Config, class Types>
 [[gnu::cold]] void add_held_states(List<HeldArray>& arrays,
                                    OptimizerStore<Config, Types> const& memory, std::size_t type) {
     std::size_t const first = arrays.size();
-    for_arrays(OwnedSlice<Config, Types>(),
-               [&](void*, std::size_t item_bytes, std::size_t item_elements) {
-                   arrays.push_back({type, false, item_bytes, item_elements});
-               });
+    for_arrays(OwnedSlice<Config, Types>(), [&](ArrayForm const& form, void*) {
+        HeldArray array;
+        array.type = type;
+        array.form = form;
+        arrays.push_back(std::move(array));
+    });
     for (std::size_t index = 0; index < memory.slices(); ++index) {
         auto const owned = memory.owned_slice(index);
         std::size_t next = first;
-        for_arrays(owned, [&](void* data, std::size_t, std::size_t) {
+        for_arrays(owned, [&](ArrayForm const&, void* data) {
             // with a name: nvcc 13.0 miscompiles the braces of an argument here
             HeldSlice const slice{owned.parameter, owned.begin, owned.values.size(), data};
             arrays[next++].slices.push_back(slice);

@@ -188,6 +188,32 @@ void Engine<Config>::set_hyper_parameters(std::size_t group,
 }
 
 template <class Config>
+double Engine<Config>::learning_rate_factor(std::size_t group) const {
+    _protocol.require_group(group, _control.group_count());
+    return _control.learning_rate_factor(group);
+}
+
+template <class Config>
+auto Engine<Config>::hyper_parameters(std::size_t group) const ->
+    typename Config::Optimizer::Options {
+    _protocol.require_group(group, _control.group_count());
+    auto const options = _control.hyper_parameters(group);
+    require_finished_collectives();
+    return options;
+}
+
+template <class Config>
+void Engine<Config>::set_step_count(std::uint64_t count) {
+    _protocol.require_idle("set_step_count()");
+    require_healthy();
+    try {
+        _control.set_step_count(count);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
 void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State const& state) {
     _protocol.require_idle("set_loss_scaler_state()");
     _control.require_valid(state);

@@ -3,6 +3,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "array_kind.hpp"
 #include "held_slice.hpp"
 
 #include <cstddef>
@@ -12,20 +13,16 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief The slices of one array of the training state (parameters, master weights, a moment, ...)
 /// that this rank holds. A view: it owns no state.
-///
-/// An item belongs to one element, or to a group of elements that starts at a multiple of its size:
-/// a scale to 64 elements, a byte of bits to 8.
 struct HeldArray {
-    std::size_t type = 0;       ///< index of the parameter type
-    bool has_frozen = false;    ///< whether frozen parameters have this array
-    std::size_t item_bytes = 0; ///< size of an item
-    std::size_t item_elements = 1;
+    std::size_t type = 0; ///< index of the parameter type
+    ArrayForm form{};
+    bool has_frozen = false; ///< whether frozen parameters have this array
     List<HeldSlice> slices{};
 
     /// @brief Returns the bytes of the first `elements` elements of a parameter. Extents end at
     /// multiples of 64 elements.
     [[nodiscard]] std::size_t bytes(std::size_t elements) const noexcept {
-        return (elements + item_elements - 1) / item_elements * item_bytes;
+        return form.bytes(elements);
     }
 
     /// @brief Whether a parameter has such an array.
@@ -34,7 +31,7 @@ struct HeldArray {
     /// @brief Returns the bytes of the largest parameter.
     [[gnu::cold]] [[nodiscard]] std::size_t largest(FlatLayout const& layout) const;
 
-    /// @brief Returns the slices in ascending order of their parameters.
+    /// @brief Returns the slices in ascending order of their parameters and offsets.
     [[gnu::cold]] [[nodiscard]] List<HeldSlice> by_parameter() const;
 
     /// @brief Returns where each rank's slice of a parameter ends, in bytes: W + 1 offsets. The

@@ -7,6 +7,7 @@
 #include "../../layout/piece.hpp"
 
 #include <cstdint>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -24,6 +25,11 @@ ZERO_COLD_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const 
     return most;
 }
 
+/// Whether `slice` lies before `other` in the same parameter.
+ZERO_COLD_INLINE bool precedes(HeldSlice const& slice, HeldSlice const& other) {
+    return slice.parameter == other.parameter && slice.begin < other.begin;
+}
+
 ZERO_COLD_INLINE List<HeldSlice> HeldArray::by_parameter() const {
     std::vector<std::uint64_t> parameters;
     for (HeldSlice const& slice : slices) {
@@ -32,6 +38,11 @@ ZERO_COLD_INLINE List<HeldSlice> HeldArray::by_parameter() const {
     List<HeldSlice> sorted;
     for (std::size_t const index : order_by(parameters)) {
         sorted.push_back(slices[index]);
+        // a parameter of an adopted block has few slices, often in descending order
+        for (std::size_t at = sorted.size() - 1; at != 0 && precedes(sorted[at], sorted[at - 1]);
+             --at) {
+            std::swap(sorted[at], sorted[at - 1]);
+        }
     }
     return sorted;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/range.hpp"
+#include "array_kind.hpp"
 #include "engine_context.hpp"
 #include "held_array.hpp"
 #include "parameter_store.hpp"
@@ -18,7 +20,8 @@ template <class Config, class Types>
 [[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
                                         FlatLayout const& layout,
                                         EngineContext<Config> const& context, std::size_t type) {
-    HeldArray array{type, true, sizeof(typename Types::Parameter)};
+    using T = typename Types::Parameter;
+    HeldArray array{type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, true, {}};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         if (layout.bucket(bucket).type == type) {
             Range const held = context.row.shards_parameters()

@@ -122,6 +122,11 @@ public:
                                                     learning_rate,
                                                     slice.group});
         }
+        round_masters();
+    }
+
+    /// @brief Rounds copied master weights to the parameters.
+    void round_masters() const {
         if constexpr (Types::has_master) {
             _master.round();
         }

@@ -180,6 +180,14 @@ public:
         }
     }
 
+    /// @brief Makes parameters that the host has written on every rank readable.
+    void publish_written() {
+        Event const written = Backend::record(_queue);
+        for (Event& published : _published) {
+            published = written;
+        }
+    }
+
     /// @brief Takes over what does not depend on the layout: readers, and the order of
     /// acquisitions. The next step then allocates no more than it would have under `other`.
     void continue_from(ParameterScheduler& other) noexcept {

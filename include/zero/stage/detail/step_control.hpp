@@ -153,6 +153,26 @@ public:
                      Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
+    [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
+        return _settings.learning_rate_factor(group);
+    }
+
+    /// @brief Returns the hyper-parameters after everything that was enqueued. Waits.
+    [[nodiscard]] typename Optimizer::Options hyper_parameters(std::size_t group) const {
+        Backend::synchronise(Backend::record(_queue));
+        return Backend::load(&_groups.data()[group].options);
+    }
+
+    void set_step_count(std::uint64_t count) {
+        _settings.set_step_count(count);
+        Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
+    }
+
+    /// @brief Sets the number of steps skipped since the last that was not.
+    void set_skipped_in_a_row(std::uint64_t count) {
+        Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
+    }
+
     /// @throws InvalidArgument if the scaler cannot continue from this state
     void require_valid(ScalerState const& scaler) const {
         require_scale(scaler.scale, "scale");

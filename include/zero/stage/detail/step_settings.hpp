@@ -25,6 +25,10 @@ public:
     void set_learning_rate_factor(std::size_t group, double factor) noexcept;
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
+    void set_step_count(std::uint64_t count) noexcept;
+    [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
+        return _factors[group];
+    }
 
     /// @throws InvalidArgument if the learning rate times the factor of a group is infinite as a
     /// float
@@ -41,7 +45,8 @@ private:
 
     std::size_t _group_count;
     std::vector<double> _factors;         ///< of the learning rate, for each group
-    std::vector<std::uint64_t> _settings; ///< two for each group, and the loss scale; 0: unchanged
+    std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
+                                          ///< count; 0: unchanged
 };
 
 } // namespace ZERO_NAMESPACE::detail

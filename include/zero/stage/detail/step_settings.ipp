@@ -18,7 +18,7 @@ ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_
     }
     _group_count = larger<std::size_t>(_group_count, 1);
     _factors.resize(_group_count, 1.0);
-    _settings.resize(2 * _group_count + 1);
+    _settings.resize(2 * _group_count + 2);
 }
 
 ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group,
@@ -34,6 +34,10 @@ ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
 
 ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
     _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
+}
+
+ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept {
+    _settings[2 * _group_count + 1] = Hash().add(count).value();
 }
 
 ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,

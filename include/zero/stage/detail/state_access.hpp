@@ -1,0 +1,168 @@
+#pragma once
+
+#include "../../backend/fence.hpp"
+#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/piece.hpp"
+#include "../../layout/range.hpp"
+#include "../engine.hpp"
+#include "add_held_states.hpp"
+#include "array_kind.hpp"
+#include "held_array.hpp"
+#include "held_parameters.hpp"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Lists the arrays of an engine's training state and fences direct access to them.
+///
+/// `TrainingState` and checkpoints use it. It calls no collective but those that complete a step's
+/// reductions.
+template <class Config>
+class StateAccess {
+public:
+    using EngineType = Engine<Config>;
+    using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
+    using Queue = typename Backend::Queue;
+
+    explicit StateAccess(EngineType& engine) noexcept : _engine(&engine) {}
+
+    [[nodiscard]] FlatLayout const& layout() const noexcept { return _engine->_layout; }
+    [[nodiscard]] Communicator& communicator() const noexcept { return *_engine->_communicator; }
+    [[nodiscard]] Queue queue() const noexcept { return _engine->_queue; }
+    [[nodiscard]] MemoryResource& memory() const noexcept { return *_engine->_memory; }
+    [[nodiscard]] std::size_t rank() const noexcept { return _engine->_rank; }
+    [[nodiscard]] Protocol const& protocol() const noexcept { return _engine->_protocol; }
+    [[nodiscard]] StepControl<Config>& control() const noexcept { return _engine->_control; }
+    [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
+
+    /// @brief Returns the parameters of every type, then their master weights and states. Every
+    /// rank gets the same arrays.
+    [[gnu::cold]] [[nodiscard]] List<HeldArray> arrays() const {
+        List<HeldArray> all;
+        auto const context = _engine->context({});
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            EngineType::with_types(type, [&]<class Types>(Types) {
+                all.push_back(held_parameters(_engine->_parameters.template store<Types>(),
+                                              layout(), context, type));
+            });
+        }
+        std::size_t type = 0;
+        _engine->_shard.for_each_store(
+            [&](auto const& store) { add_held_states(all, store, type++); });
+        return all;
+    }
+
+    /// @brief Returns the reduced gradients of every type. They exist between the last
+    /// `end_micro_step` and `step`.
+    [[gnu::cold]] [[nodiscard]] List<HeldArray> gradients() const {
+        List<HeldArray> all;
+        auto const row = _engine->context({}).row;
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            EngineType::with_types(type, [&]<class Types>(Types) {
+                using A = typename Types::Accumulation;
+                auto const& store = _engine->_gradients.template store<Types>();
+                HeldArray array;
+                array.type = type;
+                array.form = {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)};
+                for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
+                    if (layout().bucket(bucket).type == type) {
+                        Range const held = row.reduced_gradients == Placement::sharded
+                                               ? layout().extent(bucket, rank())
+                                               : Range{0, layout().elements(bucket)};
+                        layout().for_slices(bucket, held, [&](Piece const& piece) {
+                            array.slices.push_back({piece.parameter, piece.parameter_begin,
+                                                    piece.elements,
+                                                    store.reduced(bucket, piece.bucket_begin)});
+                        });
+                    }
+                }
+                all.push_back(std::move(array));
+            });
+        }
+        return all;
+    }
+
+    /// @brief Completes the reductions of this step and waits for them; no micro-step may follow.
+    /// Collective the first time in a step.
+    void finish_gradients(char const* call) const {
+        _engine->_protocol.require_accumulated(call);
+        guard([&] {
+            _engine->_gradients.finish_step();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+        _engine->_protocol.end_accumulation();
+    }
+
+    /// @brief Returns the factor that unscales and averages the reduced gradients.
+    [[nodiscard]] double gradient_factor() const {
+        return _engine->_control.gradient_factor(_engine->_protocol.micro_steps(),
+                                                 _engine->predivide());
+    }
+
+    /// @brief Waits until the host may read what this rank holds. Also in a broken engine.
+    void wait_to_read() const { _engine->wait_for_owned_slices(); }
+
+    /// @brief Waits until the host may write what this rank holds, and drops what was gathered in
+    /// advance. Call it on every rank.
+    void wait_to_write(char const* call) const {
+        _engine->_protocol.require_idle(call);
+        _engine->_protocol.require_nothing_held(call);
+        guard([&] {
+            // Commands on the compute queue may have changed parameters.
+            Backend::wait(_engine->_queue, Backend::record(_engine->_compute), Fence::weights_read);
+            _engine->_parameters.wait_for_readers();
+            _engine->_parameters.drop_prefetched();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Rounds copied master weights to the parameters and makes them readable on every rank.
+    /// Collective; waits.
+    void publish_master_weights() const {
+        wait_to_write("publish_master_weights()");
+        guard([&] {
+            _engine->_shard.for_each_store([](auto const& store) { store.round_masters(); });
+            _engine->publish_all();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Makes parameters that every rank has written readable for later commands.
+    void publish_written() const {
+        guard([&] { _engine->_parameters.publish_written(); });
+    }
+
+    /// @brief Calls `run`, whose failure breaks the engine and releases the other ranks.
+    template <class Run>
+    void guard(Run&& run) const {
+        _engine->require_healthy();
+        try {
+            run();
+        } catch (...) {
+            _engine->fail();
+        }
+    }
+
+    /// @brief Copies bytes between the host and the memory of the state. Waits.
+    void copy(void* to, void const* from, std::size_t bytes) const {
+        if constexpr (requires { requires Backend::is_device; }) {
+            Backend::copy_bytes(_engine->_queue, to, from, bytes);
+            Backend::synchronise(Backend::record(_engine->_queue));
+        } else {
+            std::memcpy(to, from, bytes);
+        }
+    }
+
+private:
+    EngineType* _engine;
+};
+
+} // namespace ZERO_NAMESPACE::detail

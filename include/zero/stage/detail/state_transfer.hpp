@@ -1,0 +1,201 @@
+#pragma once
+
+#include "../../comm/communicator.hpp"
+#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/buffer.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/piece.hpp"
+#include "../../layout/piece_position.hpp"
+#include "../../layout/range.hpp"
+#include "../local_values.hpp"
+#include "array_kind.hpp"
+#include "drain.hpp"
+#include "gather_on_host.hpp"
+#include "held_array.hpp"
+#include "state_access.hpp"
+#include "state_table.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+inline void multiply(std::vector<float>& values, float factor) noexcept {
+    for (float& value : values) {
+        value *= factor;
+    }
+}
+
+inline void divide(std::vector<float>& values, float divisor) noexcept {
+    for (float& value : values) {
+        value /= divisor;
+    }
+}
+
+/// @brief Moves values of one parameter between the training state, the host and the other ranks.
+/// `TrainingState` uses it.
+template <class Config>
+class StateTransfer {
+public:
+    using Access = StateAccess<Config>;
+    using Backend = typename Access::Backend;
+
+    /// @param access must outlive this object, or move with it
+    explicit StateTransfer(Access const& access)
+        : _access(access), _table(access.layout(), access.arrays()),
+          _gradients(access.layout(), access.gradients()) {}
+
+    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table.arrays(); }
+
+    /// @brief Reads a range that this rank holds.
+    void load(ArrayKind kind, std::size_t state, std::size_t parameter, Range range,
+              float* out) const {
+        auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+            _access.copy(to, from, bytes);
+        };
+        table(kind).load(kind, state, parameter, range, copy, out);
+    }
+
+    /// @brief Writes the part of a range that this rank holds.
+    void store(ArrayKind kind, std::size_t state, std::size_t parameter, std::size_t begin,
+               std::span<float const> values) const {
+        auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+            _access.copy(to, from, bytes);
+        };
+        table(kind).store(kind, state, parameter, {begin, begin + values.size()}, copy,
+                          values.data());
+    }
+
+    /// @brief Returns the slices that this rank holds. Waits.
+    [[nodiscard]] std::vector<LocalValues> local(ArrayKind kind, std::size_t state,
+                                                 std::size_t parameter) {
+        _access.wait_to_read();
+        std::vector<LocalValues> slices;
+        for (Range const& range : table(kind).held(kind, state, parameter)) {
+            slices.push_back({range.begin, std::vector<float>(range.size())});
+            load(kind, state, parameter, range, slices.back().values.data());
+        }
+        return slices;
+    }
+
+    /// @brief Replaces one of them. @throws InvalidArgument if it is none
+    void set_local(ArrayKind kind, std::size_t state, std::size_t parameter, std::size_t begin,
+                   std::span<float const> values) {
+        bool is_slice = false;
+        for (Range const& range : table(kind).held(kind, state, parameter)) {
+            is_slice = is_slice || (range.begin == begin && range.size() == values.size());
+        }
+        if (!is_slice) {
+            throw_error<InvalidArgument>(
+                {"zero: this rank holds no slice of ", values.size(), " elements at ", begin,
+                 " of parameter '", _access.layout().parameter(parameter).name, "' (rank ",
+                 _access.rank(), "); pass one that the local getter returned."});
+        }
+        _access.wait_to_read();
+        store(kind, state, parameter, begin, values);
+    }
+
+    /// @brief Returns the values of a whole parameter: the extents of all ranks, in every stage.
+    /// Collective.
+    [[nodiscard]] std::vector<float> gather(ArrayKind kind, std::size_t state,
+                                            std::size_t parameter) {
+        if (kind != ArrayKind::gradient) {
+            _access.protocol().require_idle("reading a full state");
+            _access.wait_to_read();
+        }
+        FlatLayout const& layout = _access.layout();
+        std::vector<float> values(layout.parameter(parameter).elements);
+        _access.guard([&] {
+            for (PiecePosition const& at : layout.parameter_pieces(parameter)) {
+                Piece const& piece = layout.piece(at);
+                std::vector<std::size_t> cuts;
+                for (std::size_t const cut : layout.cuts(at.bucket)) {
+                    std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+                    cuts.push_back(smaller(end, piece.elements));
+                }
+                float* const out = values.data() + piece.parameter_begin;
+                std::size_t const own = cuts[_access.rank()];
+                load(
+                    kind, state, parameter,
+                    {piece.parameter_begin + own, piece.parameter_begin + cuts[_access.rank() + 1]},
+                    out + own);
+                exchange(out, piece.elements, [&](float* shared) {
+                    _access.communicator().all_gather(
+                        static_cast<float const*>(shared + own), shared, cuts, _access.queue(),
+                        CollectiveTag{"full values of parameter", parameter,
+                                      layout.parameter(parameter).name.c_str()});
+                });
+            }
+        });
+        return values;
+    }
+
+    /// @brief Divides the values of rank 0 and stores them on every rank that holds them.
+    /// Collective. @throws InvalidArgument on every rank for a wrong number of values
+    void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
+                   std::span<float const> values, float divisor) {
+        auto const& spec = _access.layout().parameter(parameter);
+        std::vector<std::uint64_t> sizes;
+        _access.guard([&] {
+            sizes =
+                gather_on_host(_access.communicator(), _access.queue(), _access.memory(),
+                               {parameter, values.size()}, "parameter and size of values to set");
+        });
+        for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
+            bool const is_absent = rank != 0 && sizes[2 * rank + 1] == 0;
+            if (sizes[2 * rank] != parameter
+                || (!is_absent && sizes[2 * rank + 1] != spec.elements)) {
+                throw_error<InvalidArgument>(
+                    {"zero: rank ", rank, " sets ", sizes[2 * rank + 1],
+                     " values of parameter number ", sizes[2 * rank], ", rank ", _access.rank(),
+                     " those of '", spec.name, "' (number ", parameter, "), which has ",
+                     spec.elements,
+                     " elements; pass the same parameter on every rank, and all "
+                     "values on rank 0."});
+            }
+        }
+        std::vector<float> shared(spec.elements);
+        if (_access.rank() == 0) {
+            shared.assign(values.begin(), values.end());
+            divide(shared, divisor);
+        }
+        _access.guard([&] {
+            if (!shared.empty()) {
+                exchange(shared.data(), shared.size(), [&](float* all) {
+                    _access.communicator().broadcast(
+                        all, shared.size(), 0, _access.queue(),
+                        CollectiveTag{"full values of parameter", parameter, spec.name.c_str()});
+                });
+            }
+            store(kind, state, parameter, 0, {shared.data(), shared.size()});
+        });
+    }
+
+private:
+    /// Runs a collective on host values through memory of the backend. Waits.
+    void exchange(float* values, std::size_t elements, FunctionRef<float*> collective) {
+        Buffer<float> shared(_access.memory(), elements, BufferKind::control);
+        Drain<Backend> const drain(_access.queue()); // commands use both
+        std::size_t const bytes = elements * sizeof(float);
+        Backend::copy_bytes(_access.queue(), shared.data(), values, bytes);
+        collective(shared.data());
+        Backend::copy_bytes(_access.queue(), values, shared.data(), bytes);
+        wait_for_collectives(_access.communicator(), _access.queue());
+    }
+
+    [[nodiscard]] StateTable const& table(ArrayKind kind) const noexcept {
+        return kind == ArrayKind::gradient ? _gradients : _table;
+    }
+
+    Access _access; // a reference to the engine
+    StateTable _table;
+    StateTable _gradients;
+};
+
+} // namespace ZERO_NAMESPACE::detail
