@@ -57,6 +57,13 @@ struct Adagrad {
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options);
 
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("epsilon", options.epsilon);
+        visit("weight_decay", options.weight_decay);
+    }
+
     /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Adagrad").add(options.epsilon).add(options.weight_decay);

@@ -66,6 +66,15 @@ struct Lamb {
                               options.weight_decay);
     }
 
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("beta1", options.beta1);
+        visit("beta2", options.beta2);
+        visit("epsilon", options.epsilon);
+        visit("weight_decay", options.weight_decay);
+    }
+
     /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Lamb")

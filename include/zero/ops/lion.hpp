@@ -64,6 +64,14 @@ struct Lion {
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options);
 
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("beta1", options.beta1);
+        visit("beta2", options.beta2);
+        visit("weight_decay", options.weight_decay);
+    }
+
     /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay);

@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace ZERO_NAMESPACE {
 
@@ -90,6 +92,18 @@ struct Muon {
 
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options);
+
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("momentum", options.momentum);
+        visit("weight_decay", options.weight_decay);
+        visit("adamw_learning_rate_factor", options.adamw_learning_rate_factor);
+        visit("length", options.length);
+        AdamW::for_each_option(options.adamw, [&](std::string_view name, auto& option) {
+            visit(std::string("adamw.").append(name), option);
+        });
+    }
 
     /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {

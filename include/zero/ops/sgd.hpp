@@ -58,6 +58,14 @@ struct Sgd {
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options);
 
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("momentum", options.momentum);
+        visit("weight_decay", options.weight_decay);
+        visit("nesterov", options.nesterov);
+    }
+
     /// @brief Hashes the options that must be equal on all ranks.
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add("Sgd").add(options.momentum).add(options.weight_decay).add(options.nesterov);

@@ -72,6 +72,15 @@ struct DynamicLossScaler {
     /// excluded.
     static void add_to(Hash& hash, Options const& options) noexcept;
 
+    /// @brief Calls `visit(name, tracker)` for each tracker, for checkpoints.
+    template <class S, class Visitor>
+    static void for_each_tracker(S& state, Visitor&& visit) {
+        visit("scale", state.scale);
+        visit("clean_steps", state.clean_steps);
+        visit("hysteresis_left", state.hysteresis_left);
+        visit("delay_left", state.delay_left);
+    }
+
     static State initial(Options const& options) noexcept {
         return {options.initial_scale, 0, options.hysteresis, options.growth_delay};
     }

@@ -22,6 +22,13 @@ struct NoLossScaler {
 
     static void validate(Options const&) {}
     static void validate_state(State state, Options const&);
+
+    /// @brief Calls `visit(name, tracker)` for the scale, for checkpoints.
+    template <class S, class Visitor>
+    static void for_each_tracker(S& state, Visitor&& visit) {
+        visit("scale", state.scale);
+    }
+
     static State initial(Options const&) noexcept { return {}; }
     ZERO_HOST_DEVICE static State next(State state, bool /*overflow*/, Options const&) noexcept {
         return state;

@@ -24,6 +24,12 @@ struct StaticLossScaler {
     static constexpr bool skips_overflow = true;
 
     static void validate(Options const& options) { detail::require_scale(options.scale, "scale"); }
+    /// @brief Calls `visit(name, tracker)` for the scale, for checkpoints.
+    template <class S, class Visitor>
+    static void for_each_tracker(S& state, Visitor&& visit) {
+        visit("scale", state.scale);
+    }
+
     static State initial(Options const& options) noexcept { return {options.scale}; }
     static void add_to(Hash& hash, Options const& options) noexcept {
         hash.add(double{options.scale});

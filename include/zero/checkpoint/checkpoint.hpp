@@ -1,0 +1,13 @@
+#pragma once
+
+/// @file
+/// @brief Everything of `zero::checkpoint`: saving and loading of training states.
+
+#include "checkpoint_directory.hpp"
+#include "checkpoint_error.hpp"
+#include "checkpoint_reader.hpp"
+#include "load_checkpoint.hpp"
+#include "manifest.hpp"
+#include "safetensors_reader.hpp"
+#include "safetensors_writer.hpp"
+#include "save_checkpoint.hpp"

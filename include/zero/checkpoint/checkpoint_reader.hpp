@@ -1,0 +1,76 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "manifest.hpp"
+#include "safetensors_reader.hpp"
+#include "tensor_entry.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Reads a checkpoint by parameter, without an engine: values as floats, or the items of an
+/// array as they are stored. Opens the files that it needs.
+class CheckpointReader {
+public:
+    /// @param checkpoint folder of one checkpoint
+    /// @throws CheckpointError unless its manifest is valid
+    explicit CheckpointReader(std::filesystem::path checkpoint);
+
+    [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
+
+    /// @brief Returns the index of a parameter, or nothing. O(log n).
+    [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+
+    /// @brief Returns the index of an array of a parameter's type, or nothing.
+    [[nodiscard]] std::optional<std::size_t> find_array(std::size_t parameter,
+                                                        std::string_view name) const;
+
+    /// @brief Reads weights in full precision: master weights in any form, otherwise the parameter.
+    /// @param is_rounded read the parameter itself, as it was rounded
+    /// @param values elements [begin, begin + values.size())
+    void read_weights(std::size_t parameter, std::uint64_t begin, std::span<float> values,
+                      bool is_rounded = false);
+
+    /// @brief Reads values of an array: a state by name, "master" or "parameter".
+    /// @throws CheckpointError if the parameter has no such array of numbers
+    void read_values(std::size_t parameter, std::string_view array, std::uint64_t begin,
+                     std::span<float> values);
+
+    /// @brief Reads stored items of one interval. @param offset of the first byte
+    void read_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
+                    std::uint64_t offset, std::span<std::byte> into);
+
+    /// @brief Verifies stored items without keeping them.
+    void verify_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
+                      std::uint64_t offset, std::uint64_t bytes);
+
+    /// @brief Returns the bytes of one item of an array.
+    [[nodiscard]] std::uint64_t item_bytes(std::size_t parameter, std::size_t array) const;
+
+    /// @brief Returns all bytes that were read of data files so far.
+    [[nodiscard]] std::uint64_t bytes_read() const noexcept;
+
+private:
+    [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
+    TensorEntry const& tensor(std::size_t parameter, std::size_t array,
+                              ManifestInterval const& interval, SafetensorsReader*& reader);
+
+    std::filesystem::path _checkpoint;
+    Manifest _manifest;
+    std::vector<std::size_t> _by_name;                      ///< parameters, sorted by name
+    std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not opened yet
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/checkpoint_reader.ipp"
+#endif

@@ -1,0 +1,219 @@
+#pragma once
+
+#include "../checkpoint_reader.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/dtype.hpp"
+#include "../../core/split_float.hpp"
+#include "../../stage/detail/state_table.hpp"
+#include "../checkpoint_error.hpp"
+#include "plan_manifest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+/// Returns the number type of stored items; nothing for bits and bytes.
+ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype) noexcept {
+    if (dtype == "F32") {
+        return DType::float32;
+    }
+    if (dtype == "BF16") {
+        return DType::bfloat16;
+    }
+    return dtype == "F16" ? std::optional(DType::float16) : std::nullopt;
+}
+
+/// Calls `visit(interval, begin, end)` for the parts of a range, at most `state_chunk` elements at
+/// a time, which begin at multiples of it in their interval.
+template <class Visitor>
+void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, std::uint64_t end,
+                       Visitor const& visit) {
+    for (ManifestInterval const& interval : parameter.intervals) {
+        std::uint64_t at = larger(begin, interval.begin);
+        std::uint64_t const stop = smaller(end, interval.end);
+        while (at < stop) {
+            std::uint64_t const into = (at - interval.begin) % state_chunk;
+            std::uint64_t const next = smaller(stop, at + state_chunk - into);
+            visit(interval, at, next);
+            at = next;
+        }
+    }
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint)
+    : _checkpoint(std::move(checkpoint)), _manifest(Manifest::read(_checkpoint)),
+      _by_name(_manifest.parameters.size()), _files(_manifest.files.size()) {
+    std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
+    std::sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {
+        return _manifest.parameters[a].name < _manifest.parameters[b].name;
+    });
+}
+
+ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name) const {
+    auto const found = std::lower_bound(_by_name.begin(), _by_name.end(), name,
+                                        [&](std::size_t index, std::string_view wanted) {
+                                            return _manifest.parameters[index].name < wanted;
+                                        });
+    if (found == _by_name.end() || _manifest.parameters[*found].name != name) {
+        return std::nullopt;
+    }
+    return *found;
+}
+
+ZERO_COLD_INLINE std::optional<std::size_t>
+CheckpointReader::find_array(std::size_t parameter, std::string_view name) const {
+    ManifestParameter const& of = _manifest.parameters[parameter];
+    auto const& arrays = _manifest.types[of.type];
+    for (std::size_t array = 0; array < arrays.size(); ++array) {
+        if (arrays[array].name == name && (of.trainable || arrays[array].has_frozen)) {
+            return array;
+        }
+    }
+    return std::nullopt;
+}
+
+ZERO_COLD_INLINE ManifestArray const& CheckpointReader::array_of(std::size_t parameter,
+                                                                 std::size_t array) const {
+    return _manifest.types[_manifest.parameters[parameter].type][array];
+}
+
+ZERO_COLD_INLINE std::uint64_t CheckpointReader::item_bytes(std::size_t parameter,
+                                                            std::size_t array) const {
+    return detail::item_bytes_of(array_of(parameter, array).dtype);
+}
+
+ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t parameter,
+                                                             std::size_t array,
+                                                             ManifestInterval const& interval,
+                                                             SafetensorsReader*& reader) {
+    ManifestFile const& file = _manifest.files[static_cast<std::size_t>(interval.file)];
+    auto& opened = _files[static_cast<std::size_t>(interval.file)];
+    if (!opened) {
+        opened = std::make_unique<SafetensorsReader>(_checkpoint / file.name, file.checksum);
+    }
+    reader = opened.get();
+    ManifestArray const& form = array_of(parameter, array);
+    std::string const name = tensor_name(form, _manifest.parameters[parameter], interval);
+    TensorEntry const* const found = opened->find(name);
+    std::uint64_t const items =
+        (interval.end - interval.begin + form.item_elements - 1) / form.item_elements;
+    if (found == nullptr || found->dtype != form.dtype
+        || found->end - found->begin != items * detail::item_bytes_of(form.dtype)) {
+        detail::throw_error<CheckpointError>({"zero: '", file.name, "' of the checkpoint '",
+                                              _checkpoint.string(), "' has no tensor '", name,
+                                              "' of the type and size that the manifest names."});
+    }
+    return *found;
+}
+
+ZERO_COLD_INLINE void CheckpointReader::read_items(std::size_t parameter, std::size_t array,
+                                                   ManifestInterval const& interval,
+                                                   std::uint64_t offset,
+                                                   std::span<std::byte> into) {
+    SafetensorsReader* reader = nullptr;
+    TensorEntry const& entry = tensor(parameter, array, interval, reader);
+    reader->read(entry, offset, into);
+}
+
+ZERO_COLD_INLINE void CheckpointReader::verify_items(std::size_t parameter, std::size_t array,
+                                                     ManifestInterval const& interval,
+                                                     std::uint64_t offset, std::uint64_t bytes) {
+    SafetensorsReader* reader = nullptr;
+    TensorEntry const& entry = tensor(parameter, array, interval, reader);
+    reader->verify(entry, offset, bytes);
+}
+
+ZERO_COLD_INLINE std::uint64_t CheckpointReader::bytes_read() const noexcept {
+    std::uint64_t bytes = 0;
+    for (auto const& file : _files) {
+        bytes += file ? file->bytes_read() : 0;
+    }
+    return bytes;
+}
+
+ZERO_COLD_INLINE void CheckpointReader::read_weights(std::size_t parameter, std::uint64_t begin,
+                                                     std::span<float> values, bool is_rounded) {
+    auto const masters = find_array(parameter, "master");
+    auto const remainders = find_array(parameter, "remainder");
+    auto const bits = find_array(parameter, "rounded_up");
+    auto const halves = find_array(parameter, "parameter");
+    if (is_rounded || masters || !remainders || !bits || !halves) {
+        read_values(parameter, !is_rounded && masters ? "master" : "parameter", begin, values);
+        return;
+    }
+    detail::ItemBytes half{};
+    detail::ItemBytes remainder{};
+    detail::ItemBytes bit{};
+    auto const& stored = _manifest.parameters[parameter];
+    detail::for_stored_chunks(
+        stored, begin, begin + values.size(),
+        [&](ManifestInterval const& interval, std::uint64_t at, std::uint64_t end) {
+            auto const count = static_cast<std::size_t>(end - at);
+            std::uint64_t const into = at - interval.begin;
+            read_items(parameter, *halves, interval, into * 2, {half.data(), count * 2});
+            read_items(parameter, *remainders, interval, into * 2, {remainder.data(), count * 2});
+            std::uint64_t const first = into / 8;
+            read_items(parameter, *bits, interval, first,
+                       {bit.data(), static_cast<std::size_t>((into + count + 7) / 8 - first)});
+            for (std::size_t i = 0; i < count; ++i) {
+                std::size_t const number = static_cast<std::size_t>(into % 8) + i;
+                bool const is_up =
+                    (std::to_integer<unsigned>(bit[number / 8]) >> number % 8 & 1U) != 0;
+                values[static_cast<std::size_t>(at - begin) + i] =
+                    join({detail::item_at<bfloat16>(half.data(), i),
+                          detail::item_at<std::uint16_t>(remainder.data(), i), is_up});
+            }
+        });
+}
+
+ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::string_view array,
+                                                    std::uint64_t begin, std::span<float> values) {
+    auto const found = find_array(parameter, array);
+    auto const dtype =
+        found ? detail::number_dtype(array_of(parameter, *found).dtype) : std::nullopt;
+    if (!dtype || array_of(parameter, *found).item_elements != 1) {
+        detail::throw_error<CheckpointError>({"zero: the checkpoint '", _checkpoint.string(),
+                                              "' has no numbers '", array, "' of parameter '",
+                                              _manifest.parameters[parameter].name, "'."});
+    }
+    auto const scales = find_array(parameter, std::string(array) + ".scale");
+    std::size_t const bytes = size_of(*dtype);
+    detail::ItemBytes items{};
+    detail::ItemBytes scale{};
+    detail::for_stored_chunks(
+        _manifest.parameters[parameter], begin, begin + values.size(),
+        [&](ManifestInterval const& interval, std::uint64_t at, std::uint64_t end) {
+            auto const count = static_cast<std::size_t>(end - at);
+            std::uint64_t const into = at - interval.begin;
+            read_items(parameter, *found, interval, into * bytes, {items.data(), count * bytes});
+            std::uint64_t const block =
+                scales ? array_of(parameter, *scales).item_elements : std::uint64_t{1};
+            std::uint64_t const first = into / block;
+            if (scales) {
+                read_items(
+                    parameter, *scales, interval, first * sizeof(float),
+                    {scale.data(), static_cast<std::size_t>(((into + count - 1) / block + 1 - first)
+                                                            * sizeof(float))});
+            }
+            for (std::size_t i = 0; i < count; ++i) {
+                float& value = values[static_cast<std::size_t>(at - begin) + i];
+                value = detail::decode_item(*dtype, items.data(), i);
+                if (scales) {
+                    value *= detail::item_at<float>(
+                        scale.data(), static_cast<std::size_t>((into + i) / block - first));
+                }
+            }
+        });
+}
+
+} // namespace ZERO_NAMESPACE

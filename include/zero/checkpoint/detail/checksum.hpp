@@ -1,0 +1,41 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Data files have one checksum for each block of this size. So a rank that needs a part of
+/// a file reads little more than that part.
+inline constexpr std::uint64_t checksum_block_bytes = 16384;
+
+/// @brief Returns the XXH3-64 checksum of bytes.
+[[nodiscard]] std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept;
+
+/// @brief The same for bytes that arrive in parts.
+class Checksum {
+public:
+    Checksum();
+    ~Checksum();
+    Checksum(Checksum const&) = delete;
+    Checksum& operator=(Checksum const&) = delete;
+
+    void add(std::span<std::byte const> bytes) noexcept;
+
+    /// @brief Returns the checksum of all bytes since the last call, and starts anew.
+    [[nodiscard]] std::uint64_t take() noexcept;
+
+private:
+    struct State;
+    std::unique_ptr<State> _state;
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "checksum.ipp"
+#endif

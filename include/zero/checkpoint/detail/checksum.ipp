@@ -1,0 +1,39 @@
+#pragma once
+
+#include "checksum.hpp"
+
+#if !defined(XXH_INLINE_ALL)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#undef XXH_INLINE_ALL
+#else
+#include <xxhash.h>
+#endif
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_COLD_INLINE std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept {
+    return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+struct Checksum::State {
+    XXH3_state_t xxh3;
+};
+
+ZERO_COLD_INLINE Checksum::Checksum() : _state(new State) {
+    XXH3_64bits_reset(&_state->xxh3);
+}
+
+ZERO_COLD_INLINE Checksum::~Checksum() = default;
+
+ZERO_COLD_INLINE void Checksum::add(std::span<std::byte const> bytes) noexcept {
+    XXH3_64bits_update(&_state->xxh3, bytes.data(), bytes.size());
+}
+
+ZERO_COLD_INLINE std::uint64_t Checksum::take() noexcept {
+    std::uint64_t const value = XXH3_64bits_digest(&_state->xxh3);
+    XXH3_64bits_reset(&_state->xxh3);
+    return value;
+}
+
+} // namespace ZERO_NAMESPACE::detail

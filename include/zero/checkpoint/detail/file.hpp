@@ -1,0 +1,63 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A file of the operating system. Every failure is a CheckpointError with its name and the
+/// system's reason.
+class File {
+public:
+    /// @brief Opens a regular file for reading. Refuses symbolic links.
+    [[nodiscard]] static File open(std::filesystem::path path);
+
+    /// @brief Creates a file, which must not exist, for writing.
+    [[nodiscard]] static File create(std::filesystem::path path);
+
+    File(File&& other) noexcept;
+    File& operator=(File&&) = delete;
+    ~File();
+
+    [[nodiscard]] std::string name() const { return _path.string(); }
+
+    /// @brief Returns the size in bytes.
+    [[nodiscard]] std::uint64_t size() const;
+
+    /// @brief Reads all of `into`. A file that ends earlier is an error.
+    void read_at(std::uint64_t offset, std::span<std::byte> into) const;
+
+    /// @brief Writes all of `bytes` behind what was written before.
+    void write(std::span<std::byte const> bytes);
+
+    /// @brief Makes the content durable and closes the file.
+    void sync_and_close();
+
+private:
+    File(std::filesystem::path path, int descriptor) noexcept;
+    [[noreturn]] void fail(std::string_view what) const;
+
+    std::filesystem::path _path;
+    int _descriptor;
+};
+
+/// @brief Makes the names in a folder durable. @throws CheckpointError
+void sync_folder(std::filesystem::path const& folder);
+
+/// @brief Reads a whole file. @throws CheckpointError also if it has more than `most` bytes
+[[nodiscard]] std::string read_text(std::filesystem::path const& path, std::uint64_t most);
+
+/// @brief Creates a file with this content and makes it durable. @throws CheckpointError
+void write_text(std::filesystem::path const& path, std::string_view text);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "file.ipp"
+#endif

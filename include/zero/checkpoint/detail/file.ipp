@@ -1,0 +1,157 @@
+#pragma once
+
+#include "file.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../checkpoint_error.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// The system accepts at most 2^31 bytes a call, and waits uninterruptibly during it.
+inline constexpr std::size_t largest_transfer = std::size_t{1} << 26U;
+
+[[noreturn]] ZERO_COLD_INLINE void refuse_file(std::string const& name, std::string_view what,
+                                               int code) {
+    throw CheckpointError(
+        text({"zero: ", what, " '", name, "' failed: ", std::strerror(code), "."}),
+        SourceLocation::current(), code);
+}
+
+ZERO_COLD_INLINE File::File(std::filesystem::path path, int descriptor) noexcept
+    : _path(std::move(path)), _descriptor(descriptor) {}
+
+ZERO_COLD_INLINE File::File(File&& other) noexcept
+    : _path(std::move(other._path)), _descriptor(std::exchange(other._descriptor, -1)) {}
+
+ZERO_COLD_INLINE File::~File() {
+    if (_descriptor >= 0) {
+        ::close(_descriptor);
+    }
+}
+
+ZERO_COLD_INLINE void File::fail(std::string_view what) const {
+    refuse_file(name(), what, errno);
+}
+
+ZERO_COLD_INLINE File File::open(std::filesystem::path path) {
+    // without waiting for the writer of a pipe
+    int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) {
+        if (errno == ELOOP) {
+            throw_error<CheckpointError>({"zero: '", path.string(),
+                                          "' is a symbolic link, which a "
+                                          "checkpoint must not contain; replace it by the file."});
+        }
+        refuse_file(path.string(), "opening", errno);
+    }
+    File file(std::move(path), descriptor);
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) {
+        file.fail("reading the size of");
+    }
+    if (!S_ISREG(status.st_mode)) {
+        throw_error<CheckpointError>({"zero: '", file.name(), "' is not a regular file."});
+    }
+    return file;
+}
+
+ZERO_COLD_INLINE File File::create(std::filesystem::path path) {
+    int const descriptor =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor < 0) {
+        refuse_file(path.string(), "creating", errno);
+    }
+    return {std::move(path), descriptor};
+}
+
+ZERO_COLD_INLINE std::uint64_t File::size() const {
+    struct stat status {};
+    if (::fstat(_descriptor, &status) != 0) {
+        fail("reading the size of");
+    }
+    return static_cast<std::uint64_t>(status.st_size);
+}
+
+ZERO_COLD_INLINE void File::read_at(std::uint64_t offset, std::span<std::byte> into) const {
+    for (std::size_t done = 0; done < into.size();) {
+        ssize_t const count =
+            ::pread(_descriptor, into.data() + done, smaller(into.size() - done, largest_transfer),
+                    static_cast<off_t>(offset + done));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            fail("reading");
+        }
+        if (count == 0) {
+            throw_error<CheckpointError>({"zero: '", name(), "' ends at byte ", offset + done,
+                                          ", before what its index promises; it was truncated."});
+        }
+        done += static_cast<std::size_t>(count);
+    }
+}
+
+ZERO_COLD_INLINE void File::write(std::span<std::byte const> bytes) {
+    while (!bytes.empty()) {
+        ssize_t const count =
+            ::write(_descriptor, bytes.data(), smaller(bytes.size(), largest_transfer));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            fail("writing");
+        }
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+}
+
+ZERO_COLD_INLINE void File::sync_and_close() {
+    if (::fsync(_descriptor) != 0) {
+        fail("making durable");
+    }
+    if (::close(std::exchange(_descriptor, -1)) != 0) {
+        fail("closing");
+    }
+}
+
+ZERO_COLD_INLINE void sync_folder(std::filesystem::path const& folder) {
+    int const descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) {
+        refuse_file(folder.string(), "opening the folder", errno);
+    }
+    int const result = ::fsync(descriptor);
+    int const code = errno;
+    ::close(descriptor);
+    if (result != 0 && code != EINVAL && code != ENOTSUP) { // not every file system can
+        refuse_file(folder.string(), "making the folder durable", code);
+    }
+}
+
+ZERO_COLD_INLINE std::string read_text(std::filesystem::path const& path, std::uint64_t most) {
+    File const file = File::open(path);
+    std::uint64_t const size = file.size();
+    if (size > most) {
+        throw_error<CheckpointError>({"zero: '", file.name(), "' has ", size, " bytes, more than ",
+                                      most, "; it is not a file of a checkpoint."});
+    }
+    std::string content(static_cast<std::size_t>(size), '\0');
+    file.read_at(0, std::as_writable_bytes(std::span<char>(content.data(), content.size())));
+    return content;
+}
+
+ZERO_COLD_INLINE void write_text(std::filesystem::path const& path, std::string_view text) {
+    File file = File::create(path);
+    file.write(std::as_bytes(std::span<char const>(text.data(), text.size())));
+    file.sync_and_close();
+}
+
+} // namespace ZERO_NAMESPACE::detail

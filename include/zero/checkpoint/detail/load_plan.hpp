@@ -1,0 +1,83 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../stage/detail/state_table.hpp"
+#include "../checkpoint_reader.hpp"
+#include "../load_options.hpp"
+#include "../manifest.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief What an engine loads from a checkpoint, parameter by parameter: arrays of the same form
+/// item by item, others as floats. It depends on no element type, so it is compiled once.
+class LoadPlan {
+public:
+    /// @param names of the engine's arrays, in the order of the table
+    /// @throws CheckpointError that lists every difference, unless `options` accept it
+    LoadPlan(FlatLayout const& layout, StateTable const& table,
+             std::vector<std::string> const& names, CheckpointReader& checkpoint,
+             LoadOptions const& options);
+
+    /// @brief Differences that `LoadOptions::may_differ` accepted.
+    [[nodiscard]] std::vector<std::string> const& differences() const noexcept {
+        return _differences;
+    }
+
+    /// @brief Adds a difference. @throws CheckpointError unless it is accepted
+    void differ(std::string what);
+
+    /// @brief Verifies everything that `load` will read, and changes nothing.
+    /// @return the bytes that this rank needs
+    std::uint64_t verify();
+
+    /// @brief Reads into the memory of the engine.
+    /// @param copy to and from that memory, @param is_direct the host can write it
+    void load(StateTable::Copy copy, bool is_direct);
+
+private:
+    /// An array of one parameter.
+    struct Item {
+        std::size_t parameter = 0; ///< of the engine
+        std::size_t stored = 0;    ///< the same parameter in the checkpoint
+        ArrayKind kind = ArrayKind::parameter;
+        std::size_t state = 0;
+        bool is_raw = false;
+        std::size_t array = 0;        ///< raw: of the table
+        std::size_t stored_array = 0; ///< raw: of the manifest
+    };
+
+    void add(std::size_t parameter, std::vector<std::string>& problems);
+    void add_weights(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
+    void add_states(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
+    [[nodiscard]] bool has_same_form(std::size_t array, std::size_t parameter,
+                                     std::size_t stored) const;
+    [[nodiscard]] bool add_raw(std::vector<std::size_t> const& arrays, std::size_t parameter,
+                               std::size_t stored);
+    [[nodiscard]] std::string stored_weight_dtype(std::size_t stored) const;
+    void refuse(std::vector<std::string> const& problems) const;
+    template <class Visitor>
+    void for_parts(Item const& item, Visitor const& visit) const;
+    void read_as_floats(Item const& item, StateTable::Copy copy);
+
+    FlatLayout const* _layout;
+    StateTable const* _table;
+    std::vector<std::string> const* _names;
+    CheckpointReader* _checkpoint;
+    LoadOptions _options;
+    std::vector<Item> _items;
+    std::vector<std::string> _differences;
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "load_plan.ipp"
+#endif

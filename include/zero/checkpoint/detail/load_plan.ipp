@@ -1,0 +1,335 @@
+#pragma once
+
+#include "load_plan.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../../layout/detail/shape.hpp"
+#include "../../layout/range.hpp"
+#include "../checkpoint_error.hpp"
+#include "plan_manifest.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// Elements that are converted at a time; a multiple of every group of elements.
+inline constexpr std::size_t load_chunk = std::size_t{1} << 16U;
+
+/// Longer lists of problems end with their number.
+inline constexpr std::size_t listed_problems = 20;
+
+ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& table,
+                                    std::vector<std::string> const& names,
+                                    CheckpointReader& checkpoint, LoadOptions const& options)
+    : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint),
+      _options(options) {
+    std::vector<std::string> problems;
+    std::vector<char> is_used(checkpoint.manifest().parameters.size(), 0);
+    for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
+        add(parameter, problems);
+        if (auto const stored = checkpoint.find(layout.parameter(parameter).name)) {
+            is_used[*stored] = 1;
+        }
+    }
+    for (std::size_t stored = 0; stored < is_used.size(); ++stored) {
+        if (is_used[stored] == 0) {
+            _differences.push_back(
+                text({"the model has no parameter '", checkpoint.manifest().parameters[stored].name,
+                      "' of the checkpoint"}));
+        }
+    }
+    if (!options.may_differ) {
+        problems.insert(problems.end(), _differences.begin(), _differences.end());
+    }
+    refuse(problems);
+    // In the order of the files, where small tensors of one array share blocks.
+    std::stable_sort(_items.begin(), _items.end(),
+                     [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
+}
+
+ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> const& problems) const {
+    if (problems.empty()) {
+        return;
+    }
+    std::string list;
+    for (std::size_t index = 0; index < problems.size() && index < listed_problems; ++index) {
+        list += "\n  " + problems[index];
+    }
+    if (problems.size() > listed_problems) {
+        list += text({"\n  and ", problems.size() - listed_problems, " more"});
+    }
+    throw_error<CheckpointError>({"zero: the checkpoint does not fit this engine (LoadOptions say "
+                                  "what may be accepted): ",
+                                  list});
+}
+
+ZERO_COLD_INLINE void LoadPlan::differ(std::string what) {
+    if (!_options.may_differ) {
+        refuse({what});
+    }
+    _differences.push_back(std::move(what));
+}
+
+ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
+    auto const& spec = _layout->parameter(parameter);
+    auto const found = _checkpoint->find(spec.name);
+    if (!found) {
+        _differences.push_back(text({"the checkpoint has no parameter '", spec.name, "'"}));
+        return;
+    }
+    auto const& stored = _checkpoint->manifest().parameters[*found];
+    std::vector<std::size_t> const shape(stored.shape.begin(), stored.shape.end());
+    bool const is_flat = shape.size() == 1 || spec.shape.empty(); // one of them has no shape
+    if (stored.elements() != spec.elements || (!is_flat && shape != spec.shape)) {
+        problems.push_back(
+            text({"parameter '", spec.name, "' has ", spec.elements, " elements",
+                  (spec.shape.empty() ? "" : ", shape " + shape_text(spec.shape)),
+                  "; in the checkpoint ", stored.elements(), ", shape ", shape_text(shape)}));
+        return;
+    }
+    if (spec.elements == 0) {
+        return;
+    }
+    add_weights(parameter, *found, problems);
+    if (_options.scope == LoadScope::everything && spec.trainable) {
+        add_states(parameter, *found, problems);
+    }
+}
+
+/// Whether an array of the engine is stored in the same form.
+ZERO_COLD_INLINE bool LoadPlan::has_same_form(std::size_t array, std::size_t parameter,
+                                              std::size_t stored) const {
+    auto const found = _checkpoint->find_array(stored, (*_names)[array]);
+    if (!found) {
+        return false;
+    }
+    auto const& manifest = _checkpoint->manifest();
+    auto const& form = manifest.types[manifest.parameters[stored].type][*found];
+    ArrayForm const& own = _table->arrays()[array].form;
+    if (form.dtype != dtype_text(own) || form.item_elements != own.item_elements) {
+        return false;
+    }
+    // Groups of elements must begin at the same elements.
+    for (HeldSlice const& slice : _table->slices(array, parameter)) {
+        Range const held{slice.begin, slice.begin + slice.elements};
+        for (ManifestInterval const& interval : manifest.parameters[stored].intervals) {
+            Range const common = intersection(held, {static_cast<std::size_t>(interval.begin),
+                                                     static_cast<std::size_t>(interval.end)});
+            if (!common.is_empty()
+                && ((common.begin - interval.begin) % own.item_elements != 0
+                    || (common.begin - held.begin) % own.item_elements != 0
+                    || (common.end != held.end
+                        && (common.end - held.begin) % own.item_elements != 0))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/// Adds arrays item by item, if all of them are stored in the engine's form.
+ZERO_COLD_INLINE bool LoadPlan::add_raw(std::vector<std::size_t> const& arrays,
+                                        std::size_t parameter, std::size_t stored) {
+    for (std::size_t const array : arrays) {
+        if (!has_same_form(array, parameter, stored)) {
+            return false;
+        }
+    }
+    for (std::size_t const array : arrays) {
+        Item item;
+        item.parameter = parameter;
+        item.stored = stored;
+        item.is_raw = true;
+        item.array = array;
+        item.stored_array = *_checkpoint->find_array(stored, (*_names)[array]);
+        _items.push_back(item);
+    }
+    return true;
+}
+
+ZERO_COLD_INLINE std::string LoadPlan::stored_weight_dtype(std::size_t stored) const {
+    auto const& manifest = _checkpoint->manifest();
+    auto const& arrays = manifest.types[manifest.parameters[stored].type];
+    if (_options.scope != LoadScope::parameters) {
+        if (auto const master = _checkpoint->find_array(stored, "master")) {
+            return arrays[*master].dtype;
+        }
+        if (_checkpoint->find_array(stored, "remainder")) {
+            return "F32";
+        }
+    }
+    return arrays[*_checkpoint->find_array(stored, "parameter")].dtype;
+}
+
+ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored,
+                                            std::vector<std::string>& problems) {
+    auto const& spec = _layout->parameter(parameter);
+    std::vector<std::size_t> arrays{_table->find(spec.type, ArrayKind::parameter)};
+    std::string dtype = dtype_text(_table->arrays()[arrays.front()].form);
+    for (ArrayKind const kind : {ArrayKind::master, ArrayKind::remainder, ArrayKind::rounded_up}) {
+        std::size_t const array = _table->find(spec.type, kind);
+        if (spec.trainable && array != _table->arrays().size()) {
+            arrays.push_back(array);
+            dtype = kind == ArrayKind::master ? dtype_text(_table->arrays()[array].form) : "F32";
+        }
+    }
+    bool const has_other_masters = arrays.size() == 1
+                                   && (_checkpoint->find_array(stored, "master")
+                                       || _checkpoint->find_array(stored, "remainder"));
+    // A frozen parameter that was trained before is loaded as it was rounded.
+    bool const is_rounded = _options.scope == LoadScope::parameters || !spec.trainable;
+    if ((is_rounded || !has_other_masters)
+        && (_options.scope != LoadScope::parameters || arrays.size() == 1)
+        && add_raw(arrays, parameter, stored)) {
+        return;
+    }
+    std::string const from = stored_weight_dtype(stored);
+    if (dtype != "F32" && dtype != from && !_options.may_round) {
+        problems.push_back(text({"the weights of parameter '", spec.name, "' are stored as ", from,
+                                 ", which ", dtype, " rounds"}));
+    }
+    Item item;
+    item.parameter = parameter;
+    item.stored = stored;
+    _items.push_back(item);
+}
+
+ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored,
+                                           std::vector<std::string>& problems) {
+    auto const& spec = _layout->parameter(parameter);
+    auto const& manifest = _checkpoint->manifest();
+    auto const& stored_arrays = manifest.types[manifest.parameters[stored].type];
+    for (std::size_t array = 0; array < _table->arrays().size(); ++array) {
+        ArrayForm const& form = _table->arrays()[array].form;
+        if (_table->arrays()[array].type != spec.type || form.kind != ArrayKind::state) {
+            continue;
+        }
+        auto const found = _checkpoint->find_array(stored, (*_names)[array]);
+        if (!found) {
+            _differences.push_back(text({"the checkpoint has no state '", (*_names)[array],
+                                         "' of parameter '", spec.name, "'"}));
+            continue;
+        }
+        std::vector<std::size_t> arrays{array};
+        std::size_t const scales = _table->find(spec.type, ArrayKind::state_scale, form.index);
+        bool const is_scaled = scales != _table->arrays().size();
+        bool const was_scaled =
+            _checkpoint->find_array(stored, (*_names)[array] + ".scale").has_value();
+        if (is_scaled) {
+            arrays.push_back(scales);
+        }
+        if (is_scaled == was_scaled && add_raw(arrays, parameter, stored)) {
+            continue;
+        }
+        bool const is_exact =
+            !is_scaled
+            && (form.dtype == DType::float32
+                || (!was_scaled && stored_arrays[*found].dtype == dtype_text(form)));
+        if (!is_exact && !_options.may_round) {
+            problems.push_back(
+                text({"the state '", (*_names)[array], "' of parameter '", spec.name,
+                      "' is stored as ", stored_arrays[*found].dtype,
+                      (was_scaled ? " with scales" : ""), ", which this engine rounds"}));
+        }
+        Item item;
+        item.parameter = parameter;
+        item.stored = stored;
+        item.kind = ArrayKind::state;
+        item.state = form.index;
+        _items.push_back(item);
+    }
+}
+
+/// Calls `visit(slice, interval, common)` for the parts of an array that this rank holds.
+template <class Visitor>
+void LoadPlan::for_parts(Item const& item, Visitor const& visit) const {
+    for (HeldSlice const& slice : _table->slices(item.array, item.parameter)) {
+        Range const held{slice.begin, slice.begin + slice.elements};
+        for (ManifestInterval const& interval :
+             _checkpoint->manifest().parameters[item.stored].intervals) {
+            Range const common = intersection(held, {static_cast<std::size_t>(interval.begin),
+                                                     static_cast<std::size_t>(interval.end)});
+            if (!common.is_empty()) {
+                visit(slice, interval, common);
+            }
+        }
+    }
+}
+
+ZERO_COLD_INLINE void LoadPlan::read_as_floats(Item const& item, StateTable::Copy copy) {
+    std::size_t const type = _layout->parameter(item.parameter).type;
+    std::size_t const held = _table->find(type, item.kind, item.state);
+    bool const is_rounded =
+        _options.scope == LoadScope::parameters || !_layout->parameter(item.parameter).trainable;
+    std::vector<float> values;
+    for (HeldSlice const& slice : _table->slices(held, item.parameter)) {
+        std::size_t const end = slice.begin + slice.elements;
+        for (std::size_t begin = slice.begin; begin < end; begin += load_chunk) {
+            values.resize(smaller(load_chunk, end - begin));
+            std::span<float> const read(values.data(), values.size());
+            if (item.kind == ArrayKind::parameter) {
+                _checkpoint->read_weights(item.stored, begin, read, is_rounded);
+            } else {
+                _checkpoint->read_values(item.stored, (*_names)[held], begin, read);
+            }
+            if (copy) {
+                _table->store(item.kind, item.state, item.parameter, {begin, begin + values.size()},
+                              copy, values.data());
+            }
+        }
+    }
+}
+
+ZERO_COLD_INLINE std::uint64_t LoadPlan::verify() {
+    std::uint64_t needed = 0;
+    for (Item const& item : _items) {
+        if (!item.is_raw) {
+            std::uint64_t const before = _checkpoint->bytes_read();
+            read_as_floats(item, {});
+            needed += _checkpoint->bytes_read() - before;
+            continue;
+        }
+        ArrayForm const& form = _table->arrays()[item.array].form;
+        for_parts(item, [&](HeldSlice const&, ManifestInterval const& interval, Range common) {
+            std::size_t const bytes = form.bytes(common.size());
+            _checkpoint->verify_items(
+                item.stored, item.stored_array, interval,
+                form.bytes(common.begin - static_cast<std::size_t>(interval.begin)), bytes);
+            needed += bytes;
+        });
+    }
+    return needed;
+}
+
+ZERO_COLD_INLINE void LoadPlan::load(StateTable::Copy copy, bool is_direct) {
+    std::vector<std::byte> staging(is_direct ? 0 : std::size_t{1} << 22U);
+    for (Item const& item : _items) {
+        if (!item.is_raw) {
+            read_as_floats(item, copy);
+            continue;
+        }
+        ArrayForm const& form = _table->arrays()[item.array].form;
+        for_parts(item,
+                  [&](HeldSlice const& slice, ManifestInterval const& interval, Range common) {
+                      std::byte* const to = static_cast<std::byte*>(slice.data)
+                                            + form.bytes(common.begin - slice.begin);
+                      std::size_t const from =
+                          form.bytes(common.begin - static_cast<std::size_t>(interval.begin));
+                      std::size_t const bytes = form.bytes(common.size());
+                      if (is_direct) {
+                          _checkpoint->read_items(item.stored, item.stored_array, interval, from,
+                                                  {to, bytes});
+                          return;
+                      }
+                      for (std::size_t done = 0; done < bytes; done += staging.size()) {
+                          std::size_t const count = smaller(staging.size(), bytes - done);
+                          _checkpoint->read_items(item.stored, item.stored_array, interval,
+                                                  from + done, {staging.data(), count});
+                          copy(to + done, staging.data(), count);
+                      }
+                  });
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,265 @@
+#pragma once
+
+#include "../manifest.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../checkpoint_error.hpp"
+#include "checksum.hpp"
+#include "file.hpp"
+
+#include <limits>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+using Json = nlohmann::ordered_json;
+
+/// Larger manifests are refused before memory is allocated for them.
+inline constexpr std::uint64_t largest_manifest = std::uint64_t{1} << 31U;
+
+ZERO_COLD_INLINE std::uint64_t manifest_checksum(Json const& json) {
+    std::string const text = json.dump();
+    return checksum_of(std::as_bytes(std::span<char const>(text.data(), text.size())));
+}
+
+[[noreturn]] ZERO_COLD_INLINE void refuse_manifest(std::string const& source,
+                                                   std::string_view what) {
+    throw_error<CheckpointError>({"zero: ", source,
+                                  " is not a manifest that this library can "
+                                  "read: ",
+                                  what, "."});
+}
+
+/// A parameter's intervals are ascending and cover it without gaps.
+ZERO_COLD_INLINE void check_intervals(Manifest const& manifest, ManifestParameter const& parameter,
+                                      std::string const& source) {
+    std::uint64_t end = 0;
+    for (ManifestInterval const& interval : parameter.intervals) {
+        if (!(interval.begin == end && interval.begin < interval.end
+              && interval.file < manifest.files.size())) {
+            refuse_manifest(source, text({"the intervals of parameter '", parameter.name,
+                                          "' overlap, leave a gap or name a missing file"}));
+        }
+        end = interval.end;
+    }
+    if (end != parameter.elements()) {
+        refuse_manifest(source, text({"the intervals of parameter '", parameter.name, "' end at ",
+                                      end, " of ", parameter.elements(), " elements"}));
+    }
+}
+
+ZERO_COLD_INLINE bool is_plain_name(std::string const& name) {
+    return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos
+           && name.find('\0') == std::string::npos;
+}
+
+/// Checks what a reader relies on, whoever wrote the manifest.
+ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const& source) {
+    std::set<std::string> names;
+    for (ManifestFile const& file : manifest.files) {
+        if (!(is_plain_name(file.name) && names.insert(file.name).second)) {
+            refuse_manifest(source,
+                            text({"the file name '", file.name, "' is not a plain, unique name"}));
+        }
+    }
+    for (auto const& arrays : manifest.types) {
+        names.clear();
+        for (ManifestArray const& array : arrays) {
+            if (!(array.name.find('/') == std::string::npos && names.insert(array.name).second
+                  && array.item_elements != 0)) {
+                refuse_manifest(source, text({"the array '", array.name, "' is not valid"}));
+            }
+        }
+        if (!names.contains("parameter")) {
+            refuse_manifest(source, "a type has no array 'parameter'");
+        }
+    }
+    names.clear();
+    for (ManifestParameter const& parameter : manifest.parameters) {
+        if (!names.insert(parameter.name).second) {
+            refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
+        }
+        if (parameter.type >= manifest.types.size()) {
+            refuse_manifest(source, text({"parameter '", parameter.name, "' has an unknown type"}));
+        }
+        if (parameter.elements() == std::numeric_limits<std::uint64_t>::max()) {
+            refuse_manifest(source,
+                            text({"the shape of parameter '", parameter.name, "' overflows"}));
+        }
+        check_intervals(manifest, parameter, source);
+    }
+}
+
+ZERO_COLD_INLINE Json to_json(ManifestArray const& array) {
+    return {{"name", array.name},
+            {"dtype", array.dtype},
+            {"item_elements", array.item_elements},
+            {"has_frozen", array.has_frozen}};
+}
+
+ZERO_COLD_INLINE Json to_json(ManifestParameter const& parameter) {
+    Json intervals = Json::array();
+    for (ManifestInterval const& interval : parameter.intervals) {
+        intervals.push_back({interval.file, interval.begin, interval.end});
+    }
+    return {{"name", parameter.name},   {"shape", parameter.shape},
+            {"type", parameter.type},   {"trainable", parameter.trainable},
+            {"group", parameter.group}, {"intervals", std::move(intervals)}};
+}
+
+ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json) {
+    ManifestParameter parameter;
+    json.at("name").get_to(parameter.name);
+    json.at("shape").get_to(parameter.shape);
+    json.at("type").get_to(parameter.type);
+    json.at("group").get_to(parameter.group);
+    json.at("trainable").get_to(parameter.trainable);
+    for (Json const& interval : json.at("intervals")) {
+        parameter.intervals.push_back({interval.at(0).get<std::uint64_t>(),
+                                       interval.at(1).get<std::uint64_t>(),
+                                       interval.at(2).get<std::uint64_t>()});
+    }
+    return parameter;
+}
+
+ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json) {
+    ManifestScalars scalars;
+    for (auto const& [name, value] : json.items()) {
+        if (value.is_string()) {
+            scalars.texts[name] = value.get<std::string>();
+        } else if (value.is_number_float()) {
+            scalars.numbers[name] = value.get<double>();
+        } else {
+            scalars.counts[name] = value.get<std::uint64_t>();
+        }
+    }
+    return scalars;
+}
+
+/// Fills a manifest. Throws exceptions of the JSON library where members lack or have other types.
+ZERO_COLD_INLINE Manifest manifest_from(Json const& json) {
+    Manifest manifest;
+    json.at("composition").get_to(manifest.composition);
+    json.at("optimizer").get_to(manifest.optimizer);
+    for (Json const& type : json.at("types")) {
+        manifest.types.emplace_back();
+        for (Json const& array : type) {
+            manifest.types.back().push_back({array.at("name").get<std::string>(),
+                                             array.at("dtype").get<std::string>(),
+                                             array.at("item_elements").get<std::uint64_t>(),
+                                             array.at("has_frozen").get<bool>()});
+        }
+    }
+    for (Json const& file : json.at("files")) {
+        manifest.files.push_back(
+            {file.at("name").get<std::string>(), file.at("checksum").get<std::uint64_t>()});
+    }
+    manifest.scalars = scalars_from(json.at("scalars"));
+    json.at("extras").get_to(manifest.extras);
+    for (Json const& parameter : json.at("parameters")) {
+        manifest.parameters.push_back(parameter_from(parameter));
+    }
+    return manifest;
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE std::uint64_t ManifestParameter::elements() const noexcept {
+    std::uint64_t product = 1;
+    for (std::uint64_t const size : shape) {
+        if (size == 0) {
+            return 0;
+        }
+        if (product > std::numeric_limits<std::uint64_t>::max() / size) {
+            return std::numeric_limits<std::uint64_t>::max();
+        }
+        product *= size;
+    }
+    return product;
+}
+
+ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
+                                         ManifestParameter const& parameter,
+                                         ManifestInterval const& interval) {
+    std::string name = array.name + "/" + parameter.name;
+    if (interval.begin != 0 || interval.end != parameter.elements()) {
+        name += detail::text({"[", interval.begin, ":", interval.end, "]"});
+    }
+    return name;
+}
+
+ZERO_COLD_INLINE std::string Manifest::to_json() const {
+    detail::Json json = {{"format", "zero checkpoint"},
+                         {"version", newest_version},
+                         {"composition", composition},
+                         {"optimizer", optimizer}};
+    json["scalars"] = detail::Json::object();
+    for (auto const& [name, value] : scalars.counts) {
+        json["scalars"][name] = value;
+    }
+    for (auto const& [name, value] : scalars.numbers) {
+        json["scalars"][name] = value;
+    }
+    for (auto const& [name, value] : scalars.texts) {
+        json["scalars"][name] = value;
+    }
+    json["extras"] = extras;
+    json["files"] = detail::Json::array();
+    for (ManifestFile const& own : files) {
+        json["files"].push_back({{"name", own.name}, {"checksum", own.checksum}});
+    }
+    json["types"] = detail::Json::array();
+    for (auto const& arrays : types) {
+        detail::Json type = detail::Json::array();
+        for (ManifestArray const& array : arrays) {
+            type.push_back(detail::to_json(array));
+        }
+        json["types"].push_back(std::move(type));
+    }
+    json["parameters"] = detail::Json::array();
+    for (ManifestParameter const& parameter : parameters) {
+        json["parameters"].push_back(detail::to_json(parameter));
+    }
+    json["checksum"] = detail::manifest_checksum(json);
+    return json.dump(1) + "\n";
+}
+
+ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string const& source) {
+    Manifest manifest;
+    try {
+        auto parsed = detail::Json::parse(json);
+        if (parsed.at("format") != "zero checkpoint") {
+            detail::refuse_manifest(source, "its format is another");
+        }
+        if (auto const version = parsed.at("version").get<std::uint64_t>();
+            version > newest_version) {
+            detail::refuse_manifest(
+                source, detail::text({"it has version ", version, ", and this library reads up to ",
+                                      newest_version, "; use a newer library"}));
+        }
+        auto const checksum = parsed.at("checksum").get<std::uint64_t>();
+        parsed.erase("checksum");
+        if (checksum != detail::manifest_checksum(parsed)) {
+            detail::refuse_manifest(source, "its checksum is wrong, so it was changed or damaged");
+        }
+        manifest = detail::manifest_from(parsed);
+    } catch (detail::Json::exception const& error) {
+        detail::refuse_manifest(source, error.what());
+    }
+    detail::check_manifest(manifest, source);
+    return manifest;
+}
+
+ZERO_COLD_INLINE Manifest Manifest::read(std::filesystem::path const& checkpoint) {
+    std::filesystem::path const path = checkpoint / file;
+    std::string const text = detail::read_text(path, detail::largest_manifest);
+    return from_json(text, path.string());
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../stage/detail/array_kind.hpp"
+#include "../manifest.hpp"
+#include "../tensor_entry.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the words of safetensors for the items of an array.
+[[nodiscard]] char const* dtype_text(ArrayForm const& form) noexcept;
+
+/// @brief Fills the parameters of a manifest and the intervals that each rank owns. The same on
+/// every rank; O(parameters + W slices).
+void add_parameters(Manifest& manifest, FlatLayout const& layout);
+
+/// @brief A tensor of a rank's file: one array of a parameter in one interval.
+struct PlannedTensor {
+    std::size_t array = 0;     ///< index into the arrays of the parameter's type
+    std::size_t parameter = 0; ///< index into `Manifest::parameters`
+    ManifestInterval interval;
+    std::uint64_t bytes = 0;
+};
+
+/// @brief Returns the tensors that one file holds, in the order of their data.
+[[nodiscard]] std::vector<PlannedTensor> plan_file(Manifest const& manifest, std::uint64_t file);
+
+/// @brief Returns how a planned tensor is described in its file.
+[[nodiscard]] TensorEntry entry_of(Manifest const& manifest, PlannedTensor const& tensor);
+
+/// @brief Returns the bytes of an item, or 0 if the dtype is unknown.
+[[nodiscard]] std::uint64_t item_bytes_of(std::string const& dtype) noexcept;
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "plan_manifest.ipp"
+#endif

@@ -1,0 +1,99 @@
+#pragma once
+
+#include "plan_manifest.hpp"
+
+#include "../../layout/piece.hpp"
+
+#include <algorithm>
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_COLD_INLINE char const* dtype_text(ArrayForm const& form) noexcept {
+    switch (form.dtype) {
+    case DType::float32: return "F32";
+    case DType::bfloat16: return "BF16";
+    case DType::float16: return "F16";
+    case DType::int64: return "I64";
+    case DType::bytes: break;
+    }
+    return form.item_bytes == 2 ? "U16" : "U8";
+}
+
+ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept {
+    if (dtype == "F32") {
+        return 4;
+    }
+    if (dtype == "BF16" || dtype == "F16" || dtype == "U16") {
+        return 2;
+    }
+    return dtype == "U8" ? 1 : 0;
+}
+
+ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout) {
+    for (auto const& spec : layout.parameters()) {
+        ManifestParameter parameter;
+        parameter.name = spec.name;
+        parameter.shape.assign(spec.shape.begin(), spec.shape.end());
+        if (spec.shape.empty()) {
+            parameter.shape = {spec.elements};
+        }
+        parameter.type = spec.type;
+        parameter.group = spec.group;
+        parameter.trainable = spec.trainable;
+        manifest.parameters.push_back(std::move(parameter));
+    }
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+            layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& piece) {
+                manifest.parameters[piece.parameter].intervals.push_back(
+                    {rank, piece.parameter_begin, piece.parameter_begin + piece.elements});
+            });
+        }
+    }
+    for (ManifestParameter& parameter : manifest.parameters) {
+        std::sort(
+            parameter.intervals.begin(), parameter.intervals.end(),
+            [](ManifestInterval const& a, ManifestInterval const& b) { return a.begin < b.begin; });
+    }
+}
+
+ZERO_COLD_INLINE std::vector<PlannedTensor> plan_file(Manifest const& manifest,
+                                                      std::uint64_t file) {
+    std::vector<PlannedTensor> tensors;
+    for (std::size_t type = 0; type < manifest.types.size(); ++type) {
+        for (std::size_t array = 0; array < manifest.types[type].size(); ++array) {
+            ManifestArray const& form = manifest.types[type][array];
+            for (std::size_t index = 0; index < manifest.parameters.size(); ++index) {
+                ManifestParameter const& parameter = manifest.parameters[index];
+                if (parameter.type != type || (!parameter.trainable && !form.has_frozen)) {
+                    continue;
+                }
+                for (ManifestInterval const& interval : parameter.intervals) {
+                    if (interval.file == file) {
+                        std::uint64_t const items =
+                            (interval.end - interval.begin + form.item_elements - 1)
+                            / form.item_elements;
+                        tensors.push_back(
+                            {array, index, interval, items * item_bytes_of(form.dtype)});
+                    }
+                }
+            }
+        }
+    }
+    return tensors;
+}
+
+ZERO_COLD_INLINE TensorEntry entry_of(Manifest const& manifest, PlannedTensor const& tensor) {
+    ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
+    ManifestArray const& array = manifest.types[parameter.type][tensor.array];
+    TensorEntry entry;
+    entry.name = tensor_name(array, parameter, tensor.interval);
+    entry.dtype = array.dtype;
+    bool const is_whole = tensor.interval.begin == 0 && tensor.interval.end == parameter.elements();
+    entry.shape = is_whole && array.item_elements == 1
+                      ? parameter.shape
+                      : std::vector<std::uint64_t>{tensor.bytes / item_bytes_of(array.dtype)};
+    return entry;
+}
+
+} // namespace ZERO_NAMESPACE::detail

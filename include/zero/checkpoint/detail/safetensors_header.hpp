@@ -1,0 +1,50 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../tensor_entry.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The tensor that holds the checksums of the other tensors' data.
+inline constexpr char const* checksum_tensor = "xxh3_blocks";
+
+/// @brief The header of a safetensors file: what lies where in its data.
+struct SafetensorsHeader {
+    std::vector<TensorEntry> tensors; ///< ascending, without gaps
+    std::map<std::string, std::string> metadata;
+
+    /// @brief Returns the bytes of the data.
+    [[nodiscard]] std::uint64_t data_bytes() const noexcept {
+        return tensors.empty() ? 0 : tensors.back().end;
+    }
+
+    /// @brief Computes the offsets from types and shapes, and appends the tensor of checksums.
+    /// @throws CheckpointError for an unknown type, a name that occurs twice or is reserved
+    void place(std::string const& file);
+
+    /// @brief Returns the JSON text, padded so that the data starts at a multiple of 64 bytes.
+    [[nodiscard]] std::string to_json() const;
+
+    /// @brief Reads and checks a JSON text.
+    /// @param file for messages, @param data_bytes that lie behind the header
+    /// @throws CheckpointError unless the tensors cover the data without gap and overlap, and have
+    /// the sizes of their shapes
+    [[nodiscard]] static SafetensorsHeader from_json(std::string_view json, std::string const& file,
+                                                     std::uint64_t data_bytes);
+};
+
+/// @brief Returns the bytes of a tensor; the largest integer if that overflows or the type is
+/// unknown.
+[[nodiscard]] std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept;
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "safetensors_header.ipp"
+#endif

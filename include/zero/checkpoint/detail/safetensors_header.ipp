@@ -1,0 +1,195 @@
+#pragma once
+
+#include "safetensors_header.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../checkpoint_error.hpp"
+#include "checksum.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace ZERO_NAMESPACE::detail {
+
+inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max();
+
+/// Headers end at multiples of this, so that tensors of any type are aligned in a mapped file.
+inline constexpr std::size_t header_alignment = 64;
+
+/// Returns the bytes of an element; 0 for a type that safetensors does not have.
+ZERO_COLD_INLINE std::uint64_t bytes_of_dtype(std::string_view dtype) noexcept {
+    constexpr std::array<std::pair<std::string_view, std::uint64_t>, 15> types{{{"F64", 8},
+                                                                                {"F32", 4},
+                                                                                {"F16", 2},
+                                                                                {"BF16", 2},
+                                                                                {"I64", 8},
+                                                                                {"I32", 4},
+                                                                                {"I16", 2},
+                                                                                {"I8", 1},
+                                                                                {"U64", 8},
+                                                                                {"U32", 4},
+                                                                                {"U16", 2},
+                                                                                {"U8", 1},
+                                                                                {"BOOL", 1},
+                                                                                {"F8_E4M3", 1},
+                                                                                {"F8_E5M2", 1}}};
+    for (auto const& [name, bytes] : types) {
+        if (name == dtype) {
+            return bytes;
+        }
+    }
+    return 0;
+}
+
+ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept {
+    std::uint64_t bytes = bytes_of_dtype(tensor.dtype);
+    if (bytes == 0) {
+        return no_size;
+    }
+    bool is_empty = false;
+    for (std::uint64_t const size : tensor.shape) {
+        is_empty = is_empty || size == 0;
+    }
+    if (is_empty) {
+        return 0;
+    }
+    for (std::uint64_t const size : tensor.shape) {
+        if (bytes > no_size / size) {
+            return no_size;
+        }
+        bytes *= size;
+    }
+    return bytes;
+}
+
+[[noreturn]] ZERO_COLD_INLINE void refuse_header(std::string const& file, std::string_view what) {
+    throw_error<CheckpointError>(
+        {"zero: '", file, "' is not a valid safetensors file: ", what, "."});
+}
+
+ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
+    std::uint64_t end = 0;
+    std::set<std::string_view> names{checksum_tensor, "__metadata__"};
+    for (TensorEntry& tensor : tensors) {
+        std::uint64_t const bytes = tensor_bytes(tensor);
+        if (bytes > no_size - end || !names.insert(tensor.name).second) {
+            throw_error<CheckpointError>({"zero: tensor '", tensor.name, "' of '", file,
+                                          "' has an unknown type, is too large, or has a name "
+                                          "that is taken; rename it."});
+        }
+        tensor.begin = end;
+        tensor.end = end += bytes;
+    }
+    std::uint64_t const blocks = (end + checksum_block_bytes - 1) / checksum_block_bytes;
+    tensors.push_back({checksum_tensor, "U64", {blocks}, end, end + 8 * blocks});
+    metadata["format"] = "zero";
+    metadata["block_bytes"] = std::to_string(checksum_block_bytes);
+}
+
+ZERO_COLD_INLINE std::string SafetensorsHeader::to_json() const {
+    nlohmann::ordered_json json;
+    json["__metadata__"] = metadata;
+    for (TensorEntry const& tensor : tensors) {
+        json[tensor.name] = {{"dtype", tensor.dtype},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {tensor.begin, tensor.end}}};
+    }
+    std::string text = json.dump();
+    text.append((header_alignment - (text.size() + 8) % header_alignment) % header_alignment, ' ');
+    return text;
+}
+
+/// A header has three levels. Deeper text is refused while it is read, and a key that occurs twice,
+/// which the library's own reader would drop.
+class HeaderGuard {
+public:
+    using Json = nlohmann::json;
+
+    bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth > 4) {
+            _is_valid = false;
+        }
+        if (event == Json::parse_event_t::key && depth == 1) {
+            _is_valid = _is_valid && _names.insert(parsed.get<std::string>()).second;
+        }
+        return _is_valid;
+    }
+
+    [[nodiscard]] bool is_valid() const noexcept { return _is_valid; }
+
+private:
+    std::set<std::string> _names;
+    bool _is_valid = true;
+};
+
+ZERO_COLD_INLINE TensorEntry tensor_from(std::string const& name, nlohmann::json const& json,
+                                         std::string const& file) {
+    TensorEntry tensor;
+    tensor.name = name;
+    json.at("dtype").get_to(tensor.dtype);
+    auto const natural = [&](nlohmann::json const& number) {
+        if (!number.is_number_unsigned()) {
+            refuse_header(file, text({"tensor '", name,
+                                      "' has a size or offset that is not a "
+                                      "natural number"}));
+        }
+        return number.get<std::uint64_t>();
+    };
+    for (auto const& size : json.at("shape")) {
+        tensor.shape.push_back(natural(size));
+    }
+    tensor.begin = natural(json.at("data_offsets").at(0));
+    tensor.end = natural(json.at("data_offsets").at(1));
+    if (json.at("data_offsets").size() != 2 || tensor.begin > tensor.end
+        || (bytes_of_dtype(tensor.dtype) != 0
+            && tensor_bytes(tensor) != tensor.end - tensor.begin)) {
+        refuse_header(file, text({"the offsets of tensor '", name, "' do not fit its shape"}));
+    }
+    return tensor;
+}
+
+ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view json,
+                                                                std::string const& file,
+                                                                std::uint64_t data_bytes) {
+    SafetensorsHeader header;
+    try {
+        HeaderGuard guard;
+        auto const parsed = nlohmann::json::parse(json, std::ref(guard));
+        if (!guard.is_valid() || !parsed.is_object()) {
+            refuse_header(file, "its header is nested too deeply or has a name twice");
+        }
+        for (auto const& [name, value] : parsed.items()) {
+            if (name == "__metadata__") {
+                value.get_to(header.metadata);
+            } else {
+                header.tensors.push_back(tensor_from(name, value, file));
+            }
+        }
+    } catch (nlohmann::json::exception const& error) {
+        refuse_header(file, error.what());
+    }
+    std::sort(header.tensors.begin(), header.tensors.end(),
+              [](TensorEntry const& a, TensorEntry const& b) {
+                  return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+              });
+    std::uint64_t end = 0;
+    for (TensorEntry const& tensor : header.tensors) {
+        if (tensor.begin != end) {
+            refuse_header(file, text({"tensor '", tensor.name, "' begins at ", tensor.begin,
+                                      " and not where the one before ends, at ", end}));
+        }
+        end = tensor.end;
+    }
+    if (end != data_bytes) {
+        refuse_header(file, text({"its tensors have ", end, " bytes and its data ", data_bytes}));
+    }
+    return header;
+}
+
+} // namespace ZERO_NAMESPACE::detail

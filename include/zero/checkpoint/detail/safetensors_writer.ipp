@@ -1,0 +1,110 @@
+#pragma once
+
+#include "../safetensors_writer.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../checkpoint_error.hpp"
+#include "safetensors_header.hpp"
+
+#include <array>
+#include <utility>
+
+namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+/// Less is collected before it is written.
+inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
+
+/// @brief Returns a number as safetensors stores it: little-endian.
+ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noexcept {
+    std::array<std::byte, 8> bytes{};
+    for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
+        bytes[byte] = static_cast<std::byte>(value >> 8 * byte & 0xffU);
+    }
+    return bytes;
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE
+SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file,
+                                     std::vector<TensorEntry> tensors,
+                                     std::map<std::string, std::string> const& metadata)
+    : _file(detail::File::create(file)) {
+    detail::SafetensorsHeader header{std::move(tensors), metadata};
+    header.place(file.string());
+    _expected = header.tensors.back().begin;
+    _header = header.to_json();
+    _checksums.reserve(static_cast<std::size_t>(header.tensors.back().shape.front()));
+    _collected.reserve(detail::collected_bytes);
+    _file.write(detail::little_endian(_header.size()));
+    _file.write(std::as_bytes(std::span<char const>(_header.data(), _header.size())));
+}
+
+ZERO_COLD_INLINE void SafetensorsWriter::append(std::span<std::byte const> bytes) {
+    if (bytes.size() > _expected - _appended) {
+        detail::throw_error<CheckpointError>({"zero: '", _file.name(), "' got more data than the ",
+                                              _expected, " bytes of its tensors."});
+    }
+    add_to_checksums(bytes);
+    if (_collected.size() + bytes.size() > detail::collected_bytes) {
+        write_collected();
+    }
+    if (bytes.size() >= detail::collected_bytes) {
+        _file.write(bytes);
+    } else {
+        _collected.insert(_collected.end(), bytes.begin(), bytes.end());
+    }
+}
+
+ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
+    _file.write({_collected.data(), _collected.size()});
+    _collected.clear();
+}
+
+ZERO_COLD_INLINE void SafetensorsWriter::add_to_checksums(std::span<std::byte const> bytes) {
+    constexpr std::uint64_t block = detail::checksum_block_bytes;
+    while (!bytes.empty()) {
+        std::uint64_t const into = _appended % block;
+        auto const count = detail::smaller(bytes.size(), static_cast<std::size_t>(block - into));
+        if (count == block) {
+            _checksums.push_back(detail::checksum_of(bytes.first(count)));
+        } else {
+            _block.add(bytes.first(count));
+            if (into + count == block) {
+                _checksums.push_back(_block.take());
+            }
+        }
+        _appended += count;
+        bytes = bytes.subspan(count);
+    }
+}
+
+ZERO_COLD_INLINE std::uint64_t SafetensorsWriter::finish() {
+    if (_appended != _expected) {
+        detail::throw_error<CheckpointError>({"zero: '", _file.name(), "' got ", _appended,
+                                              " bytes of data and not the ", _expected,
+                                              " of its tensors."});
+    }
+    if (_appended % detail::checksum_block_bytes != 0) {
+        _checksums.push_back(_block.take());
+    }
+    write_collected();
+    detail::Checksum index;
+    index.add(std::as_bytes(std::span<char const>(_header.data(), _header.size())));
+    for (std::uint64_t const checksum : _checksums) {
+        auto const bytes = detail::little_endian(checksum);
+        index.add(bytes);
+        _collected.insert(_collected.end(), bytes.begin(), bytes.end());
+        if (_collected.size() == detail::collected_bytes) {
+            write_collected();
+        }
+    }
+    write_collected();
+    _file.sync_and_close();
+    return index.take();
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,112 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/type_name.hpp"
+#include "../../stage/describe.hpp"
+#include "../../stage/detail/add_held_states.hpp"
+#include "../../stage/detail/held_array.hpp"
+#include "../../stage/detail/state_access.hpp"
+#include "../../stage/detail/state_table.hpp"
+#include "../manifest.hpp"
+#include "file_job.hpp"
+#include "plan_manifest.hpp"
+#include "scalar_fields.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Describes the training state of an engine: the manifest, without checksums, and this
+/// rank's data file. Sends nothing.
+template <class Config>
+class SavePlan {
+public:
+    explicit SavePlan(StateAccess<Config> const& access)
+        : _table(access.layout(), access.arrays()) {
+        using Optimizer = typename Config::Optimizer;
+        manifest.optimizer = type_name<Optimizer>();
+        manifest.types.resize(Config::types);
+        _arrays.resize(Config::types);
+        for (std::size_t array = 0; array < _table.arrays().size(); ++array) {
+            HeldArray const& held = _table.arrays()[array];
+            manifest.types[held.type].push_back({array_name<Optimizer>(held.form),
+                                                 dtype_text(held.form), held.form.item_elements,
+                                                 held.has_frozen});
+            _arrays[held.type].push_back(array);
+        }
+        add_parameters(manifest, access.layout());
+        for (std::size_t rank = 0; rank < access.layout().world(); ++rank) {
+            std::string number = std::to_string(rank);
+            number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
+            manifest.files.push_back({"data-" + number + ".safetensors", 0});
+        }
+        add_scalars(access);
+    }
+
+    /// @brief Returns this rank's file. @param checkpoint the folder
+    [[nodiscard]] FileJob job(std::filesystem::path const& checkpoint, std::size_t rank) const {
+        FileJob job;
+        job.file = checkpoint / manifest.files[rank].name;
+        for (PlannedTensor const& tensor : plan_file(manifest, rank)) {
+            job.tensors.push_back(entry_of(manifest, tensor));
+            job.sources.push_back({address(tensor), static_cast<std::size_t>(tensor.bytes)});
+        }
+        return job;
+    }
+
+    Manifest manifest;
+
+private:
+    /// The first item of a tensor in this rank's memory. In stage 0 a slice may begin before it.
+    [[nodiscard]] void const* address(PlannedTensor const& tensor) const {
+        ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
+        std::size_t const array = _arrays[parameter.type][tensor.array];
+        auto const begin = static_cast<std::size_t>(tensor.interval.begin);
+        for (HeldSlice const& slice : _table.slices(array, tensor.parameter)) {
+            if (slice.begin <= begin && begin < slice.begin + slice.elements) {
+                ArrayForm const& form = _table.arrays()[array].form;
+                if ((begin - slice.begin) % form.item_elements != 0) {
+                    break;
+                }
+                return static_cast<std::byte const*>(slice.data) + form.bytes(begin - slice.begin);
+            }
+        }
+        throw_error<CheckpointError>(
+            {"zero: parameter '", parameter.name,
+             "' starts at an element of the adopted block "
+             "that is not a multiple of 64, and its ",
+             manifest.types[parameter.type][tensor.array].name,
+             " cannot be cut there; align parameters in the block, or use owned storage."});
+    }
+
+    void add_scalars(StateAccess<Config> const& access) {
+        using Scaler = typename Config::LossScaler;
+        using Optimizer = typename Config::Optimizer;
+        auto const state = access.control().settled();
+        FieldWriter const fields{&manifest.scalars, ""};
+        fields("step_count", state.step_count);
+        fields("skipped_in_a_row", state.skipped_in_a_row);
+        for_each_tracker<Scaler>(std::as_const(state.scaler),
+                                 FieldWriter{&manifest.scalars, "loss_scaler."});
+        if constexpr (requires { access.options().master_weights.seed; }) {
+            fields("master_weights.seed", access.options().master_weights.seed);
+        }
+        for (std::size_t group = 0; group < access.control().group_count(); ++group) {
+            FieldWriter const own{&manifest.scalars, text({"groups.", group, "."})};
+            own("learning_rate_factor", access.control().learning_rate_factor(group));
+            auto const options = access.control().hyper_parameters(group);
+            for_each_option<Optimizer>(options, own);
+        }
+    }
+
+    StateTable _table;
+    std::vector<std::vector<std::size_t>> _arrays; ///< by type and array of the manifest
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../checkpoint_error.hpp"
+#include "../manifest.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Adds fields to the scalars of a manifest, under names that begin with a prefix.
+struct FieldWriter {
+    ManifestScalars* scalars;
+    std::string prefix;
+
+    template <class T>
+    void operator()(std::string_view name, T const& value) const {
+        std::string const key = prefix + std::string(name);
+        if constexpr (std::is_floating_point_v<T>) {
+            auto const number = static_cast<double>(value);
+            if (number - number != 0.0) {
+                throw_error<CheckpointError>({"zero: '", key,
+                                              "' is not finite and cannot be "
+                                              "saved; give a finite value."});
+            }
+            scalars->numbers[key] = number;
+        } else {
+            scalars->counts[key] = static_cast<std::uint64_t>(value);
+        }
+    }
+};
+
+/// @brief Reads fields back. @throws CheckpointError naming the field that is missing
+struct FieldReader {
+    ManifestScalars const* scalars;
+    std::string prefix;
+    std::string source; ///< the checkpoint, for messages
+
+    template <class T>
+    void operator()(std::string_view name, T& value) const {
+        std::string const key = prefix + std::string(name);
+        if constexpr (std::is_floating_point_v<T>) {
+            value = static_cast<T>(find(scalars->numbers, key));
+        } else {
+            value = static_cast<T>(find(scalars->counts, key));
+        }
+    }
+
+    template <class Map>
+    [[nodiscard]] auto const& find(Map const& map, std::string const& key) const {
+        auto const found = map.find(key);
+        if (found == map.end()) {
+            throw_error<CheckpointError>({"zero: ", source, " has no scalar '", key,
+                                          "'; it was saved with another policy. Load "
+                                          "LoadScope::weights, or use the policies of then."});
+        }
+        return found->second;
+    }
+};
+
+/// @brief Saves a struct without named fields as the bytes that it consists of.
+template <class T>
+void write_bytes(FieldWriter const& fields, T const& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    constexpr char const* digits = "0123456789abcdef";
+    unsigned char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    std::string text;
+    for (unsigned char const byte : bytes) {
+        text += digits[byte / 16];
+        text += digits[byte % 16];
+    }
+    fields.scalars->texts[fields.prefix + "bytes"] = std::move(text);
+}
+
+/// @brief Reads it back. @throws CheckpointError for another number of bytes
+template <class T>
+void read_bytes(FieldReader const& fields, T& value) {
+    std::string const key = fields.prefix + "bytes";
+    std::string const& text = fields.find(fields.scalars->texts, key);
+    auto const digit = [&](char character) -> unsigned {
+        std::size_t const at = std::string_view("0123456789abcdef").find(character);
+        if (at == std::string_view::npos || text.size() != 2 * sizeof(T)) {
+            throw_error<CheckpointError>({"zero: the scalar '", key, "' of ", fields.source,
+                                          " is not ", sizeof(T), " bytes in hexadecimal."});
+        }
+        return static_cast<unsigned>(at);
+    };
+    unsigned char bytes[sizeof(T)];
+    for (std::size_t byte = 0; byte < sizeof(T); ++byte) {
+        unsigned const high = digit(2 * byte < text.size() ? text[2 * byte] : ' ');
+        unsigned const low = digit(2 * byte + 1 < text.size() ? text[2 * byte + 1] : ' ');
+        bytes[byte] = static_cast<unsigned char>(high * 16 + low);
+    }
+    std::memcpy(&value, bytes, sizeof(T));
+}
+
+/// @brief Saves or reads the trackers of a loss scaler: by name if it has `for_each_tracker`.
+template <class Scaler, class State, class Fields>
+void for_each_tracker(State& state, Fields const& fields) {
+    if constexpr (requires { Scaler::for_each_tracker(state, fields); }) {
+        Scaler::for_each_tracker(state, fields);
+    } else if constexpr (std::is_const_v<State>) {
+        write_bytes(fields, state);
+    } else {
+        read_bytes(fields, state);
+    }
+}
+
+/// @brief Saves or reads the options of an optimizer: by name if it has `for_each_option`. Options
+/// that are neither named nor trivially copyable are not saved.
+template <class Optimizer, class Options, class Fields>
+void for_each_option(Options& options, Fields const& fields) {
+    if constexpr (requires { Optimizer::for_each_option(options, fields); }) {
+        Optimizer::for_each_option(options, fields);
+    } else if constexpr (std::is_trivially_copyable_v<Options>) {
+        if constexpr (std::is_const_v<Options>) {
+            write_bytes(fields, options);
+        } else {
+            read_bytes(fields, options);
+        }
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

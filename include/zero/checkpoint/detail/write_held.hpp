@@ -1,0 +1,31 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "file_job.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Writes a file from the memory of an engine, in place where the host can read it.
+/// @return the checksum of the file's index
+template <class Access>
+std::uint64_t write_held(Access const& access, FileJob const& job) {
+    if constexpr (requires { requires Access::Backend::is_device; }) {
+        return job.write(
+            [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); });
+    } else {
+        return job.write({});
+    }
+}
+
+/// @brief Returns the name of a checkpoint that was given none: "step-" and eight digits.
+[[nodiscard]] inline std::string checkpoint_name(std::uint64_t step_count) {
+    std::string number = std::to_string(step_count);
+    number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
+    return "step-" + number;
+}
+
+} // namespace ZERO_NAMESPACE::detail

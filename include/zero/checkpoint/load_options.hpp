@@ -1,0 +1,29 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The part of a checkpoint that is loaded.
+enum class LoadScope : std::uint8_t {
+    everything, ///< weights, optimizer states, step count, loss scaler and group settings
+    weights,    ///< parameters and master weights only, from the master weights if there are any
+    parameters  ///< the same, from the parameters as they were rounded
+};
+
+/// @brief Options of `load_checkpoint`. Pass the same on every rank.
+struct LoadOptions {
+    std::string name{}; ///< of the checkpoint; default: the one that was completed last
+    LoadScope scope = LoadScope::everything; ///< what is loaded
+    bool settings = true;    ///< LoadScope::everything: also the hyper-parameters and learning
+                             ///< rate factors of the groups; otherwise the engine keeps its own
+    bool may_round = false;  ///< accept stored values that the engine's types cannot represent
+    bool may_differ = false; ///< parameters and arrays that are missing keep their values, those
+                             ///< that the engine lacks are ignored, and another optimizer is
+                             ///< accepted; the report lists all. Shapes must agree
+};
+
+} // namespace ZERO_NAMESPACE

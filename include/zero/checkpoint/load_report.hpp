@@ -1,0 +1,22 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The result of `load_checkpoint`.
+struct LoadReport {
+    std::string name;                          ///< of the checkpoint
+    std::map<std::string, std::string> extras; ///< as they were saved
+    std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
+    std::uint64_t bytes_needed = 0;            ///< of this rank's arrays in the files
+    std::uint64_t bytes_read = 0; ///< by this rank, indices and checksums included; once to verify
+                                  ///< and once to load
+};
+
+} // namespace ZERO_NAMESPACE

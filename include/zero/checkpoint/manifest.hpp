@@ -1,0 +1,96 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief An array that parameters of one type have: the parameters themselves, master weights, a
+/// state of the optimizer.
+struct ManifestArray {
+    std::string name;                ///< as `TrainingState::for_each_held_array` names it
+    std::string dtype;               ///< of an item, in the words of safetensors: "F32", "BF16"
+    std::uint64_t item_elements = 1; ///< elements of the parameter to an item: 64 to a scale, 8 to
+                                     ///< a byte of bits
+    bool has_frozen = false;         ///< frozen parameters have it as well
+};
+
+/// @brief A range of elements of one parameter, and the file that holds all its arrays there.
+struct ManifestInterval {
+    std::uint64_t file = 0;  ///< index into `Manifest::files`
+    std::uint64_t begin = 0; ///< first element
+    std::uint64_t end = 0;   ///< behind the last element
+};
+
+/// @brief One parameter of a checkpoint.
+struct ManifestParameter {
+    std::string name;                        ///< as registered
+    std::vector<std::uint64_t> shape;        ///< as registered, or the number of elements
+    std::size_t type = 0;                    ///< index into `Manifest::types`
+    std::uint64_t group = 0;                 ///< parameter group
+    bool trainable = true;                   ///< false: it has the arrays with `has_frozen` only
+    std::vector<ManifestInterval> intervals; ///< ascending, without gaps
+
+    /// @brief Returns the product of the shape.
+    [[nodiscard]] std::uint64_t elements() const noexcept;
+};
+
+/// @brief One data file.
+struct ManifestFile {
+    std::string name;           ///< without folder
+    std::uint64_t checksum = 0; ///< of its index, as `SafetensorsWriter::finish` returns it
+};
+
+/// @brief Numbers and texts by name. Floats and doubles keep every bit.
+struct ManifestScalars {
+    std::map<std::string, double> numbers;       ///< finite
+    std::map<std::string, std::uint64_t> counts; ///< step count, trackers, flags
+    std::map<std::string, std::string> texts;    ///< bytes of caller-defined states, in hexadecimal
+};
+
+/// @brief The content of `manifest.json`: which file holds which interval of each array, and the
+/// scalars of the training state. It contains no rank, world size, stage or padding, so that a
+/// checkpoint can be read into any layout.
+struct Manifest {
+    static constexpr std::uint64_t newest_version = 1;   ///< that this library reads and writes
+    static constexpr char const* file = "manifest.json"; ///< name of the file
+
+    std::string composition;                       ///< as `describe` prints it; for people
+    std::string optimizer;                         ///< name of the optimizer's type; for people
+    std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
+    std::vector<ManifestParameter> parameters;     ///< in order of registration
+    std::vector<ManifestFile> files;               ///< all data files
+    ManifestScalars scalars;                       ///< of the step, the loss scaler and the groups
+    std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8
+
+    /// @brief Returns the JSON text, with a checksum of itself. O(size).
+    [[nodiscard]] std::string to_json() const;
+
+    /// @brief Reads and checks a JSON text.
+    /// @param source name of the file, for messages
+    /// @throws CheckpointError naming the file and the array: no JSON, another checksum, a newer
+    /// version, intervals that overlap or leave gaps, file names with folders
+    [[nodiscard]] static Manifest from_json(std::string_view json, std::string const& source);
+
+    /// @brief Reads `manifest.json` of a checkpoint. @throws CheckpointError
+    [[nodiscard]] static Manifest read(std::filesystem::path const& checkpoint);
+};
+
+/// @brief Returns the name of a tensor in a data file: "exp_avg/layer.0.weight" for a whole
+/// parameter, "exp_avg/layer.0.weight[128:256]" for an interval.
+[[nodiscard]] std::string tensor_name(ManifestArray const& array,
+                                      ManifestParameter const& parameter,
+                                      ManifestInterval const& interval);
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/manifest.ipp"
+#endif

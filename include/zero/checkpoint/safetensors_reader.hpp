@@ -1,0 +1,81 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "detail/file.hpp"
+#include "detail/safetensors_header.hpp"
+#include "tensor_entry.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Reads one safetensors file, and verifies its data if the file has checksums.
+///
+/// Whatever the bytes of the file are, every call returns the right data or throws a
+/// CheckpointError. Memory in proportion to the header and, for checksums, 8 bytes per 16 KiB.
+class SafetensorsReader {
+public:
+    /// @brief Opens a file and checks its header.
+    /// @param index_checksum as `SafetensorsWriter::finish` returned it; if given, the file must
+    /// have this index. Files of other programs have neither index checksum nor checksums
+    explicit SafetensorsReader(std::filesystem::path const& file,
+                               std::optional<std::uint64_t> index_checksum = {});
+
+    /// @brief Returns all tensors in the order of their data, that of the checksums included.
+    [[nodiscard]] std::vector<TensorEntry> const& tensors() const noexcept {
+        return _header.tensors;
+    }
+
+    /// @brief Returns the tensor of that name, or null. O(1).
+    [[nodiscard]] TensorEntry const* find(std::string_view name) const;
+
+    /// @brief Returns the texts that the file's program has added.
+    [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept {
+        return _header.metadata;
+    }
+
+    /// @brief Reads bytes [offset, offset + into.size()) of a tensor, and verifies the blocks that
+    /// they touch.
+    void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
+
+    /// @brief Verifies the same bytes without keeping them. Without checksums in the file it does
+    /// nothing.
+    void verify(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes);
+
+    /// @brief Returns all bytes that were read of the file so far.
+    [[nodiscard]] std::uint64_t bytes_read() const noexcept { return _bytes_read; }
+
+private:
+    void read_at(std::uint64_t offset, std::span<std::byte> into);
+    void read_checksums(std::optional<std::uint64_t> index_checksum, std::string const& json);
+    void require_inside(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes) const;
+    void check_block(std::uint64_t block, std::span<std::byte const> bytes,
+                     TensorEntry const& tensor) const;
+    [[nodiscard]] std::uint64_t block_end(std::uint64_t block) const noexcept;
+    std::span<std::byte const> read_block(std::uint64_t block, TensorEntry const& tensor);
+
+    detail::File _file;
+    detail::SafetensorsHeader _header;
+    std::unordered_map<std::string_view, std::size_t> _by_name;
+    std::uint64_t _data_begin = 0;              ///< offset of the data in the file
+    std::uint64_t _covered = 0;                 ///< bytes of data that have checksums
+    std::vector<std::uint64_t> _checksums;      ///< by block; empty: the file has none
+    std::vector<std::byte> _block;              ///< the last block that was needed in part
+    std::optional<std::uint64_t> _block_number; ///< its index; empty: none
+    std::uint64_t _bytes_read = 0;
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/safetensors_reader.ipp"
+#endif

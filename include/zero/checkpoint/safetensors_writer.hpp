@@ -1,0 +1,59 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "detail/checksum.hpp"
+#include "detail/file.hpp"
+#include "tensor_entry.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Writes one safetensors file, from its first to its last byte, with checksums.
+///
+/// The data is covered by XXH3-64 checksums of blocks of 16 KiB, which the last tensor of the file
+/// holds ("xxh3_blocks"). Memory: 1 MiB and the checksums.
+class SafetensorsWriter {
+public:
+    /// @brief Creates the file, which must not exist, and writes its header.
+    /// @param tensors names, types and shapes in the order of the data; offsets are ignored
+    /// @param metadata texts for programs that read the file
+    /// @throws CheckpointError
+    SafetensorsWriter(std::filesystem::path const& file, std::vector<TensorEntry> tensors,
+                      std::map<std::string, std::string> const& metadata = {});
+
+    /// @brief Appends data: all tensors one after the other, cut anywhere. 1 MiB and more are
+    /// written from where they lie.
+    /// @throws CheckpointError also for more data than declared
+    void append(std::span<std::byte const> bytes);
+
+    /// @brief Writes the checksums, makes the file durable and closes it. Without this call the
+    /// file stays incomplete.
+    /// @return the checksum of the index, that is of header and checksums, for a manifest
+    /// @throws CheckpointError also for less data than declared
+    std::uint64_t finish();
+
+private:
+    void add_to_checksums(std::span<std::byte const> bytes);
+    void write_collected();
+
+    detail::File _file;
+    std::string _header;
+    std::uint64_t _expected = 0; ///< bytes of data, without the checksums
+    std::uint64_t _appended = 0;
+    std::vector<std::byte> _collected;
+    detail::Checksum _block;
+    std::vector<std::uint64_t> _checksums;
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/safetensors_writer.ipp"
+#endif

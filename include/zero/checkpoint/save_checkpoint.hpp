@@ -1,0 +1,77 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../stage/describe.hpp"
+#include "../stage/detail/state_access.hpp"
+#include "checkpoint_directory.hpp"
+#include "detail/file_job.hpp"
+#include "detail/on_every_rank.hpp"
+#include "detail/save_plan.hpp"
+#include "detail/write_held.hpp"
+#include "save_options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Saves the training state of an engine: parameters, master weights, optimizer states and
+/// all scalars of the step. Collective, between two steps; waits.
+///
+/// Every rank writes what it owns, in place from its memory, into one file of the checkpoint's
+/// folder; all ranks must see the same directory. The manifest is written when all have succeeded,
+/// and then the folder gets its name. So a checkpoint exists completely or not at all, whenever a
+/// process dies, and it does not depend on stage, world size, partitioner or storage. No bit of
+/// the training changes.
+///
+/// Memory: one buffer of at most 4 MiB, 8 bytes per 16 KiB that this rank writes, and lists of
+/// slices.
+/// @param directory holds all checkpoints of a training; created if it is missing
+/// @return the name of the checkpoint
+/// @throws CheckpointError on every rank if a file cannot be written; OutOfOrder inside a step. The
+/// engine can go on, and earlier checkpoints stay
+template <class Stage>
+std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory,
+                            SaveOptions const& options = {}) {
+    detail::StateAccess const access(static_cast<typename Stage::EngineType&>(stage));
+    access.protocol().require_idle("save_checkpoint()");
+    access.guard([&] { access.wait_to_read(); });
+    detail::SavePlan plan(access);
+    plan.manifest.composition = describe(stage);
+    plan.manifest.extras = options.extras;
+    std::string const name =
+        options.name.empty()
+            ? detail::checkpoint_name(plan.manifest.scalars.counts.at("step_count"))
+            : options.name;
+    CheckpointDirectory checkpoints(directory);
+    detail::on_every_rank(access, "begin the checkpoint", [&] {
+        if (access.rank() == 0) {
+            checkpoints.begin(name);
+        }
+        return std::uint64_t{0};
+    });
+    std::vector<std::uint64_t> const checksums =
+        detail::on_every_rank(access, "write its file of the checkpoint", [&] {
+            return detail::write_held(access,
+                                      plan.job(checkpoints.incomplete(name), access.rank()));
+        });
+    detail::on_every_rank(access, "publish the checkpoint", [&] {
+        if (access.rank() == 0) {
+            for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
+                plan.manifest.files[rank].checksum = checksums[rank];
+            }
+            detail::write_manifest(checkpoints.incomplete(name), plan.manifest.to_json());
+            checkpoints.publish(name);
+            if (options.keep_last != 0) {
+                checkpoints.keep_last(options.keep_last);
+            }
+        }
+        return std::uint64_t{0};
+    });
+    return name;
+}
+
+} // namespace ZERO_NAMESPACE

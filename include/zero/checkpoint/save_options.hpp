@@ -1,0 +1,21 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Options of `save_checkpoint`. Pass the same on every rank.
+struct SaveOptions {
+    std::string name{}; ///< of the checkpoint, a folder inside the directory; default:
+                        ///< "step-" and the step count. An existing one is replaced
+    std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
+                                                 ///< position in the data; those of rank 0 count
+    std::size_t keep_last = 0; ///< afterwards remove older checkpoints beyond this number; 0: keep
+                               ///< all
+};
+
+} // namespace ZERO_NAMESPACE
