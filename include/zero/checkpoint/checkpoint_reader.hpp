@@ -24,6 +24,10 @@ public:
     /// @throws CheckpointError unless its manifest is valid
     explicit CheckpointReader(std::filesystem::path checkpoint);
 
+    /// @brief Reads one safetensors file of any program as if it were a checkpoint with parameters
+    /// only: every tensor is one.
+    [[nodiscard]] static CheckpointReader of_file(std::filesystem::path const& file);
+
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
 
     /// @brief Returns the index of a parameter, or nothing. O(log n).
@@ -44,6 +48,9 @@ public:
     void read_values(std::size_t parameter, std::string_view array, std::uint64_t begin,
                      std::span<float> values);
 
+    /// @brief Reads elements of a parameter by name. @throws CheckpointError if there is none
+    void read_parameter(std::string_view name, std::uint64_t begin, std::span<float> values);
+
     /// @brief Reads stored items of one interval. @param offset of the first byte
     void read_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
                     std::uint64_t offset, std::span<std::byte> into);
@@ -59,13 +66,15 @@ public:
     [[nodiscard]] std::uint64_t bytes_read() const noexcept;
 
 private:
+    CheckpointReader(std::filesystem::path folder, Manifest manifest);
     [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
     TensorEntry const& tensor(std::size_t parameter, std::size_t array,
                               ManifestInterval const& interval, SafetensorsReader*& reader);
 
     std::filesystem::path _checkpoint;
     Manifest _manifest;
-    std::vector<std::size_t> _by_name;                      ///< parameters, sorted by name
+    bool _is_file = false;             ///< of another program: tensors have the names of parameters
+    std::vector<std::size_t> _by_name; ///< parameters, sorted by name
     std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not opened yet
 };
 

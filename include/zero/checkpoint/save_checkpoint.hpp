@@ -4,13 +4,12 @@
 #include "../stage/describe.hpp"
 #include "../stage/detail/state_access.hpp"
 #include "checkpoint_directory.hpp"
-#include "detail/file_job.hpp"
 #include "detail/on_every_rank.hpp"
+#include "detail/publish_checkpoint.hpp"
 #include "detail/save_plan.hpp"
 #include "detail/write_held.hpp"
 #include "save_options.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -39,38 +38,17 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     detail::StateAccess const access(static_cast<typename Stage::EngineType&>(stage));
     access.protocol().require_idle("save_checkpoint()");
     access.guard([&] { access.wait_to_read(); });
-    detail::SavePlan plan(access);
-    plan.manifest.composition = describe(stage);
-    plan.manifest.extras = options.extras;
-    std::string const name =
-        options.name.empty()
-            ? detail::checkpoint_name(plan.manifest.scalars.counts.at("step_count"))
-            : options.name;
-    CheckpointDirectory checkpoints(directory);
-    detail::on_every_rank(access, "begin the checkpoint", [&] {
-        if (access.rank() == 0) {
-            checkpoints.begin(name);
-        }
-        return std::uint64_t{0};
-    });
+    detail::SavePlan plan(access, describe(stage), options);
+    std::string const& name = plan.name;
+    CheckpointDirectory const checkpoints(directory);
+    detail::begin_checkpoint(access, checkpoints, name);
     std::vector<std::uint64_t> const checksums =
         detail::on_every_rank(access, "write its file of the checkpoint", [&] {
             return detail::write_held(access,
                                       plan.job(checkpoints.incomplete(name), access.rank()));
         });
-    detail::on_every_rank(access, "publish the checkpoint", [&] {
-        if (access.rank() == 0) {
-            for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
-                plan.manifest.files[rank].checksum = checksums[rank];
-            }
-            detail::write_manifest(checkpoints.incomplete(name), plan.manifest.to_json());
-            checkpoints.publish(name);
-            if (options.keep_last != 0) {
-                checkpoints.keep_last(options.keep_last);
-            }
-        }
-        return std::uint64_t{0};
-    });
+    detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums,
+                               options.keep_last);
     return name;
 }
 

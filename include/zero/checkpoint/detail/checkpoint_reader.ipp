@@ -51,12 +51,44 @@ void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, 
 } // namespace detail
 
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint)
-    : _checkpoint(std::move(checkpoint)), _manifest(Manifest::read(_checkpoint)),
+    : CheckpointReader(checkpoint, Manifest::read(checkpoint)) {}
+
+ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest)
+    : _checkpoint(std::move(folder)), _manifest(std::move(manifest)),
       _by_name(_manifest.parameters.size()), _files(_manifest.files.size()) {
     std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
     std::sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {
         return _manifest.parameters[a].name < _manifest.parameters[b].name;
     });
+}
+
+ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file) {
+    auto opened = std::make_unique<SafetensorsReader>(file);
+    Manifest manifest;
+    manifest.files.push_back({file.filename().string(), 0});
+    std::vector<std::string> dtypes; // one parameter type each
+    for (TensorEntry const& tensor : opened->tensors()) {
+        if (tensor.name == detail::checksum_tensor) {
+            continue;
+        }
+        auto const found = std::find(dtypes.begin(), dtypes.end(), tensor.dtype);
+        ManifestParameter parameter;
+        parameter.name = tensor.name;
+        parameter.shape = tensor.shape;
+        parameter.type = static_cast<std::size_t>(found - dtypes.begin());
+        if (found == dtypes.end()) {
+            dtypes.push_back(tensor.dtype);
+            manifest.types.push_back({{"parameter", tensor.dtype, 1, true}});
+        }
+        if (std::uint64_t const elements = parameter.elements(); elements != 0) {
+            parameter.intervals.push_back({0, 0, elements});
+        }
+        manifest.parameters.push_back(std::move(parameter));
+    }
+    CheckpointReader reader(file.parent_path(), std::move(manifest));
+    reader._is_file = true;
+    reader._files.front() = std::move(opened);
+    return reader;
 }
 
 ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name) const {
@@ -103,7 +135,9 @@ ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t paramet
     }
     reader = opened.get();
     ManifestArray const& form = array_of(parameter, array);
-    std::string const name = tensor_name(form, _manifest.parameters[parameter], interval);
+    std::string const name = _is_file
+                                 ? _manifest.parameters[parameter].name
+                                 : tensor_name(form, _manifest.parameters[parameter], interval);
     TensorEntry const* const found = opened->find(name);
     std::uint64_t const items =
         (interval.end - interval.begin + form.item_elements - 1) / form.item_elements;
@@ -214,6 +248,17 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
                 }
             }
         });
+}
+
+ZERO_COLD_INLINE void CheckpointReader::read_parameter(std::string_view name, std::uint64_t begin,
+                                                       std::span<float> values) {
+    auto const parameter = find(name);
+    if (!parameter || begin + values.size() > _manifest.parameters[*parameter].elements()) {
+        detail::throw_error<CheckpointError>({"zero: '", _checkpoint.string(),
+                                              "' has no parameter '", name, "' of at least ",
+                                              begin + values.size(), " elements."});
+    }
+    read_values(*parameter, "parameter", begin, values);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -65,7 +65,8 @@ private:
     void refuse(std::vector<std::string> const& problems) const;
     template <class Visitor>
     void for_parts(Item const& item, Visitor const& visit) const;
-    void read_as_floats(Item const& item, StateTable::Copy copy);
+    /// Reads an item, and stores it unless `copy` is empty. @return the bytes of its values
+    std::uint64_t read_as_floats(Item const& item, StateTable::Copy copy);
 
     FlatLayout const* _layout;
     StateTable const* _table;

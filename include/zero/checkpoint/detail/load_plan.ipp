@@ -257,12 +257,13 @@ void LoadPlan::for_parts(Item const& item, Visitor const& visit) const {
     }
 }
 
-ZERO_COLD_INLINE void LoadPlan::read_as_floats(Item const& item, StateTable::Copy copy) {
+ZERO_COLD_INLINE std::uint64_t LoadPlan::read_as_floats(Item const& item, StateTable::Copy copy) {
     std::size_t const type = _layout->parameter(item.parameter).type;
     std::size_t const held = _table->find(type, item.kind, item.state);
     bool const is_rounded =
         _options.scope == LoadScope::parameters || !_layout->parameter(item.parameter).trainable;
     std::vector<float> values;
+    std::uint64_t elements = 0;
     for (HeldSlice const& slice : _table->slices(held, item.parameter)) {
         std::size_t const end = slice.begin + slice.elements;
         for (std::size_t begin = slice.begin; begin < end; begin += load_chunk) {
@@ -273,21 +274,26 @@ ZERO_COLD_INLINE void LoadPlan::read_as_floats(Item const& item, StateTable::Cop
             } else {
                 _checkpoint->read_values(item.stored, (*_names)[held], begin, read);
             }
+            elements += values.size();
             if (copy) {
                 _table->store(item.kind, item.state, item.parameter, {begin, begin + values.size()},
                               copy, values.data());
             }
         }
     }
+    std::string const name = item.kind == ArrayKind::state ? (*_names)[held]
+                             : !is_rounded && _checkpoint->find_array(item.stored, "master")
+                                 ? "master"
+                                 : "parameter";
+    return elements
+           * _checkpoint->item_bytes(item.stored, *_checkpoint->find_array(item.stored, name));
 }
 
 ZERO_COLD_INLINE std::uint64_t LoadPlan::verify() {
     std::uint64_t needed = 0;
     for (Item const& item : _items) {
         if (!item.is_raw) {
-            std::uint64_t const before = _checkpoint->bytes_read();
-            read_as_floats(item, {});
-            needed += _checkpoint->bytes_read() - before;
+            needed += read_as_floats(item, {});
             continue;
         }
         ArrayForm const& form = _table->arrays()[item.array].form;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../stage/detail/array_kind.hpp"
 #include "../manifest.hpp"
@@ -14,6 +15,11 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the words of safetensors for the items of an array.
 [[nodiscard]] char const* dtype_text(ArrayForm const& form) noexcept;
+
+/// @brief The same for a number type.
+[[nodiscard]] inline char const* dtype_text(DType dtype) noexcept {
+    return dtype_text(ArrayForm{ArrayKind::parameter, 0, dtype, size_of(dtype)});
+}
 
 /// @brief Fills the parameters of a manifest and the intervals that each rank owns. The same on
 /// every rank; O(parameters + W slices).

@@ -3,15 +3,16 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
-#include "../../stage/describe.hpp"
 #include "../../stage/detail/add_held_states.hpp"
 #include "../../stage/detail/held_array.hpp"
 #include "../../stage/detail/state_access.hpp"
 #include "../../stage/detail/state_table.hpp"
 #include "../manifest.hpp"
+#include "../save_options.hpp"
 #include "file_job.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
+#include "write_held.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +28,12 @@ namespace ZERO_NAMESPACE::detail {
 template <class Config>
 class SavePlan {
 public:
-    explicit SavePlan(StateAccess<Config> const& access)
+    /// @param composition as `describe` prints it
+    SavePlan(StateAccess<Config> const& access, std::string composition, SaveOptions const& options)
         : _table(access.layout(), access.arrays()) {
         using Optimizer = typename Config::Optimizer;
+        manifest.composition = std::move(composition);
+        manifest.extras = options.extras;
         manifest.optimizer = type_name<Optimizer>();
         manifest.types.resize(Config::types);
         _arrays.resize(Config::types);
@@ -47,6 +51,8 @@ public:
             manifest.files.push_back({"data-" + number + ".safetensors", 0});
         }
         add_scalars(access);
+        name = options.name.empty() ? checkpoint_name(manifest.scalars.counts.at("step_count"))
+                                    : options.name;
     }
 
     /// @brief Returns this rank's file. @param checkpoint the folder
@@ -61,6 +67,7 @@ public:
     }
 
     Manifest manifest;
+    std::string name; ///< of the checkpoint
 
 private:
     /// The first item of a tensor in this rank's memory. In stage 0 a slice may begin before it.

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "../core/buffer.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../host/host_backend.hpp"
+#include "../stage/describe.hpp"
+#include "../stage/detail/state_access.hpp"
+#include "checkpoint_directory.hpp"
+#include "detail/background_write.hpp"
+#include "detail/file_job.hpp"
+#include "detail/on_every_rank.hpp"
+#include "detail/publish_checkpoint.hpp"
+#include "detail/save_plan.hpp"
+#include "save_options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Saves checkpoints in the background: `start` copies what this rank owns, and a thread
+/// writes the copy while training goes on.
+///
+/// The checkpoint exists when `poll` or `wait` has returned its name; both are collective, because
+/// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
+/// `start` waits for it.
+///
+/// Memory: `snapshot_bytes` of host memory from the first `start` on, besides that of
+/// `save_checkpoint`. Make it after the engine, so that it is destroyed first.
+template <class Stage>
+class CheckpointSaver {
+public:
+    /// @param stage the engine; it must outlive this object
+    /// @param directory as for `save_checkpoint`
+    CheckpointSaver(Stage& stage, std::filesystem::path directory)
+        : _stage(&stage), _access(stage), _directory(std::move(directory)) {}
+    CheckpointSaver(CheckpointSaver const&) = delete;
+    CheckpointSaver& operator=(CheckpointSaver const&) = delete;
+
+    /// @brief Waits for the thread. A checkpoint that was not published is given up; if it failed,
+    /// the reason is printed to the standard error.
+    ~CheckpointSaver() = default;
+
+    /// @brief Completes the checkpoint before, copies the training state and starts to write it.
+    /// Collective, between two steps; waits for the copy.
+    /// @throws CheckpointError as `save_checkpoint`, and for the checkpoint before
+    void start(SaveOptions const& options = {}) {
+        _access.protocol().require_idle("CheckpointSaver::start()");
+        wait();
+        _access.guard([&] { _access.wait_to_read(); });
+        _plan.emplace(_access, describe(*_stage), options);
+        _keep_last = options.keep_last;
+        detail::begin_checkpoint(_access, _directory, _plan->name);
+        detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
+            _write.start(snapshot(_plan->job(_directory.incomplete(_plan->name), _access.rank())));
+            return std::uint64_t{0};
+        });
+    }
+
+    /// @brief Publishes the checkpoint if all ranks have written. Collective, between two steps or
+    /// anywhere on all ranks alike; exchanges one number and does not wait for the disk.
+    /// @return its name; empty if there is none or it is still being written
+    /// @throws CheckpointError on every rank if one could not write; it is given up then
+    std::optional<std::string> poll() {
+        if (!_plan) {
+            return std::nullopt;
+        }
+        std::vector<std::uint64_t> const is_done = detail::on_every_rank(
+            _access, "say whether it has written", [&] { return std::uint64_t{_write.is_done()}; });
+        for (std::uint64_t const done : is_done) {
+            if (done == 0) {
+                return std::nullopt;
+            }
+        }
+        return complete();
+    }
+
+    /// @brief Waits until all ranks have written, and publishes the checkpoint. Collective.
+    /// @return its name; empty if none was started
+    std::optional<std::string> wait() { return _plan ? complete() : std::nullopt; }
+
+    /// @brief Returns the host memory that this object holds for copies.
+    [[nodiscard]] std::size_t snapshot_bytes() const noexcept { return _snapshot.size(); }
+
+private:
+    using Config = typename Stage::Composition::EngineConfig;
+    using Access = detail::StateAccess<Config>;
+
+    /// Copies the memory of a job, and lets it read the copy.
+    [[nodiscard]] detail::FileJob snapshot(detail::FileJob job) {
+        std::size_t bytes = 0;
+        for (detail::TensorSource const& source : job.sources) {
+            bytes += source.bytes;
+        }
+        if (bytes > _snapshot.size()) {
+            _snapshot = {};
+            _snapshot =
+                Buffer<std::byte>(HostBackend::default_memory(), bytes, BufferKind::scratch);
+        }
+        std::byte* to = _snapshot.data();
+        for (detail::TensorSource& source : job.sources) {
+            _access.copy(to, source.data, source.bytes);
+            source.data = to;
+            to += source.bytes;
+        }
+        return job;
+    }
+
+    std::optional<std::string> complete() {
+        auto plan = *std::exchange(_plan, std::nullopt);
+        std::vector<std::uint64_t> const checksums = detail::on_every_rank(
+            _access, "write its file of the checkpoint", [&] { return _write.wait(); });
+        detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
+                                   _keep_last);
+        return plan.name;
+    }
+
+    Stage* _stage;
+    Access _access;
+    CheckpointDirectory _directory;
+    std::optional<detail::SavePlan<Config>> _plan; ///< of the checkpoint that is being written
+    std::size_t _keep_last = 0;
+    Buffer<std::byte> _snapshot;
+    detail::BackgroundWrite _write; ///< destroyed first: its thread reads the copy
+};
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/type_name.hpp"
+#include "../../stage/detail/add_held_states.hpp"
+#include "../../stage/detail/held_array.hpp"
+#include "../../stage/detail/state_access.hpp"
+#include "../../stage/detail/state_table.hpp"
+#include "../checkpoint_reader.hpp"
+#include "../load_options.hpp"
+#include "../load_report.hpp"
+#include "load_plan.hpp"
+#include "loaded_scalars.hpp"
+#include "on_every_rank.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Loads what a reader provides into an engine that nothing uses: first checks and verifies
+/// on all ranks, then writes. Collective; waits.
+/// @param open returns the reader, @param source for messages
+template <class Config, class Open>
+void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,
+                LoadOptions const& options, LoadReport& report) {
+    using Optimizer = typename Config::Optimizer;
+    StateTable const table(access.layout(), access.arrays());
+    std::vector<std::string> names;
+    for (HeldArray const& array : table.arrays()) {
+        names.push_back(array_name<Optimizer>(array.form));
+    }
+    std::optional<CheckpointReader> reader;
+    std::optional<LoadPlan> plan;
+    std::optional<LoadedScalars<Config>> scalars;
+    on_every_rank(access, "load the checkpoint", [&] {
+        reader.emplace(open());
+        plan.emplace(access.layout(), table, names, *reader, options);
+        if (options.scope == LoadScope::everything) {
+            auto const own = type_name<Optimizer>();
+            bool const is_same = own == reader->manifest().optimizer;
+            if (!is_same) {
+                plan->differ(text({"the checkpoint was made with the optimizer ",
+                                   reader->manifest().optimizer, " and not with ", own}));
+            }
+            // settings of another optimizer have other names
+            scalars.emplace(access, reader->manifest(), source, options.settings && is_same);
+        }
+        report.bytes_needed = plan->verify();
+        return std::uint64_t{0};
+    });
+    constexpr bool is_on_device = requires { requires StateAccess<Config>::Backend::is_device; };
+    access.guard([&] {
+        plan->load(
+            [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); },
+            !is_on_device);
+        if (scalars) {
+            scalars->set(access);
+        }
+        wait_for_collectives(access.communicator(), access.queue());
+    });
+    access.publish_written();
+    report.extras = reader->manifest().extras;
+    report.differences = plan->differences();
+    report.bytes_read = reader->bytes_read();
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../checkpoint_directory.hpp"
+#include "../manifest.hpp"
+#include "file_job.hpp"
+#include "on_every_rank.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Creates the folder in which a checkpoint is written. Collective.
+template <class Access>
+void begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
+                      std::string const& name) {
+    on_every_rank(access, "begin the checkpoint", [&] {
+        if (access.rank() == 0) {
+            directory.begin(name);
+        }
+        return std::uint64_t{0};
+    });
+}
+
+/// @brief Writes the manifest and gives the checkpoint its name, when all ranks have written their
+/// files. Collective.
+/// @param checksums of the files, by rank, @param keep_last as in `SaveOptions`
+template <class Access>
+void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
+                        std::string const& name, Manifest& manifest,
+                        std::vector<std::uint64_t> const& checksums, std::size_t keep_last) {
+    on_every_rank(access, "publish the checkpoint", [&] {
+        if (access.rank() == 0) {
+            for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
+                manifest.files[rank].checksum = checksums[rank];
+            }
+            write_manifest(directory.incomplete(name), manifest.to_json());
+            directory.publish(name);
+            if (keep_last != 0) {
+                directory.keep_last(keep_last);
+            }
+        }
+        return std::uint64_t{0};
+    });
+}
+
+} // namespace ZERO_NAMESPACE::detail

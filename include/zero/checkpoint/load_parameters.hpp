@@ -1,0 +1,59 @@
+#pragma once
+
+#include "../core/convert.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../stage/detail/state_access.hpp"
+#include "../stage/initialiser.hpp"
+#include "checkpoint_reader.hpp"
+#include "detail/load_state.hpp"
+#include "load_options.hpp"
+#include "load_report.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Loads parameters from one safetensors file of any program; its tensors have the names of
+/// the parameters. Master weights get the same values; optimizer states and the step count are
+/// kept. Collective, between two steps, with no handle held; waits.
+///
+/// Every rank reads the intervals that it holds. Files without checksums are not verified.
+/// @throws CheckpointError as `load_checkpoint`; the engine is unchanged
+template <class Stage>
+LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
+                           LoadOptions options = {}) {
+    using Config = typename Stage::Composition::EngineConfig;
+    detail::StateAccess<Config> const access(static_cast<typename Stage::EngineType&>(stage));
+    access.wait_to_write("load_parameters()");
+    options.scope = LoadScope::parameters;
+    LoadReport report;
+    report.name = file.string();
+    detail::load_state<Config>(
+        access, report.name, [&] { return CheckpointReader::of_file(file); }, options, report);
+    return report;
+}
+
+/// @brief Returns a `Parameter::initialise` that reads the values from a safetensors file. The file
+/// is opened once for all parameters that share the reader, and read by interval.
+/// @param file of `CheckpointReader::of_file`, @param name of the tensor
+/// @throws CheckpointError from the constructor of the engine if it has no such tensor
+template <class T>
+[[nodiscard]] Initialiser<T> initialise_from(std::shared_ptr<CheckpointReader> file,
+                                             std::string name) {
+    return
+        [file = std::move(file), name = std::move(name)](std::size_t begin, std::span<T> values) {
+            std::vector<float> numbers(values.size());
+            file->read_parameter(name, begin, {numbers.data(), numbers.size()});
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                values[i] = from_float<T>(numbers[i]);
+            }
+        };
+}
+
+} // namespace ZERO_NAMESPACE

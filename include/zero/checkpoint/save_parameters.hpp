@@ -1,0 +1,68 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/dtype.hpp"
+#include "../stage/detail/state_access.hpp"
+#include "../stage/training_state.hpp"
+#include "detail/encode_floats.hpp"
+#include "detail/on_every_rank.hpp"
+#include "detail/plan_manifest.hpp"
+#include "safetensors_writer.hpp"
+#include "tensor_entry.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Writes the weights into one safetensors file that any program reads: rank 0 writes, every
+/// rank takes part. For inference, not to resume. Collective, between two steps; waits.
+///
+/// Memory: one parameter at a time, as floats.
+/// @param file must not exist
+/// @param dtype of the tensors: float32 keeps the master weights, bfloat16 and float16 round them
+/// @throws CheckpointError on every rank
+template <class Stage>
+void save_parameters(Stage& stage, std::filesystem::path const& file,
+                     DType dtype = DType::float32) {
+    using Config = typename Stage::Composition::EngineConfig;
+    detail::StateAccess<Config> const access(static_cast<typename Stage::EngineType&>(stage));
+    access.protocol().require_idle("save_parameters()");
+    std::optional<SafetensorsWriter> writer; // on rank 0
+    detail::on_every_rank(access, "create the file of parameters", [&] {
+        detail::require_number(dtype);
+        if (access.rank() == 0) {
+            std::vector<TensorEntry> tensors;
+            for (auto const& spec : access.layout().parameters()) {
+                TensorEntry tensor;
+                tensor.name = spec.name;
+                tensor.dtype = detail::dtype_text(dtype);
+                tensor.shape.assign(spec.shape.begin(), spec.shape.end());
+                if (spec.shape.empty()) {
+                    tensor.shape = {spec.elements};
+                }
+                tensors.push_back(std::move(tensor));
+            }
+            writer.emplace(file, std::move(tensors));
+        }
+        return std::uint64_t{0};
+    });
+    TrainingState state(stage);
+    for (std::size_t parameter = 0; parameter < access.layout().parameters().size(); ++parameter) {
+        std::vector<float> const values = state.full_fp32_parameter(parameter);
+        detail::on_every_rank(access, "write a parameter", [&] {
+            if (writer) {
+                detail::append_floats(*writer, dtype, {values.data(), values.size()});
+            }
+            return std::uint64_t{0};
+        });
+    }
+    detail::on_every_rank(access, "complete the file of parameters",
+                          [&] { return writer ? writer->finish() : std::uint64_t{0}; });
+}
+
+} // namespace ZERO_NAMESPACE
