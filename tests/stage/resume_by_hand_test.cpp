@@ -191,8 +191,7 @@ TEST_CASE("Step count, learning rate factors and hyper-parameters are read as th
              values.push_back(static_cast<double>(engine.step_count()));
              bool const is_refused =
                  outcome_of([&] { (void)engine.learning_rate_factor(2); }).type == "InvalidArgument"
-                 && outcome_of([&] { (void)engine.hyper_parameters(2); }).type
-                        == "InvalidArgument";
+                 && outcome_of([&] { (void)engine.hyper_parameters(2); }).type == "InvalidArgument";
              values.push_back(is_refused ? 1.0 : 0.0);
              return values;
          })) {

@@ -25,11 +25,12 @@ constexpr std::size_t empty = 6;
 
 /// Runs one call on rank 0 and another on rank 1.
 std::vector<Outcome> differing(Call const& first, Call const& second) {
-    return run_and_observe(2, [&](LoopbackCommunicator& communicator) {
-               Toy<Stage> toy(communicator);
-               State state(*toy.engine);
-               (communicator.rank() == 0 ? first : second)(*toy.engine, state);
-           })
+    return run_and_observe(2,
+                           [&](LoopbackCommunicator& communicator) {
+                               Toy<Stage> toy(communicator);
+                               State state(*toy.engine);
+                               (communicator.rank() == 0 ? first : second)(*toy.engine, state);
+                           })
         .ranks;
 }
 
@@ -52,14 +53,13 @@ TEST_CASE("A collective call on one rank, and another one on the other, is a Col
     auto const get = [](Stage&, State& state) { (void)state.full_fp32_parameter(weight); };
     auto const get_other = [](Stage&, State& state) { (void)state.full_fp32_parameter(0); };
     auto const publish = [](Stage&, State& state) { state.publish_master_weights(); };
-    for (auto const& [first, second] :
-         std::vector<std::pair<Call, Call>>{{set_weights, get},
-                                            {take_step, set_weights},
-                                            {set_empty, take_step},
-                                            {get, set_empty},
-                                            {set_state, publish},
-                                            {get, get_other},
-                                            {take_step, get}}) {
+    for (auto const& [first, second] : std::vector<std::pair<Call, Call>>{{set_weights, get},
+                                                                          {take_step, set_weights},
+                                                                          {set_empty, take_step},
+                                                                          {get, set_empty},
+                                                                          {set_state, publish},
+                                                                          {get, get_other},
+                                                                          {take_step, get}}) {
         for (Outcome const& outcome : differing(first, second)) {
             CHECK(outcome.type == "CollectiveMismatch");
         }
@@ -73,9 +73,8 @@ TEST_CASE("Setters of two parameters are refused on both ranks, and the engine g
     auto const ranks = on_ranks<Outcome>(2, [](LoopbackCommunicator& communicator) {
         Toy<Stage> toy(communicator);
         State state(*toy.engine);
-        auto const outcome = outcome_of([&] {
-            state.set_full_fp32_parameter(communicator.rank() == 0 ? weight : frozen, {});
-        });
+        auto const outcome = outcome_of(
+            [&] { state.set_full_fp32_parameter(communicator.rank() == 0 ? weight : frozen, {}); });
         take_step(*toy.engine, state);
         return outcome;
     });
@@ -103,8 +102,8 @@ TEST_CASE("A wrong length on rank 0 is InvalidArgument on every rank and changes
             Seen seen;
             seen.before = snapshot(engine);
             for (std::size_t const size : {0U, 499U, 501U}) {
-                seen.outcomes.push_back(outcome_of(
-                    [&] { state.set_full_fp32_parameter(weight, values(size)); }));
+                seen.outcomes.push_back(
+                    outcome_of([&] { state.set_full_fp32_parameter(weight, values(size)); }));
                 seen.outcomes.push_back(outcome_of(
                     [&] { state.set_full_optimizer_state(weight, "exp_avg", values(size)); }));
             }

@@ -220,7 +220,7 @@ TEST_CASE("Get after set gives the bits that were set, with two parameter types 
     check_every_stage<Parameters<bfloat16, float>>(every, every);
     in_every_stage([]<int N>() {
         check_round_trip<ZeroStage<N, RoundRobinPartitioner, Parameters<bfloat16>>>(3, every,
-                                                                                   every);
+                                                                                    every);
     });
 }
 
