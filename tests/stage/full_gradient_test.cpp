@@ -85,7 +85,7 @@ TEST_CASE("Reading gradients, or an update that changes none, changes no bit of 
             for (auto const schedule :
                  {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
                 using Stage = ZeroStage<N>;
-                Run const run{schedule, false, ranks};
+                Run const run{schedule, false, ranks, true};
                 auto const expected = step_with<Stage>(run, nothing);
                 auto const read = step_with<Stage>(run, [](auto& state, int) {
                     for (std::size_t p : {0U, 1U, 3U, 4U}) {

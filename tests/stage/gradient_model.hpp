@@ -61,6 +61,7 @@ struct Run {
     ReductionSchedule schedule = ReductionSchedule::boundary;
     bool is_callers = false; ///< whether gradients lie in memory of the caller
     int world = gradient_model::world;
+    bool has_all_bits = false; ///< whether gradients are no integers
 };
 
 /// What a step did.
@@ -90,12 +91,10 @@ std::vector<Stepped> step_with(Run const& run, Change const& change) {
             engine.begin_step();
             float const scale = engine.loss_scale();
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(step == 0 ? 1 : 2)) {
-                auto values = gradients_of(communicator.rank());
-                for (auto& parameter : values) {
-                    for (float& value : parameter) {
-                        value *= scale * (run.world == 3 ? 0.3F : 1.0F); // needs all bits
-                    }
-                }
+                auto const values = make_values(specs(), [&](std::size_t parameter, std::size_t i) {
+                    return scale * gradients_of(communicator.rank())[parameter][i]
+                           * (run.has_all_bits ? noise(9, parameter, i) : 1.0F);
+                });
                 add_values(engine, values);
             }
             if (step == 1) {

@@ -101,7 +101,7 @@ void set_all(TrainingState<typename Stage::EngineType>& state, int rank, bool is
     }
 }
 
-/// Sets and reads everything on several ranks, after a step, so that nothing is fresh.
+/// Sets and reads everything on several ranks, after two steps, so that nothing is fresh.
 template <class Stage>
 void check_round_trip(int world, Exact weights, Exact states,
                       typename Stage::Options const& options = {}) {
@@ -113,7 +113,10 @@ void check_round_trip(int world, Exact weights, Exact states,
             Stage& engine = *toy.engine;
             int const rank = communicator.rank();
             if constexpr (Stage::parameter_types == 1) {
-                (void)run_step(engine, static_cast<std::uint64_t>(rank), 0);
+                for (std::uint64_t const step :
+                     {0U, 1U}) { // from the second on units are prefetched
+                    (void)run_step(engine, static_cast<std::uint64_t>(rank), step);
+                }
             }
             TrainingState state(engine);
             Seen seen;
