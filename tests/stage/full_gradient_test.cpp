@@ -99,6 +99,9 @@ TEST_CASE("Reading gradients, or an update that changes none, changes no bit of 
                 for (std::size_t rank = 0; rank < expected.size(); ++rank) {
                     CHECK((read[rank].after == expected[rank].after));
                     CHECK((updated[rank].after == expected[rank].after));
+                    CHECK(updated[rank].report.gradient_norm
+                          == expected[rank].report.gradient_norm);
+                    CHECK(expected[rank].report.gradient_norm > 1.0); // and clipped
                 }
             }
         }

@@ -84,6 +84,10 @@ std::vector<Stepped> step_with(Run const& run, Change const& change) {
         }
         typename Stage::Options options;
         options.reduction.schedule = run.schedule;
+        if (run.has_all_bits) {
+            options.reduction.predivide = 1.1F; // a division does not undo a multiplication by it
+            options.gradient_clipping = 1.0F;   // applied in the same multiplication
+        }
         Stage engine(communicator, parameters, options);
         Stepped stepped;
         for (int step = 0; step < 2; ++step) {
