@@ -1,5 +1,6 @@
 // Answers to questions of trainers, each a function that docs/guides/recipes.md shows.
 
+#include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -97,6 +98,35 @@ void load(Zero& engine, float value) {
     });
 }
 
+/// What a run needs to continue in another engine, of any stage and any number of ranks.
+struct Saved {
+    std::vector<std::vector<float>> weights, states;
+    std::uint64_t steps = 0;
+};
+
+Saved save(Zero& engine) {
+    zero::TrainingState state(engine);
+    Saved saved;
+    for (std::size_t k = 0; k < engine.layout().parameters().size(); ++k) {
+        saved.weights.push_back(state.full_fp32_parameter(k)); // collective: call it on every rank
+        for (std::string const& name : state.state_names())    // "exp_avg", "exp_avg_sq"
+            saved.states.push_back(state.full_optimizer_state(k, name));
+    }
+    saved.steps = engine.step_count();
+    return saved;
+}
+
+void resume(Zero& engine, Saved const& saved) {
+    zero::TrainingState state(engine);
+    auto values = saved.states.begin();
+    for (std::size_t k = 0; k < saved.weights.size(); ++k) {
+        state.set_full_fp32_parameter(k, saved.weights[k]); // those of rank 0 count
+        for (std::string const& name : state.state_names())
+            state.set_full_optimizer_state(k, name, *values++);
+    }
+    engine.set_step_count(saved.steps); // AdamW's bias correction depends on it
+}
+
 bool train_stacked(zero::LoopbackCommunicator& communicator) {
     Stacked tensor;
     Zero engine(communicator, registrations(tensor), options_of(tensor));
@@ -114,11 +144,14 @@ bool train_stacked(zero::LoopbackCommunicator& communicator) {
     }
     engine.end_micro_step();
     update(engine).wait();
+    Saved const saved = save(engine);
     std::vector<zero::bfloat16> all(Stacked::layers * Stacked::layer_elements);
     engine.gather_to(all);
     load(engine, 2.0F);
+    resume(engine, saved);
+    bool const is_resumed = save(engine).weights == saved.weights && engine.step_count() == 1;
     float const second = zero::to_float(all[1]), first = zero::to_float(all[0]);
-    return first > 0.49F && first < 0.5F && second > 0.99F && second < 1.0F;
+    return is_resumed && first > 0.49F && first < 0.5F && second > 0.99F && second < 1.0F;
 }
 
 } // namespace

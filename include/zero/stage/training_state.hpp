@@ -190,7 +190,8 @@ public:
     }
 
     /// @brief Calls `change(parameter, begin, std::span<float>)` for every slice of a gradient that
-    /// this rank holds, and stores what it leaves in the span. One pass over all parameters.
+    /// this rank holds, and stores what it leaves in the span. One pass over all parameters. A
+    /// value that `change` leaves as it is keeps its bits.
     /// @param change in stage 0 it gets whole parameters on every rank and must do the same on each
     template <class Change>
     void update_local_gradients(Change&& change, GradientForm form = GradientForm::unscaled) {
@@ -202,9 +203,10 @@ public:
                 continue;
             }
             for (LocalValues& slice : _transfer.local(ArrayKind::gradient, 0, parameter)) {
+                std::vector<float> const stored = slice.values;
                 detail::multiply(slice.values, unscale);
                 change(parameter, slice.begin, std::span<float>(slice.values));
-                detail::divide(slice.values, unscale);
+                detail::divide_changed(slice.values, unscale, stored);
                 _transfer.store(ArrayKind::gradient, 0, parameter, slice.begin,
                                 detail::as_span(slice.values));
             }

@@ -75,8 +75,11 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) con
     for (std::size_t const unit : spec.units) {
         hash.add(unit);
     }
-    for (std::size_t const size : spec.shape) {
-        hash.add(size);
+    if (!spec.shape.empty()) { // the text separates sizes from units
+        hash.add(std::string_view("shape"));
+        for (std::size_t const size : spec.shape) {
+            hash.add(size);
+        }
     }
     return hash.value();
 }

@@ -80,21 +80,22 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                                           spec.type, ", but the layout is made for ",
                                           options.types(), " types; give the size of each."});
         }
+        if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' makes the model larger than 2^56 elements."});
+        }
         if (!spec.shape.empty() && product_of(spec.shape) != spec.elements) {
             throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
-                                          " elements, but its shape ", shape_text(spec.shape),
-                                          " does not; give one of the two, or a shape whose "
-                                          "product is the number of elements."});
+                                          " elements, which is not the product of its shape ",
+                                          shape_text(spec.shape),
+                                          "; give only one of the two, or "
+                                          "a shape with as many elements."});
         }
         if (spec.rows != 0 && spec.elements % spec.rows != 0) {
             throw_error<InvalidArgument>({"zero: parameter '", spec.name, "' has ", spec.elements,
                                           " elements, which are not ", spec.rows,
                                           " rows of equal length; give the rows of the matrix, or "
                                           "0 if it is not a matrix."});
-        }
-        if (spec.elements > (std::numeric_limits<std::size_t>::max() >> 8U) - total) {
-            throw_error<InvalidArgument>(
-                {"zero: parameter '", spec.name, "' makes the model larger than 2^56 elements."});
         }
         total += spec.elements;
         names.push_back(Hash().add(std::string_view(spec.name)).value());

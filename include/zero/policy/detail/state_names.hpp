@@ -17,7 +17,7 @@ concept OptimizerDeclaresStateNames = requires { O::state_names; };
 template <class O>
 concept OptimizerStateNamesFit =
     !OptimizerDeclaresStateNames<O>
-    || std::is_same_v<std::remove_cv_t<decltype(O::state_names)>, char const* const[O::states]>;
+    || std::is_same_v<decltype(O::state_names), char const* const[O::states]>;
 
 /// @brief Returns the name of a state: as declared, otherwise "state0", "state1" and so on.
 template <class O>

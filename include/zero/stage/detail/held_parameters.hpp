@@ -33,6 +33,15 @@ template <class Config, class Types>
             });
         }
     }
+    // Frozen parameters of an adopted block lie in no bucket.
+    for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
+        auto const& spec = layout.parameter(parameter);
+        if (spec.type == type && spec.elements != 0 && layout.parameter_pieces(parameter).empty()) {
+            Piece piece{};
+            piece.parameter = parameter;
+            array.slices.push_back({parameter, 0, spec.elements, memory.slice(0, piece)});
+        }
+    }
     return array;
 }
 

@@ -5,6 +5,7 @@
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../layout/detail/shape.hpp"
 
 #include <cstddef>
 #include <cstring>
@@ -24,9 +25,11 @@ namespace ZERO_NAMESPACE::detail {
         units += text({(units.empty() ? "" : ","), unit});
     }
     std::string const rows = spec.rows == 0 ? "" : text({" in ", spec.rows, " rows"});
+    std::string const shape =
+        spec.shape.empty() ? "" : " in shape " + shape_text(spec.shape).substr(0, 60);
     return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ",
-                 name_of(types[spec.type]), rows, ", units ", units.substr(0, 40), ", group ",
-                 spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
+                 name_of(types[spec.type]), rows, shape, ", units ", units.substr(0, 40),
+                 ", group ", spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
 /// @brief Names the options that differ: "'optimizer', 'groups'". If none differ, the bucketer or

@@ -19,6 +19,7 @@
 #include "state_access.hpp"
 #include "state_table.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,6 +36,17 @@ inline void multiply(std::vector<float>& values, float factor) noexcept {
 inline void divide(std::vector<float>& values, float divisor) noexcept {
     for (float& value : values) {
         value /= divisor;
+    }
+}
+
+/// @brief Divides values by the factor that `stored` was multiplied by. An unchanged value gets the
+/// stored bits, because the division may round or meet a product that overflowed.
+inline void divide_changed(std::vector<float>& values, float factor,
+                           std::vector<float> const& stored) noexcept {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        bool const is_unchanged = std::bit_cast<std::uint32_t>(values[i])
+                                  == std::bit_cast<std::uint32_t>(stored[i] * factor);
+        values[i] = is_unchanged ? stored[i] : values[i] / factor;
     }
 }
 
@@ -111,6 +123,9 @@ public:
         }
         FlatLayout const& layout = _access.layout();
         std::vector<float> values(layout.parameter(parameter).elements);
+        if (layout.parameter_pieces(parameter).empty()) { // frozen in an adopted block: replicated
+            load(kind, state, parameter, {0, values.size()}, values.data());
+        }
         _access.guard([&] {
             for (PiecePosition const& at : layout.parameter_pieces(parameter)) {
                 Piece const& piece = layout.piece(at);

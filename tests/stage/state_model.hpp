@@ -1,0 +1,90 @@
+#pragma once
+
+// The toy model with every form of training state, and values for its weights and states.
+
+#include "mixed_model.hpp"
+#include "support/caller_memory.hpp"
+#include "support/toy_model.hpp"
+#include "support/trained.hpp"
+
+#include <zero/core/convert.hpp>
+#include <zero/stage/training_state.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace zero::test::state_model {
+
+using Bits = std::vector<std::uint32_t>;
+
+inline Bits bits_of(std::span<float const> values) {
+    Bits bits;
+    for (float const value : values) {
+        bits.push_back(std::bit_cast<std::uint32_t>(value));
+    }
+    return bits;
+}
+
+/// Which values the storage of a test holds exactly.
+enum class Exact { every_float, eight_bits };
+
+/// Returns values of the toy model: `eight_bits` are multiples of 1/128 in [-1, 1). The others use
+/// all bits, and their rounding to bfloat16 goes up, down, or decides a tie.
+inline std::vector<float> some_values(Exact exact, std::uint64_t key, std::size_t parameter) {
+    std::vector<float> values(toy_specs()[parameter].elements);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        float const value = noise(key, parameter, i);
+        if (exact == Exact::eight_bits) {
+            values[i] = static_cast<float>(static_cast<int>(value * 128.0F)) / 128.0F;
+        } else {
+            std::uint32_t const low[]{0x8000, 0x7fff, 0x8001, 0x0001};
+            std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);
+            values[i] =
+                i % 5 == 4 ? value : std::bit_cast<float>((bits & 0xffff0000U) | low[i % 5]);
+        }
+    }
+    return values;
+}
+
+/// Returns values as a parameter of the toy model stores them.
+template <class Stage>
+std::vector<float> rounded(std::size_t parameter, std::vector<float> values) {
+    bool const is_float = Stage::parameter_types == 2 && mixed::is_float(parameter);
+    for (float& value : values) {
+        value = is_float ? value : to_float(from_float<typename Stage::ParameterType>(value));
+    }
+    return values;
+}
+
+/// Memory for the toy model in any storage, and an engine that uses it.
+template <class Stage>
+struct Toy {
+    Toy(LoopbackCommunicator& communicator, typename Stage::Options options = {}) {
+        if constexpr (Stage::parameter_types == 2) {
+            engine.emplace(communicator,
+                           mixed::mixed_registration<typename Stage::Registration>(
+                               [](std::size_t) { return true; }),
+                           options);
+        } else {
+            using T = typename Stage::ParameterType;
+            auto parameters = registration<T, typename Stage::GradientType>(toy_specs());
+            if (options.storage != Storage::owned) {
+                memory.emplace(parameters);
+            }
+            if (options.storage == Storage::adopted) {
+                options.adopted_block = memory->block;
+            }
+            engine.emplace(communicator, parameters, options);
+        }
+    }
+
+    std::optional<CallerMemory<typename Stage::ParameterType, typename Stage::GradientType>> memory;
+    std::optional<Stage> engine; ///< destroyed before the memory
+};
+
+} // namespace zero::test::state_model
