@@ -131,6 +131,14 @@ int run_program(int argc, char** argv, char const* name, char const* description
     app.add_option("--learning-rate", settings.learning_rate, "peak learning rate")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    app.add_option("--save", settings.save, "directory in which checkpoints are saved");
+    app.add_option("--save-every", settings.save_every,
+                   "steps between checkpoints (default: one at the end)");
+    app.add_option("--resume", settings.resume,
+                   "directory of checkpoints; goes on from the latest, under any --stage, --world "
+                   "and --partitioner");
+    app.add_option("--stop-after", settings.stop_after,
+                   "end after this step; --steps stays the length of the schedule");
     app.add_option("--text", settings.text,
                    "a file to train on (default: the headers of the library)")
         ->check(CLI::ExistingFile);
@@ -140,6 +148,10 @@ int run_program(int argc, char** argv, char const* name, char const* description
         "repeat this many steps under all stages and partitioners and compare the parameters");
     CLI11_PARSE(app, argc, argv);
     try {
+        if (settings.verify != 0 && !(settings.save + settings.resume).empty()) {
+            std::fprintf(stderr, "%s: --verify neither saves nor resumes\n", name);
+            return 1;
+        }
         if (!prepare(settings)) {
             return 0;
         }

@@ -23,9 +23,13 @@ struct Settings {
     double learning_rate = 6e-3;
     std::uint64_t seed = 1;
     std::size_t verify =
-        0;            ///< steps to repeat under all stages and partitioners instead of training
-    std::string text; ///< a file; empty: the headers of the library
-    bool is_quiet = false; ///< no progress lines
+        0;              ///< steps to repeat under all stages and partitioners instead of training
+    std::string save;   ///< directory of checkpoints; empty: none are saved
+    std::string resume; ///< directory of the checkpoint to start from; empty: from the beginning
+    std::size_t save_every = 0; ///< steps between checkpoints; 0: one at the end
+    std::size_t stop_after = 0; ///< end before this step of the schedule; 0: run to its end
+    std::string text;           ///< a file; empty: the headers of the library
+    bool is_quiet = false;      ///< no progress lines
 };
 
 } // namespace gpt

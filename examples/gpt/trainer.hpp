@@ -1,5 +1,6 @@
 #pragma once
 
+#include "checkpoints.hpp"
 #include "model.hpp"
 #include "progress.hpp"
 #include "settings.hpp"
@@ -13,6 +14,7 @@
 #include <zero/stage/detail/replace_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -175,17 +177,22 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
                          Memory const& memory, RankSummary& own) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
+    Checkpoints checkpoints(engine, communicator, settings);
+    std::size_t const first = checkpoints.resume();
+    std::size_t const end =
+        settings.stop_after == 0 ? settings.steps : std::min(settings.steps, settings.stop_after);
     communicator.reset_traffic();
     Trainer<Engine, Device> trainer(engine, std::move(device), rank, world, config, settings, text);
     Progress const progress(settings);
     std::size_t const tokens = world * settings.batch * settings.accumulate * settings.context;
-    for (std::size_t step = 0; step < settings.steps; ++step) {
+    for (std::size_t step = first; step < end; ++step) {
         trainer.step(step, learning_rate_at(step, settings));
         if (rank == 0 && progress.is_due(step)) {
             progress.show(step, trainer.loss(), tokens);
         }
+        checkpoints.save_if_due(step + 1, end);
     }
-    own.traffic = communicator.traffic();
+    own.traffic = checkpoints.traffic_of_steps();
     own.plan = engine.memory_plan();
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
@@ -193,8 +200,9 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
     auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(),
                                                     engine.schedule(), settings.accumulate,
                                                     acquired_units(config, settings.accumulate));
-    own.formula = {formula.reduce_scatter * settings.steps, formula.all_gather * settings.steps,
-                   formula.all_reduce * settings.steps};
+    std::size_t const steps = end > first ? end - first : 0;
+    own.formula = {formula.reduce_scatter * steps, formula.all_gather * steps,
+                   formula.all_reduce * steps};
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) {

@@ -32,8 +32,7 @@ namespace ZERO_NAMESPACE {
 template <class Stage>
 LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
                            LoadOptions const& options = {}) {
-    using Config = typename Stage::Composition::EngineConfig;
-    detail::StateAccess<Config> const access(static_cast<typename Stage::EngineType&>(stage));
+    auto const access = detail::access_to(stage);
     access.wait_to_write("load_checkpoint()");
     CheckpointDirectory const checkpoints(directory);
     std::string found = options.name;
@@ -51,7 +50,7 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
                                               access.rank(), ")."});
     }
     auto const path = checkpoints.path(report.name);
-    detail::load_state<Config>(
+    detail::load_state(
         access, path.string(), [&] { return CheckpointReader(path); }, options, report);
     return report;
 }

@@ -28,13 +28,12 @@ namespace ZERO_NAMESPACE {
 template <class Stage>
 LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
                            LoadOptions options = {}) {
-    using Config = typename Stage::Composition::EngineConfig;
-    detail::StateAccess<Config> const access(static_cast<typename Stage::EngineType&>(stage));
+    auto const access = detail::access_to(stage);
     access.wait_to_write("load_parameters()");
     options.scope = LoadScope::parameters;
     LoadReport report;
     report.name = file.string();
-    detail::load_state<Config>(
+    detail::load_state(
         access, report.name, [&] { return CheckpointReader::of_file(file); }, options, report);
     return report;
 }

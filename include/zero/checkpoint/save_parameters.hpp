@@ -29,8 +29,7 @@ namespace ZERO_NAMESPACE {
 template <class Stage>
 void save_parameters(Stage& stage, std::filesystem::path const& file,
                      DType dtype = DType::float32) {
-    using Config = typename Stage::Composition::EngineConfig;
-    detail::StateAccess<Config> const access(static_cast<typename Stage::EngineType&>(stage));
+    auto const access = detail::access_to(stage);
     access.protocol().require_idle("save_parameters()");
     std::optional<SafetensorsWriter> writer; // on rank 0
     detail::on_every_rank(access, "create the file of parameters", [&] {

@@ -165,4 +165,22 @@ private:
     EngineType* _engine;
 };
 
+/// @brief The configuration of an engine's type.
+template <class EngineType>
+struct ConfigOf;
+template <class Config>
+struct ConfigOf<Engine<Config>> {
+    using type = Config;
+};
+
+/// @brief The configuration of a stage, or of an engine.
+template <class Stage>
+using config_of_t = typename ConfigOf<typename Stage::EngineType>::type;
+
+/// @brief Returns access to the state of a stage, or of an engine.
+template <class Stage>
+[[nodiscard]] auto access_to(Stage& stage) noexcept {
+    return StateAccess<config_of_t<Stage>>(stage);
+}
+
 } // namespace ZERO_NAMESPACE::detail
