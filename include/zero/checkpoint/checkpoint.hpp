@@ -7,6 +7,7 @@
 #include "checkpoint_error.hpp"
 #include "checkpoint_reader.hpp"
 #include "checkpoint_saver.hpp"
+#include "consolidate.hpp"
 #include "load_checkpoint.hpp"
 #include "load_parameters.hpp"
 #include "manifest.hpp"

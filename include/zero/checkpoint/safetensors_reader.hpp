@@ -44,7 +44,7 @@ public:
     }
 
     /// @brief Reads bytes [offset, offset + into.size()) of a tensor, and verifies the blocks that
-    /// they touch.
+    /// they touch, unless that was done before.
     void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
 
     /// @brief Verifies the same bytes without keeping them. Without checksums in the file it does
@@ -61,16 +61,16 @@ private:
     void check_block(std::uint64_t block, std::span<std::byte const> bytes,
                      TensorEntry const& tensor) const;
     [[nodiscard]] std::uint64_t block_end(std::uint64_t block) const noexcept;
-    std::span<std::byte const> read_block(std::uint64_t block, TensorEntry const& tensor);
+    void verify_blocks(std::uint64_t begin, std::uint64_t end, TensorEntry const& tensor);
 
     detail::File _file;
     detail::SafetensorsHeader _header;
     std::unordered_map<std::string_view, std::size_t> _by_name;
-    std::uint64_t _data_begin = 0;              ///< offset of the data in the file
-    std::uint64_t _covered = 0;                 ///< bytes of data that have checksums
-    std::vector<std::uint64_t> _checksums;      ///< by block; empty: the file has none
-    std::vector<std::byte> _block;              ///< the last block that was needed in part
-    std::optional<std::uint64_t> _block_number; ///< its index; empty: none
+    std::uint64_t _data_begin = 0;         ///< offset of the data in the file
+    std::uint64_t _covered = 0;            ///< bytes of data that have checksums
+    std::vector<std::uint64_t> _checksums; ///< by block; empty: the file has none
+    std::vector<bool> _is_verified;        ///< by block
+    std::vector<std::byte> _blocks;        ///< that are being verified
     std::uint64_t _bytes_read = 0;
 };
 

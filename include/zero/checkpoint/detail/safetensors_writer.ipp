@@ -17,6 +17,9 @@ namespace detail {
 /// Less is collected before it is written.
 inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 
+/// Fits the cache of a core beside what the system needs.
+inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
+
 /// @brief Returns a number as safetensors stores it: little-endian.
 ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noexcept {
     std::array<std::byte, 8> bytes{};
@@ -48,14 +51,19 @@ ZERO_COLD_INLINE void SafetensorsWriter::append(std::span<std::byte const> bytes
         detail::throw_error<CheckpointError>({"zero: '", _file.name(), "' got more data than the ",
                                               _expected, " bytes of its tensors."});
     }
-    add_to_checksums(bytes);
     if (_collected.size() + bytes.size() > detail::collected_bytes) {
         write_collected();
     }
-    if (bytes.size() >= detail::collected_bytes) {
-        _file.write(bytes);
-    } else {
+    if (bytes.size() < detail::collected_bytes) {
+        add_to_checksums(bytes);
         _collected.insert(_collected.end(), bytes.begin(), bytes.end());
+        return;
+    }
+    while (!bytes.empty()) { // the second of two readers of a part finds it in the cache
+        auto const part = bytes.first(detail::smaller(bytes.size(), detail::cached_bytes));
+        add_to_checksums(part);
+        _file.write(part);
+        bytes = bytes.subspan(part.size());
     }
 }
 

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/dtype.hpp"
+#include "checkpoint_reader.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Writes the weights of a checkpoint into one safetensors file that any program reads.
+/// Needs no engine, and memory for 2^16 elements.
+/// @param file must not exist; a failure leaves it incomplete
+/// @param dtype of the tensors: float32 keeps the master weights, bfloat16 and float16 round them
+/// @param progress called with the elements written so far and those of the model; may be empty
+/// @throws CheckpointError
+void consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file,
+                 DType dtype = DType::float32,
+                 std::function<void(std::uint64_t, std::uint64_t)> const& progress = {});
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/consolidate.ipp"
+#endif

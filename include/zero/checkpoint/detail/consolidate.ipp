@@ -1,0 +1,52 @@
+#pragma once
+
+#include "../consolidate.hpp"
+
+#include "../../core/detail/light_std.hpp"
+#include "../safetensors_writer.hpp"
+#include "../tensor_entry.hpp"
+#include "encode_floats.hpp"
+#include "plan_manifest.hpp"
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+ZERO_COLD_INLINE void
+consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file, DType dtype,
+            std::function<void(std::uint64_t, std::uint64_t)> const& progress) {
+    detail::require_number(dtype);
+    auto const& parameters = checkpoint.manifest().parameters;
+    std::vector<TensorEntry> tensors;
+    std::uint64_t total = 0;
+    for (ManifestParameter const& parameter : parameters) {
+        TensorEntry tensor;
+        tensor.name = parameter.name;
+        tensor.dtype = detail::dtype_text(dtype);
+        tensor.shape = parameter.shape;
+        tensors.push_back(std::move(tensor));
+        total += parameter.elements();
+    }
+    SafetensorsWriter writer(file, std::move(tensors));
+    std::vector<float> values(std::size_t{1} << 16U);
+    std::uint64_t done = 0;
+    for (std::size_t parameter = 0; parameter < parameters.size(); ++parameter) {
+        std::uint64_t const elements = parameters[parameter].elements();
+        for (std::uint64_t begin = 0; begin < elements; begin += values.size()) {
+            auto const count = static_cast<std::size_t>(
+                detail::smaller<std::uint64_t>(values.size(), elements - begin));
+            std::span<float> const part(values.data(), count);
+            checkpoint.read_weights(parameter, begin, part);
+            detail::append_floats(writer, dtype, part);
+            done += count;
+            if (progress) {
+                progress(done, total);
+            }
+        }
+    }
+    writer.finish();
+}
+
+} // namespace ZERO_NAMESPACE
