@@ -16,6 +16,7 @@
 #include <zero/stage/detail/require_agreement.ipp>
 #include <zero/stage/detail/require_same_memory.ipp>
 #include <zero/stage/detail/specs_of.ipp>
+#include <zero/stage/detail/state_table.ipp>
 #include <zero/stage/detail/step_errors.ipp>
 #include <zero/stage/detail/step_settings.ipp>
 #include <zero/stage/detail/uniform_cuts.ipp>
