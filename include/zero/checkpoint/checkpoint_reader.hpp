@@ -24,6 +24,7 @@ public:
     /// @throws CheckpointError unless its manifest is valid
     explicit CheckpointReader(std::filesystem::path checkpoint);
 
+    /// @brief Returns the content of `manifest.json`.
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
 
     /// @brief Returns the index of a parameter, or nothing. O(log n).
