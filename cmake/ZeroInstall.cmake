@@ -17,7 +17,8 @@ if(ZERO_BUILD_COMPILED)
     install(TARGETS zero_compiled EXPORT zeroCompiledTargets)
     install(EXPORT zeroCompiledTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
 endif()
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" cmake/ZeroCudaTarget.cmake DESTINATION "${zero_package_dir}")
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" cmake/ZeroCudaTarget.cmake cmake/ZeroCheckpointTarget.cmake
+    DESTINATION "${zero_package_dir}")
 install(DIRECTORY include/zero DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.ipp" PATTERN "*.tpp" PATTERN "*.cuh")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

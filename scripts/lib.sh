@@ -30,6 +30,8 @@ is_there() {
         libbenchmark-dev) has_header benchmark/benchmark.h ;;
         libeigen3-dev) has_header Eigen/Dense || has_header eigen3/Eigen/Dense ;;
         libcli11-dev) has_header CLI/CLI.hpp ;;
+        nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
+        libxxhash-dev) has_header xxhash.h ;;
         valgrind | doxygen | clang-format-16) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
@@ -45,6 +47,8 @@ what_it_is() {
         libbenchmark-dev) echo "Google Benchmark" ;;
         libeigen3-dev) echo "Eigen 3 (matrix products of the training example)" ;;
         libcli11-dev) echo "CLI11 (options of the training example)" ;;
+        nlohmann-json3-dev) echo "nlohmann/json (checkpoints)" ;;
+        libxxhash-dev) echo "xxHash (checkpoints)" ;;
         valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
         doxygen) echo "Doxygen (the API reference)" ;;
         clang-format-16) echo "clang-format 16 (checks the formatting)" ;;

@@ -21,7 +21,7 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-sanitized='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
+sanitized='^comm/|^checkpoint/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
 legs=()
 for option in "$@"; do
     case $option in
@@ -35,7 +35,7 @@ for option in "$@"; do
 done
 [ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan)
 
-packages=(g++ cmake ninja-build catch2)
+packages=(g++ cmake ninja-build catch2 nlohmann-json3-dev libxxhash-dev)
 optional=()
 for leg in "${legs[@]}"; do
     case $leg in

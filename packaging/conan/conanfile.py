@@ -46,7 +46,7 @@ class Zero(ConanFile):
         if self.options.compiled:
             cmake = CMake(self)
             parts = ("TESTS", "BENCHMARKS", "EXAMPLES")
-            cmake.configure(variables={**{f"ZERO_BUILD_{part}": "OFF" for part in parts}, "ZERO_CUDA": "OFF"})
+            cmake.configure(variables={**{f"ZERO_BUILD_{part}": "OFF" for part in parts}, "ZERO_CUDA": "OFF", "ZERO_CHECKPOINT": "OFF"})
             cmake.build(target="zero_compiled")
 
     def package(self):

@@ -1,4 +1,4 @@
-# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt.
+# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) with COMPONENTS of the package or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt.
 
 if(NOT LIBRARY)
     set(LIBRARY zero::zero)
@@ -29,7 +29,7 @@ elseif(WAY STREQUAL "pkg-config")
 else()
     execute_process(
         COMMAND "${CMAKE_COMMAND}" -S "${cmake_project}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
-            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DSOURCES=${sources}"
+            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DCOMPONENTS=${COMPONENTS}" "-DSOURCES=${sources}"
         COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 endif()

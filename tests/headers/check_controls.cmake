@@ -40,6 +40,10 @@ control(check_headers include/zero/core/wrong.hpp "struct Wrong {};\n" "core/wro
 control(check_headers include/zero/core/wrong.hpp "#pragma once\n#define WRONG\n" "defines the macro 'WRONG'")
 control(check_headers include/zero/core/wrong.hpp "#pragma once\n#include \"../stage/x.hpp\"\n" "includes stage/x.hpp, which is not in 'core'")
 control(check_headers include/zero/other/wrong.hpp "#pragma once\n" "the folder 'other' is not a layer")
+control(check_headers include/zero/checkpoint/wrong.hpp "#pragma once\n#include \"../cuda/x.hpp\"\n" "includes cuda/x.hpp, which is not in 'checkpoint'")
+control(check_headers include/zero/stage/wrong.hpp "#pragma once\n#include \"../checkpoint/x.hpp\"\n" "includes checkpoint/x.hpp, which is not in 'stage'")
+control(check_headers include/zero/wrong.hpp "#pragma once\n#include \"checkpoint/x.hpp\"\n" "wrong.hpp: includes 'checkpoint'")
+control(check_headers include/zero/checkpoint/right.hpp "#pragma once\n#include \"../stage/x.hpp\"\n" "")
 control(check_headers include/zero/stage/right.hpp "#pragma once\n#define ZERO_RIGHT\n#include \"../core/x.hpp\"\n" "")
 
 control_header(core/wrong.hpp ZERO_NAMESPACE::detail "struct Wrong {};" "declares something in ZERO_NAMESPACE::detail, but lies outside of a folder detail/")

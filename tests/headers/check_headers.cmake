@@ -1,9 +1,9 @@
 # cmake -DROOT=<repository> -P check_headers.cmake
-# Each header includes only from its own layer and the layers before it, defines no macro but ZERO_..., and has '#pragma once'.
+# Each header includes only from its own layer and the layers before it (checkpoint not from cuda, and no umbrella header from checkpoint), leaves no macro defined but ZERO_..., and has '#pragma once'.
 
 cmake_minimum_required(VERSION 3.20)
 
-set(layers core layout ops backend host comm policy stage cuda)
+set(layers core layout ops backend host comm policy stage cuda checkpoint)
 set(failures 0)
 
 function(complain text)
@@ -22,11 +22,14 @@ foreach(header IN LISTS headers)
     string(REGEX MATCHALL "\n[ \t]*#[ \t]*define[ \t]+[A-Za-z_0-9]+" macros "\n${text}")
     foreach(macro IN LISTS macros)
         string(REGEX REPLACE ".*[ \t]" "" macro "${macro}")
-        if(NOT macro MATCHES "^ZERO_")
+        if(NOT macro MATCHES "^ZERO_" AND NOT text MATCHES "#[ \t]*undef ${macro}\n")
             complain("${header}: defines the macro '${macro}'; a macro of the library begins with ZERO_")
         endif()
     endforeach()
     if(NOT header MATCHES "^zero/([a-z]+)/")
+        if(text MATCHES "#[ \t]*include[ \t]*[<\"]([^>\"]*/)?checkpoint/")
+            complain("${header}: includes 'checkpoint', which needs libraries that not every user has")
+        endif()
         continue() # the umbrella headers
     endif()
     set(layer "${CMAKE_MATCH_1}")
@@ -50,8 +53,8 @@ foreach(header IN LISTS headers)
         endif()
         string(REGEX REPLACE "/.*" "" used_layer "${used}")
         list(FIND layers "${used_layer}" used_rank)
-        if(used_rank LESS 0 OR used_rank GREATER rank)
-            complain("${header}: includes ${used}, which is not in '${layer}' or a layer before it (order: ${layers})")
+        if(used_rank LESS 0 OR used_rank GREATER rank OR (layer STREQUAL "checkpoint" AND used_layer STREQUAL "cuda"))
+            complain("${header}: includes ${used}, which is not in '${layer}' or a layer before it (order: ${layers}; checkpoint does not use cuda)")
         endif()
     endforeach()
 endforeach()

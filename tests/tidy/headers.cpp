@@ -3,6 +3,10 @@
 
 #include <zero/zero.hpp>
 
+#if __has_include(<nlohmann/json.hpp>) && __has_include(<xxhash.h>)
+#include <zero/checkpoint/checkpoint.hpp>
+#endif
+
 using Composition =
     zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner,
                     zero::DynamicLossScaler, zero::SplitMasterWeights>::Composition;

@@ -23,7 +23,8 @@ public:
     explicit CheckpointDirectory(std::filesystem::path directory);
 
     /// @brief Removes what earlier saves have left, and creates an empty folder to write in.
-    /// @param name not empty, without '/', not starting with '.'
+    /// @param name at most 200 bytes, without '/', not starting with '.', not "latest". A folder of
+    /// that name that is no checkpoint is not replaced, but an error
     void begin(std::string const& name) const;
 
     /// @brief Returns the folder in which a checkpoint is written.

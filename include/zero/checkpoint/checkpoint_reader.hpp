@@ -28,6 +28,7 @@ public:
     /// only: every tensor is one.
     [[nodiscard]] static CheckpointReader of_file(std::filesystem::path const& file);
 
+    /// @brief Returns the content of `manifest.json`.
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
 
     /// @brief Returns the index of a parameter, or nothing. O(log n).

@@ -71,6 +71,7 @@ struct Manifest {
     std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8
 
     /// @brief Returns the JSON text, with a checksum of itself. O(size).
+    /// @throws CheckpointError for a text that is not UTF-8
     [[nodiscard]] std::string to_json() const;
 
     /// @brief Reads and checks a JSON text.

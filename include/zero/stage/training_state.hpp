@@ -49,11 +49,13 @@ enum class GradientForm : std::uint8_t {
 template <class EngineType>
 class TrainingState;
 
+/// @brief The training state of an engine; see above.
 template <class Config>
 class TrainingState<Engine<Config>> {
 public:
-    using Optimizer = typename Config::Optimizer;
+    using Optimizer = typename Config::Optimizer; ///< of the engine
 
+    /// @brief Views an engine. O(slices).
     explicit TrainingState(Engine<Config>& engine) : _access(engine), _transfer(_access) {}
 
     /// @brief Returns the names of the optimizer's states.

@@ -7,7 +7,7 @@ endif()
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}"
-    OPTIONS ${features} -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_EXAMPLES=OFF -DZERO_CUDA=OFF)
+    OPTIONS ${features} -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_EXAMPLES=OFF -DZERO_CUDA=OFF -DZERO_CHECKPOINT=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH share/cmake/zero)
 vcpkg_fixup_pkgconfig()

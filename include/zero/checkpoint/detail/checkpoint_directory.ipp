@@ -34,6 +34,15 @@ auto on_file_system(Run const& run) {
     }
 }
 
+/// With a prefix a name must still be short enough for the file system.
+inline constexpr std::size_t longest_name = 200;
+
+ZERO_COLD_INLINE bool is_checkpoint_name(std::string const& name) noexcept {
+    return !name.empty() && name.size() <= longest_name && name.front() != '.'
+           && name.find('/') == std::string::npos && name.find('\0') == std::string::npos
+           && name != latest_file;
+}
+
 /// Exchanges two names, or gives the first the second name if that is free.
 ZERO_COLD_INLINE void exchange_or_rename(std::filesystem::path const& from,
                                          std::filesystem::path const& to,
@@ -55,12 +64,11 @@ ZERO_COLD_INLINE CheckpointDirectory::CheckpointDirectory(std::filesystem::path 
     : _directory(std::move(directory)) {}
 
 ZERO_COLD_INLINE std::filesystem::path CheckpointDirectory::path(std::string const& name) const {
-    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos
-        || name.find('\0') != std::string::npos || name == detail::latest_file) {
+    if (!detail::is_checkpoint_name(name)) {
         detail::throw_error<CheckpointError>(
             {"zero: '", name,
-             "' cannot name a checkpoint; use a name without '/' that does not "
-             "begin with '.' and is not 'latest'."});
+             "' cannot name a checkpoint; use at most 200 bytes without '/' that do not begin with "
+             "'.' and are not 'latest'."});
     }
     return _directory / name;
 }
@@ -73,7 +81,15 @@ CheckpointDirectory::incomplete(std::string const& name) const {
 ZERO_COLD_INLINE void CheckpointDirectory::begin(std::string const& name) const {
     auto const folder = incomplete(name);
     detail::on_file_system([&] {
-        std::filesystem::create_directories(_directory);
+        if (std::filesystem::create_directories(_directory)) {
+            detail::sync_folder(std::filesystem::absolute(_directory / "..").lexically_normal());
+        }
+        if (std::filesystem::exists(std::filesystem::symlink_status(path(name)))
+            && !is_complete(name)) {
+            detail::throw_error<CheckpointError>({"zero: '", path(name).string(),
+                                                  "' exists and is not a checkpoint; remove it or "
+                                                  "choose another name."});
+        }
         std::vector<std::filesystem::path> left;
         for (auto const& entry : std::filesystem::directory_iterator(_directory)) {
             std::string const found = entry.path().filename().string();
@@ -92,6 +108,11 @@ ZERO_COLD_INLINE void CheckpointDirectory::begin(std::string const& name) const 
 ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) const {
     auto const from = incomplete(name);
     auto const to = path(name);
+    if (!detail::on_file_system(
+            [&] { return std::filesystem::is_regular_file(from / Manifest::file); })) {
+        detail::throw_error<CheckpointError>(
+            {"zero: '", from.string(), "' has no manifest, so it cannot be published."});
+    }
     detail::sync_folder(from);
     detail::on_file_system([&] {
         auto const aside = _directory / (detail::replaced_prefix + name);
@@ -109,7 +130,7 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
 }
 
 ZERO_COLD_INLINE bool CheckpointDirectory::is_complete(std::string const& name) const {
-    return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos
+    return detail::is_checkpoint_name(name)
            && std::filesystem::is_regular_file(_directory / name / Manifest::file);
 }
 

@@ -7,6 +7,7 @@
 #include "../../core/dtype.hpp"
 #include "../../core/split_float.hpp"
 #include "../../stage/detail/state_table.hpp"
+#include "../../stage/detail/stored_item.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
 

@@ -33,7 +33,8 @@ struct FileJob {
     static constexpr std::size_t staging_bytes = std::size_t{1} << 22U;
 };
 
-/// @brief Writes the manifest of a checkpoint and makes it durable. @throws CheckpointError
+/// @brief Writes the manifest of a checkpoint and makes it durable. @throws CheckpointError also
+/// for a manifest that could not be read back
 void write_manifest(std::filesystem::path const& checkpoint, std::string const& json);
 
 } // namespace ZERO_NAMESPACE::detail

@@ -31,7 +31,9 @@ FileJob::write(FunctionRef<void*, void const*, std::size_t> copy) const {
 
 ZERO_COLD_INLINE void write_manifest(std::filesystem::path const& checkpoint,
                                      std::string const& json) {
-    write_text(checkpoint / Manifest::file, json);
+    auto const path = checkpoint / Manifest::file;
+    (void)Manifest::from_json(json, path.string()); // what is published can be read
+    write_text(path, json);
 }
 
 } // namespace ZERO_NAMESPACE::detail

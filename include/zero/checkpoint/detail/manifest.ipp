@@ -6,7 +6,9 @@
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
 #include "file.hpp"
+#include "json_guard.hpp"
 
+#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -113,22 +115,40 @@ ZERO_COLD_INLINE Json to_json(ManifestParameter const& parameter) {
             {"group", parameter.group}, {"intervals", std::move(intervals)}};
 }
 
-ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json) {
+/// The JSON library converts negative numbers, fractions and truth values silently.
+ZERO_COLD_INLINE std::uint64_t natural(Json const& json, std::string const& source) {
+    if (!json.is_number_unsigned()) {
+        refuse_manifest(source, text({json.dump(), " is not a natural number"}));
+    }
+    return json.get<std::uint64_t>();
+}
+
+/// The JSON library iterates over a number as if it were an array of one.
+ZERO_COLD_INLINE Json const& list(Json const& json, std::string const& source) {
+    if (!json.is_array()) {
+        refuse_manifest(source, text({"a ", json.type_name(), " stands where an array belongs"}));
+    }
+    return json;
+}
+
+ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string const& source) {
     ManifestParameter parameter;
     json.at("name").get_to(parameter.name);
-    json.at("shape").get_to(parameter.shape);
-    json.at("type").get_to(parameter.type);
-    json.at("group").get_to(parameter.group);
+    for (Json const& size : list(json.at("shape"), source)) {
+        parameter.shape.push_back(natural(size, source));
+    }
+    parameter.type = static_cast<std::size_t>(natural(json.at("type"), source));
+    parameter.group = natural(json.at("group"), source);
     json.at("trainable").get_to(parameter.trainable);
-    for (Json const& interval : json.at("intervals")) {
-        parameter.intervals.push_back({interval.at(0).get<std::uint64_t>(),
-                                       interval.at(1).get<std::uint64_t>(),
-                                       interval.at(2).get<std::uint64_t>()});
+    for (Json const& interval : list(json.at("intervals"), source)) {
+        parameter.intervals.push_back({natural(interval.at(0), source),
+                                       natural(interval.at(1), source),
+                                       natural(interval.at(2), source)});
     }
     return parameter;
 }
 
-ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json) {
+ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string const& source) {
     ManifestScalars scalars;
     for (auto const& [name, value] : json.items()) {
         if (value.is_string()) {
@@ -136,34 +156,33 @@ ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json) {
         } else if (value.is_number_float()) {
             scalars.numbers[name] = value.get<double>();
         } else {
-            scalars.counts[name] = value.get<std::uint64_t>();
+            scalars.counts[name] = natural(value, source);
         }
     }
     return scalars;
 }
 
 /// Fills a manifest. Throws exceptions of the JSON library where members lack or have other types.
-ZERO_COLD_INLINE Manifest manifest_from(Json const& json) {
+ZERO_COLD_INLINE Manifest manifest_from(Json const& json, std::string const& source) {
     Manifest manifest;
     json.at("composition").get_to(manifest.composition);
     json.at("optimizer").get_to(manifest.optimizer);
-    for (Json const& type : json.at("types")) {
+    for (Json const& type : list(json.at("types"), source)) {
         manifest.types.emplace_back();
-        for (Json const& array : type) {
-            manifest.types.back().push_back({array.at("name").get<std::string>(),
-                                             array.at("dtype").get<std::string>(),
-                                             array.at("item_elements").get<std::uint64_t>(),
-                                             array.at("has_frozen").get<bool>()});
+        for (Json const& array : list(type, source)) {
+            manifest.types.back().push_back(
+                {array.at("name").get<std::string>(), array.at("dtype").get<std::string>(),
+                 natural(array.at("item_elements"), source), array.at("has_frozen").get<bool>()});
         }
     }
-    for (Json const& file : json.at("files")) {
+    for (Json const& file : list(json.at("files"), source)) {
         manifest.files.push_back(
-            {file.at("name").get<std::string>(), file.at("checksum").get<std::uint64_t>()});
+            {file.at("name").get<std::string>(), natural(file.at("checksum"), source)});
     }
-    manifest.scalars = scalars_from(json.at("scalars"));
+    manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);
-    for (Json const& parameter : json.at("parameters")) {
-        manifest.parameters.push_back(parameter_from(parameter));
+    for (Json const& parameter : list(json.at("parameters"), source)) {
+        manifest.parameters.push_back(parameter_from(parameter, source));
     }
     return manifest;
 }
@@ -226,29 +245,39 @@ ZERO_COLD_INLINE std::string Manifest::to_json() const {
     for (ManifestParameter const& parameter : parameters) {
         json["parameters"].push_back(detail::to_json(parameter));
     }
-    json["checksum"] = detail::manifest_checksum(json);
-    return json.dump(1) + "\n";
+    try {
+        json["checksum"] = detail::manifest_checksum(json);
+        return json.dump(1) + "\n";
+    } catch (detail::Json::exception const& error) { // a text that is not UTF-8
+        detail::throw_error<CheckpointError>(
+            {"zero: the manifest cannot be written: ", error.what(), "."});
+    }
 }
 
 ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string const& source) {
     Manifest manifest;
     try {
-        auto parsed = detail::Json::parse(json);
+        detail::JsonGuard guard(5);
+        auto parsed = detail::Json::parse(json, std::ref(guard));
+        if (!guard.is_valid() || !parsed.is_object()) {
+            detail::refuse_manifest(source,
+                                    "it is no object, is nested too deeply or has a name twice");
+        }
         if (parsed.at("format") != "zero checkpoint") {
             detail::refuse_manifest(source, "its format is another");
         }
-        if (auto const version = parsed.at("version").get<std::uint64_t>();
+        if (auto const version = detail::natural(parsed.at("version"), source);
             version > newest_version) {
             detail::refuse_manifest(
                 source, detail::text({"it has version ", version, ", and this library reads up to ",
                                       newest_version, "; use a newer library"}));
         }
-        auto const checksum = parsed.at("checksum").get<std::uint64_t>();
+        auto const checksum = detail::natural(parsed.at("checksum"), source);
         parsed.erase("checksum");
         if (checksum != detail::manifest_checksum(parsed)) {
             detail::refuse_manifest(source, "its checksum is wrong, so it was changed or damaged");
         }
-        manifest = detail::manifest_from(parsed);
+        manifest = detail::manifest_from(parsed, source);
     } catch (detail::Json::exception const& error) {
         detail::refuse_manifest(source, error.what());
     }

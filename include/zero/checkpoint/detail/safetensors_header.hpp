@@ -29,7 +29,9 @@ struct SafetensorsHeader {
     void place(std::string const& file);
 
     /// @brief Returns the JSON text, padded so that the data starts at a multiple of 64 bytes.
-    [[nodiscard]] std::string to_json() const;
+    /// @param file for messages
+    /// @throws CheckpointError for a text that is not UTF-8
+    [[nodiscard]] std::string to_json(std::string const& file) const;
 
     /// @brief Reads and checks a JSON text.
     /// @param file for messages, @param data_bytes that lie behind the header

@@ -5,12 +5,14 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
+#include "json_guard.hpp"
 
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +20,9 @@
 namespace ZERO_NAMESPACE::detail {
 
 inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max();
+
+/// Keeps sums of offsets below what the system can address.
+inline constexpr std::uint64_t largest_data = std::uint64_t{1} << 62U;
 
 /// Headers end at multiples of this, so that tensors of any type are aligned in a mapped file.
 inline constexpr std::size_t header_alignment = 64;
@@ -78,7 +83,7 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
     std::set<std::string_view> names{checksum_tensor, "__metadata__"};
     for (TensorEntry& tensor : tensors) {
         std::uint64_t const bytes = tensor_bytes(tensor);
-        if (bytes > no_size - end || !names.insert(tensor.name).second) {
+        if (bytes > largest_data - end || !names.insert(tensor.name).second) {
             throw_error<CheckpointError>({"zero: tensor '", tensor.name, "' of '", file,
                                           "' has an unknown type, is too large, or has a name "
                                           "that is taken; rename it."});
@@ -92,41 +97,27 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
     metadata["block_bytes"] = std::to_string(checksum_block_bytes);
 }
 
-ZERO_COLD_INLINE std::string SafetensorsHeader::to_json() const {
-    nlohmann::ordered_json json;
-    json["__metadata__"] = metadata;
-    for (TensorEntry const& tensor : tensors) {
-        json[tensor.name] = {{"dtype", tensor.dtype},
-                             {"shape", tensor.shape},
-                             {"data_offsets", {tensor.begin, tensor.end}}};
+/// The names are unique, so members are joined as text: an object of the JSON library that keeps
+/// their order would compare each with all before it.
+ZERO_COLD_INLINE std::string SafetensorsHeader::to_json(std::string const& file) const {
+    try {
+        std::string json = R"({"__metadata__":)" + nlohmann::ordered_json(metadata).dump();
+        for (TensorEntry const& tensor : tensors) {
+            json += ',' + nlohmann::ordered_json(tensor.name).dump() + ':';
+            json += nlohmann::ordered_json({{"dtype", tensor.dtype},
+                                            {"shape", tensor.shape},
+                                            {"data_offsets", {tensor.begin, tensor.end}}})
+                        .dump();
+        }
+        json += '}';
+        json.append((header_alignment - (json.size() + 8) % header_alignment) % header_alignment,
+                    ' ');
+        return json;
+    } catch (nlohmann::json::exception const& error) {
+        throw_error<CheckpointError>(
+            {"zero: the header of '", file, "' cannot be written: ", error.what(), "."});
     }
-    std::string text = json.dump();
-    text.append((header_alignment - (text.size() + 8) % header_alignment) % header_alignment, ' ');
-    return text;
 }
-
-/// A header has three levels. Deeper text is refused while it is read, and a key that occurs twice,
-/// which the library's own reader would drop.
-class HeaderGuard {
-public:
-    using Json = nlohmann::json;
-
-    bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-        if (depth > 4) {
-            _is_valid = false;
-        }
-        if (event == Json::parse_event_t::key && depth == 1) {
-            _is_valid = _is_valid && _names.insert(parsed.get<std::string>()).second;
-        }
-        return _is_valid;
-    }
-
-    [[nodiscard]] bool is_valid() const noexcept { return _is_valid; }
-
-private:
-    std::set<std::string> _names;
-    bool _is_valid = true;
-};
 
 ZERO_COLD_INLINE TensorEntry tensor_from(std::string const& name, nlohmann::json const& json,
                                          std::string const& file) {
@@ -141,6 +132,9 @@ ZERO_COLD_INLINE TensorEntry tensor_from(std::string const& name, nlohmann::json
         }
         return number.get<std::uint64_t>();
     };
+    if (!json.at("shape").is_array()) {
+        refuse_header(file, text({"the shape of tensor '", name, "' is not an array"}));
+    }
     for (auto const& size : json.at("shape")) {
         tensor.shape.push_back(natural(size));
     }
@@ -159,10 +153,11 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
                                                                 std::uint64_t data_bytes) {
     SafetensorsHeader header;
     try {
-        HeaderGuard guard;
+        JsonGuard guard(4);
         auto const parsed = nlohmann::json::parse(json, std::ref(guard));
         if (!guard.is_valid() || !parsed.is_object()) {
-            refuse_header(file, "its header is nested too deeply or has a name twice");
+            refuse_header(file,
+                          "its header is no object, is nested too deeply or has a name twice");
         }
         for (auto const& [name, value] : parsed.items()) {
             if (name == "__metadata__") {
@@ -174,10 +169,13 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     } catch (nlohmann::json::exception const& error) {
         refuse_header(file, error.what());
     }
-    std::sort(header.tensors.begin(), header.tensors.end(),
-              [](TensorEntry const& a, TensorEntry const& b) {
-                  return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-              });
+    // Without data all offsets are equal. The checksums come last even then.
+    auto const place = [](TensorEntry const& tensor) {
+        return std::tuple(tensor.begin, tensor.end, tensor.name == checksum_tensor);
+    };
+    std::stable_sort(
+        header.tensors.begin(), header.tensors.end(),
+        [&](TensorEntry const& a, TensorEntry const& b) { return place(a) < place(b); });
     std::uint64_t end = 0;
     for (TensorEntry const& tensor : header.tensors) {
         if (tensor.begin != end) {

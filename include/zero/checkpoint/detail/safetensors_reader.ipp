@@ -100,6 +100,12 @@ ZERO_COLD_INLINE void SafetensorsReader::require_inside(TensorEntry const& tenso
                                                         std::uint64_t offset,
                                                         std::uint64_t bytes) const {
     std::uint64_t const size = tensor.end - tensor.begin;
+    if (tensor.begin > tensor.end || tensor.end > _header.data_bytes()
+        || (tensor.end > _covered && !_checksums.empty()
+            && tensor.name != detail::checksum_tensor)) {
+        detail::throw_error<CheckpointError>(
+            {"zero: tensor '", tensor.name, "' is not one of '", _file.name(), "'."});
+    }
     if (offset > size || bytes > size - offset) {
         detail::throw_error<CheckpointError>({"zero: ", bytes, " bytes at ", offset, " of tensor '",
                                               tensor.name, "' lie outside of it; it has ", size,

@@ -20,6 +20,8 @@ inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 /// Fits the cache of a core beside what the system needs.
 inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 
+inline constexpr std::uint64_t most_reserved_checksums = std::uint64_t{1} << 24U;
+
 /// @brief Returns a number as safetensors stores it: little-endian.
 ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noexcept {
     std::array<std::byte, 8> bytes{};
@@ -39,8 +41,10 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file,
     detail::SafetensorsHeader header{std::move(tensors), metadata};
     header.place(file.string());
     _expected = header.tensors.back().begin;
-    _header = header.to_json();
-    _checksums.reserve(static_cast<std::size_t>(header.tensors.back().shape.front()));
+    _header = header.to_json(file.string());
+    std::uint64_t const blocks = header.tensors.back().shape.front();
+    _checksums.reserve(static_cast<std::size_t>(
+        detail::smaller(blocks, detail::most_reserved_checksums))); // the size may be nonsense
     _collected.reserve(detail::collected_bytes);
     _file.write(detail::little_endian(_header.size()));
     _file.write(std::as_bytes(std::span<char const>(_header.data(), _header.size())));

@@ -28,4 +28,5 @@ class Zero(CMakePackage):
             self.define("ZERO_BUILD_BENCHMARKS", False),
             self.define("ZERO_BUILD_EXAMPLES", False),
             self.define("ZERO_CUDA", "OFF"),
+            self.define("ZERO_CHECKPOINT", "OFF"),
         ]

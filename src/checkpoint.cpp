@@ -1,0 +1,11 @@
+#include <zero/checkpoint/detail/checkpoint_directory.ipp>
+#include <zero/checkpoint/detail/checkpoint_reader.ipp>
+#include <zero/checkpoint/detail/checksum.ipp>
+#include <zero/checkpoint/detail/file.ipp>
+#include <zero/checkpoint/detail/file_job.ipp>
+#include <zero/checkpoint/detail/load_plan.ipp>
+#include <zero/checkpoint/detail/manifest.ipp>
+#include <zero/checkpoint/detail/plan_manifest.ipp>
+#include <zero/checkpoint/detail/safetensors_header.ipp>
+#include <zero/checkpoint/detail/safetensors_reader.ipp>
+#include <zero/checkpoint/detail/safetensors_writer.ipp>

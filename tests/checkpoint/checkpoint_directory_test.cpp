@@ -1,0 +1,216 @@
+#include "support/catch.hpp"
+#include "support/safetensors.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <zero/checkpoint/checkpoint_directory.hpp>
+#include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/manifest.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+namespace zero::test::checkpoint_directory_test {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// A checkpoint of nothing but a manifest. Its time is set, because the clock of files is coarse.
+void publish(CheckpointDirectory const& directory, std::string const& name, int second) {
+    directory.begin(name);
+    set_content(directory.incomplete(name) / "manifest.json", name + std::to_string(second));
+    directory.publish(name);
+    std::filesystem::last_write_time(directory.path(name) / "manifest.json",
+                                     std::filesystem::file_time_type::clock::now()
+                                         + std::chrono::seconds(second - 1000));
+}
+
+Names entries(std::filesystem::path const& folder) {
+    Names names;
+    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
+        names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+/// Limits the size of files, as a full disk would; a write beyond it fails with EFBIG.
+class SizeLimit {
+public:
+    explicit SizeLimit(rlim_t bytes) : _handler(std::signal(SIGXFSZ, SIG_IGN)) {
+        ::getrlimit(RLIMIT_FSIZE, &_before);
+        rlimit limit = _before;
+        limit.rlim_cur = bytes;
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    SizeLimit(SizeLimit const&) = delete;
+    SizeLimit& operator=(SizeLimit const&) = delete;
+    ~SizeLimit() {
+        ::setrlimit(RLIMIT_FSIZE, &_before);
+        (void)std::signal(SIGXFSZ, _handler);
+    }
+
+private:
+    void (*_handler)(int);
+    rlimit _before{};
+};
+
+} // namespace
+
+TEST_CASE("A checkpoint appears when it is published, and not before") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder / "a/b");
+    CHECK_FALSE(directory.latest());
+    CHECK(directory.complete().empty());
+    directory.begin("one");
+    set_content(directory.incomplete("one") / "manifest.json", "1");
+    CHECK_FALSE(directory.latest());
+    CHECK(directory.complete().empty());
+    directory.publish("one");
+    CHECK(directory.latest() == "one");
+    CHECK(directory.complete() == Names{"one"});
+    CHECK(content_of(directory.path("one") / "manifest.json") == "1");
+    CHECK(entries(folder / "a/b") == Names{"latest", "one"});
+    CHECK(content_of(folder / "a/b/latest") == "one\n");
+}
+
+TEST_CASE("A checkpoint of the same name is replaced") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "one", 1);
+    publish(directory, "two", 2);
+    set_content(folder / "one/old", "x");
+    publish(directory, "one", 3);
+    CHECK(content_of(folder / "one/manifest.json") == "one3");
+    CHECK(entries(folder / "one") == Names{"manifest.json"});
+    CHECK(entries(folder.path()) == Names{"latest", "one", "two"});
+    CHECK(directory.latest() == "one");
+    CHECK(directory.complete() == Names{"two", "one"});
+}
+
+TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "older", 1);
+    publish(directory, "newer", 2);
+    publish(directory, "oldest", 0);
+    CHECK(directory.latest() == "oldest"); // as the file says
+    for (std::string const& content :
+         {std::string("missing\n"), std::string("../x"), std::string(""), std::string("/"),
+          std::string("."), std::string("latest"), std::string("a/b"), std::string("latest\0", 7),
+          std::string(4000, 'x'), std::string("\n\n")}) {
+        set_content(folder / "latest", content);
+        INFO(content);
+        CHECK(directory.latest() == "newer");
+    }
+    std::filesystem::remove(folder / "latest");
+    CHECK(directory.latest() == "newer");
+
+    // What is outside of the directory is not found, even if it is a checkpoint.
+    std::filesystem::copy(folder / "newer", folder / "newer/inner");
+    CheckpointDirectory const inner(folder / "newer/inner");
+    set_content(folder / "newer/inner/latest", "../../older");
+    CHECK_FALSE(inner.latest());
+}
+
+TEST_CASE("The last checkpoints are kept, and the latest always") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    for (int i = 1; i <= 5; ++i) {
+        publish(directory, std::to_string(i), i);
+    }
+    directory.keep_last(7);
+    CHECK(directory.complete() == Names{"1", "2", "3", "4", "5"});
+    directory.keep_last(3);
+    CHECK(directory.complete() == Names{"3", "4", "5"});
+    set_content(folder / "latest", "3\n");
+    directory.keep_last(1);
+    CHECK(directory.complete() == Names{"3", "5"});
+    directory.keep_last(0);
+    CHECK(directory.complete() == Names{"3"});
+    CHECK(entries(folder.path()) == Names{"3", "latest"});
+}
+
+TEST_CASE("What a save left behind is removed by the next one") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "one", 1);
+    directory.begin("two");
+    set_content(directory.incomplete("two") / "data", "x");
+    std::filesystem::create_directories(folder / ".replaced-zero/inner");
+    set_content(folder / ".incomplete-latest", "thr");
+    set_content(folder / "other", "of the user");
+    CHECK(directory.latest() == "one");
+    directory.begin("three");
+    CHECK(entries(folder.path()) == Names{".incomplete-three", "latest", "one", "other"});
+    CHECK(entries(directory.incomplete("three")).empty());
+}
+
+TEST_CASE("Names that are not those of a folder inside are refused") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder / "inner");
+    for (std::string const& name :
+         {std::string(""), std::string("."), std::string(".."), std::string(".x"),
+          std::string("../x"), std::string("a/b"), std::string("/x"), std::string("latest"),
+          std::string("a\0b", 3), std::string(201, 'x')}) {
+        CHECK_THROWS_AS(directory.begin(name), CheckpointError);
+        CHECK_THROWS_AS(directory.publish(name), CheckpointError);
+        CHECK_THROWS_AS(directory.path(name), CheckpointError);
+        CHECK_THROWS_AS(directory.incomplete(name), CheckpointError);
+    }
+    CHECK(entries(folder.path()).empty());
+    publish(directory, std::string(200, 'x'), 1);
+    CHECK(directory.latest() == std::string(200, 'x'));
+}
+
+TEST_CASE("Neither a folder of the user is replaced nor an incomplete checkpoint published") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    std::filesystem::create_directory(folder / "mine");
+    set_content(folder / "mine/file", "precious");
+    CHECK_THROWS_WITH(directory.begin("mine"), contains_text((folder / "mine").string())
+                                                   && contains_text("is not a checkpoint"));
+    CHECK(content_of(folder / "mine/file") == "precious");
+    directory.begin("one");
+    CHECK_THROWS_WITH(directory.publish("one"), contains_text("has no manifest"));
+    CHECK_THROWS_WITH(directory.publish("never-begun"), contains_text("never-begun"));
+    CHECK_FALSE(directory.latest());
+    CHECK_THROWS_WITH(CheckpointDirectory(folder / "mine/file").begin("x"),
+                      contains_text((folder / "mine/file").string()));
+}
+
+TEST_CASE("A disk that is full while a file is written publishes nothing") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "one", 1);
+    directory.begin("two");
+    auto const file = directory.incomplete("two") / "data";
+    for (std::uint64_t const bytes : {70'000U, 65'000U, 5'000'000U}) { // 65000: the checksums
+        std::string what;
+        auto const data = numbered_bytes(bytes);
+        {
+            SizeLimit const limit(65'200);
+            try {
+                write_tensors(file, {{"x", "U8", {bytes}}}, data);
+            } catch (CheckpointError const& error) {
+                what = error.what();
+            }
+        }
+        CHECK_THAT(what,
+                   contains_text("'" + file.string() + "'") && contains_text("File too large"));
+        std::filesystem::remove(file);
+    }
+    CHECK(directory.latest() == "one");
+    CHECK(directory.complete() == Names{"one"});
+    directory.begin("two");
+    CHECK(entries(directory.incomplete("two")).empty());
+}
+
+} // namespace zero::test::checkpoint_directory_test

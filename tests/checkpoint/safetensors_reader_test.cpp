@@ -1,0 +1,121 @@
+#include "support/catch.hpp"
+#include "support/safetensors.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/safetensors_reader.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace zero::test::safetensors_reader_test {
+
+namespace {
+
+constexpr std::uint64_t block = 16384;
+
+} // namespace
+
+TEST_CASE("Random ranges of random tensors equal what was written, and little more is read") {
+    TemporaryFolder const folder;
+    std::mt19937_64 random(7);
+    std::vector<TensorEntry> tensors;
+    std::uint64_t total = 0;
+    for (std::uint64_t const bytes : {5U, 16384U, 0U, 40'000U, 1U, 3'000'000U, 16379U, 100U}) {
+        tensors.push_back({"t" + std::to_string(tensors.size()), "U8", {bytes}});
+        total += bytes;
+    }
+    auto const data = numbered_bytes(total);
+    std::uint64_t const checksum = write_tensors(folder / "file", tensors, data);
+    SafetensorsReader reader(folder / "file", checksum);
+    for (int turn = 0; turn < 2000; ++turn) {
+        TensorEntry const& tensor = reader.tensors()[random() % tensors.size()];
+        std::uint64_t const size = tensor.end - tensor.begin;
+        std::uint64_t const offset = random() % (size + 1);
+        std::uint64_t const count =
+            random() % (std::min(size - offset, turn % 10 == 0 ? size : 50'000) + 1);
+        std::vector<std::byte> bytes(count);
+        std::uint64_t const before = reader.bytes_read();
+        reader.read(tensor, offset, bytes);
+        std::uint64_t const read = reader.bytes_read() - before;
+        bool const is_equal =
+            std::equal(bytes.begin(), bytes.end(),
+                       data.begin() + static_cast<std::ptrdiff_t>(tensor.begin + offset));
+        if (!is_equal || read > count + 2 * block) {
+            FAIL("turn " << turn << ": " << count << " bytes at " << offset << " of " << tensor.name
+                         << ", " << read << " read");
+        }
+    }
+    CHECK(reader.bytes_read() > 0);
+}
+
+TEST_CASE("Opening reads the header and the checksums only") {
+    TemporaryFolder const folder;
+    std::uint64_t const bytes = 100 * block + 1;
+    write_tensors(folder / "file", {{"x", "U8", {bytes}}}, numbered_bytes(bytes));
+    SafetensorsReader reader(folder / "file");
+    std::uint64_t const size = std::filesystem::file_size(folder / "file");
+    CHECK(reader.bytes_read() == size - bytes);
+
+    // Neighbours in one block are read once.
+    std::vector<std::byte> four(4);
+    for (std::uint64_t offset = 0; offset + 4 <= block; offset += 4) {
+        reader.read(*reader.find("x"), offset, four);
+    }
+    CHECK(reader.bytes_read() == size - bytes + block);
+}
+
+TEST_CASE("Verifying reads what it covers and keeps nothing") {
+    TemporaryFolder const folder;
+    std::uint64_t const bytes = 3'000'000;
+    write_tensors(folder / "file", {{"a", "U8", {9}}, {"b", "U8", {bytes}}},
+                  numbered_bytes(bytes + 9));
+    SafetensorsReader reader(folder / "file");
+    std::uint64_t const index = reader.bytes_read();
+    reader.verify(*reader.find("b"), 0, bytes);
+    CHECK(reader.bytes_read() - index >= bytes);
+    CHECK(reader.bytes_read() - index <= bytes + 2 * block);
+
+    std::string content = content_of(folder / "file");
+    content[content.size() - 8 * 184 - 1] ^= 1; // the last byte of the data
+    set_content(folder / "file", content);
+    SafetensorsReader damaged(folder / "file");
+    damaged.verify(*damaged.find("a"), 0, 9);
+    damaged.verify(*damaged.find("b"), 0, 2'900'000);
+    CHECK_THROWS_WITH(damaged.verify(*damaged.find("b"), 0, bytes),
+                      contains_text("tensor 'b'") && contains_text((folder / "file").string()));
+    CHECK_THROWS_AS(damaged.verify(*damaged.find("b"), bytes - 1, 1), CheckpointError);
+}
+
+TEST_CASE("A range outside of its tensor is refused") {
+    TemporaryFolder const folder;
+    write_tensors(folder / "file", {{"a", "U8", {9}}, {"b", "U8", {9}}}, numbered_bytes(18));
+    SafetensorsReader reader(folder / "file");
+    TensorEntry const& a = *reader.find("a");
+    std::vector<std::byte> bytes(4);
+    CHECK_THROWS_WITH(reader.read(a, 6, bytes), contains_text("tensor 'a' lie outside"));
+    CHECK_THROWS_AS(reader.read(a, ~std::uint64_t{0}, bytes), CheckpointError);
+    CHECK_THROWS_AS(reader.verify(a, 1, ~std::uint64_t{0}), CheckpointError);
+    TensorEntry const foreign{"c", "U8", {16}, 1U << 20U, (1U << 20U) + 16};
+    CHECK_THROWS_WITH(reader.read(foreign, 0, bytes), contains_text("tensor 'c' is not one of"));
+    reader.read(a, 5, bytes);
+    CHECK(bytes[3] == numbered_bytes(18)[8]);
+}
+
+TEST_CASE("A file of another program needs no checksums and may have unknown types") {
+    TemporaryFolder const folder;
+    set_content(folder / "file",
+                file_with_header(R"({"b":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[4,6]},)"
+                                 R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})",
+                                 6));
+    SafetensorsReader reader(folder / "file");
+    CHECK(reader.tensors().at(0).name == "a");
+    CHECK(bytes_of(reader, *reader.find("b")) == std::vector<std::byte>(2));
+    CHECK_THROWS_WITH(SafetensorsReader(folder / "file", 5), contains_text("changed or damaged"));
+}
+
+} // namespace zero::test::safetensors_reader_test

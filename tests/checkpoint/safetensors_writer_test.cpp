@@ -1,0 +1,161 @@
+#include "support/catch.hpp"
+#include "support/safetensors.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/safetensors_reader.hpp>
+#include <zero/checkpoint/safetensors_writer.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero::test::safetensors_writer_test {
+
+namespace {
+
+TensorEntry bytes_named(std::string name, std::uint64_t count) {
+    return {std::move(name), "U8", {count}};
+}
+
+std::uint64_t header_bytes(std::string const& content) {
+    std::uint64_t length = 0;
+    for (std::size_t byte = 0; byte < 8; ++byte) {
+        length |= std::uint64_t{static_cast<unsigned char>(content.at(byte))} << 8 * byte;
+    }
+    return length;
+}
+
+} // namespace
+
+TEST_CASE("Every type and shape comes back as it was written") {
+    TemporaryFolder const folder;
+    std::vector<TensorEntry> const tensors{
+        {"weights", "F32", {3, 5}}, {"halves", "BF16", {7}}, {"other halves", "F16", {2, 1, 3}},
+        {"bits", "U8", {9}},        {"rest", "U16", {4}},    {"steps", "I64", {2}},
+        {"scalar", "F32", {}},      {"one", "U8", {1}},      {"none", "F32", {0}},
+        {"no rows", "I64", {0, 4}},
+    };
+    std::vector<std::byte> const data = numbered_bytes(60 + 14 + 12 + 9 + 8 + 16 + 4 + 1);
+    std::uint64_t const checksum = write_tensors(folder / "file", tensors, data);
+
+    SafetensorsReader reader(folder / "file", checksum);
+    std::vector<std::byte> found;
+    for (TensorEntry const& tensor : tensors) {
+        TensorEntry const* const entry = reader.find(tensor.name);
+        REQUIRE(entry != nullptr);
+        CHECK(entry->dtype == tensor.dtype);
+        CHECK(entry->shape == tensor.shape);
+        CHECK(entry->begin == found.size());
+        auto const bytes = bytes_of(reader, *entry);
+        found.insert(found.end(), bytes.begin(), bytes.end());
+    }
+    CHECK(found == data);
+    CHECK(reader.tensors().size() == tensors.size() + 1);
+    CHECK(reader.tensors().back().name == "xxh3_blocks");
+    CHECK(reader.find("missing") == nullptr);
+}
+
+TEST_CASE("A file without tensors, or with empty ones only, is valid") {
+    TemporaryFolder const folder;
+    std::uint64_t const none = write_tensors(folder / "none", {}, {});
+    SafetensorsReader const reader(folder / "none", none);
+    CHECK(reader.tensors().size() == 1);
+
+    // The name sorts behind that of the checksums.
+    std::uint64_t const empty = write_tensors(folder / "empty", {{"zzz", "F32", {0}}}, {});
+    SafetensorsReader other(folder / "empty", empty);
+    REQUIRE(other.find("zzz") != nullptr);
+    CHECK(bytes_of(other, *other.find("zzz")).empty());
+    CHECK(other.tensors().back().name == "xxh3_blocks");
+}
+
+TEST_CASE("The number of checksums changes at the edge of a block") {
+    TemporaryFolder const folder;
+    for (std::uint64_t const count : {1U, 16383U, 16384U, 16385U, 32768U, 1048576U, 1048577U}) {
+        auto const data = numbered_bytes(count);
+        std::string const name = std::to_string(count);
+        std::uint64_t const checksum =
+            write_tensors(folder / name, {bytes_named("x", count)}, data, 5000);
+        SafetensorsReader reader(folder / name, checksum);
+        CHECK(reader.tensors().back().shape.at(0) == (count + 16383) / 16384);
+        CHECK(bytes_of(reader, *reader.find("x")) == data);
+    }
+}
+
+TEST_CASE("The cuts of append do not change the file") {
+    TemporaryFolder const folder;
+    std::size_t const count = 2'200'000;
+    auto const data = numbered_bytes(count);
+    std::vector<TensorEntry> const tensors{bytes_named("a", 70'001),
+                                           bytes_named("b", count - 70'001)};
+    std::uint64_t const checksum = write_tensors(folder / "whole", tensors, data);
+    std::string const whole = content_of(folder / "whole");
+    for (std::size_t const cut : {997U, 16383U, 16384U, 16385U, 1048575U, 1048576U, 1048577U}) {
+        std::string const name = std::to_string(cut);
+        CHECK(write_tensors(folder / name, tensors, data, cut) == checksum);
+        CHECK(content_of(folder / name) == whole);
+    }
+}
+
+TEST_CASE("The data begins at a multiple of 64 bytes and is followed by the checksums") {
+    TemporaryFolder const folder;
+    for (std::size_t length = 1; length < 70; ++length) {
+        std::string const name(length, 'n');
+        write_tensors(folder / name, {bytes_named(name, 3)}, numbered_bytes(3));
+        std::string const content = content_of(folder / name);
+        CHECK((8 + header_bytes(content)) % 64 == 0);
+        CHECK(content.size() == 8 + header_bytes(content) + 3 + 8);
+    }
+}
+
+TEST_CASE("Names and metadata may be any text in UTF-8") {
+    TemporaryFolder const folder;
+    std::string const name = "a/\"b\"\\\n\xc3\xa9\xf0\x9f\x98\x80";
+    std::map<std::string, std::string> const metadata{{name, "value \"quoted\""}};
+    SafetensorsWriter writer(folder / "file", {bytes_named(name, 1)}, metadata);
+    writer.append(numbered_bytes(1));
+    std::uint64_t const checksum = writer.finish();
+    SafetensorsReader const reader(folder / "file", checksum);
+    CHECK(reader.find(name) != nullptr);
+    CHECK(reader.metadata().at(name) == "value \"quoted\"");
+    CHECK_THROWS_AS(SafetensorsWriter(folder / "bad", {bytes_named("\xff", 1)}), CheckpointError);
+}
+
+TEST_CASE("Too much or too little data is an error that names the file") {
+    TemporaryFolder const folder;
+    SafetensorsWriter writer(folder / "file", {bytes_named("x", 10)});
+    writer.append(numbered_bytes(9));
+    CHECK_THROWS_WITH(writer.append(numbered_bytes(2)),
+                      contains_text((folder / "file").string()) && contains_text("more data"));
+    CHECK_THROWS_WITH(writer.finish(), contains_text("got 9 bytes") && contains_text("10"));
+    writer.append(numbered_bytes(1));
+    CHECK(SafetensorsReader(folder / "file", writer.finish()).find("x") != nullptr);
+}
+
+TEST_CASE("Names that are taken, unknown types and sizes beyond any file are refused") {
+    TemporaryFolder const folder;
+    auto const refused = [&](std::vector<TensorEntry> tensors, char const* name) {
+        CHECK_THROWS_WITH(SafetensorsWriter(folder / name, std::move(tensors)),
+                          contains_text(name) && contains_text("rename"));
+    };
+    refused({bytes_named("x", 1), bytes_named("x", 1)}, "twice");
+    refused({bytes_named("__metadata__", 1)}, "metadata");
+    refused({bytes_named("xxh3_blocks", 1)}, "checksums");
+    refused({{"x", "F31", {1}}}, "type");
+    refused({{"x", "F32", {std::uint64_t{1} << 62U}}}, "overflow");
+    refused({bytes_named("x", std::uint64_t{1} << 61U), bytes_named("y", ~std::uint64_t{0} / 2)},
+            "sum");
+}
+
+TEST_CASE("A file that exists is not overwritten") {
+    TemporaryFolder const folder;
+    set_content(folder / "file", "precious");
+    CHECK_THROWS_AS(SafetensorsWriter(folder / "file", {}), CheckpointError);
+    CHECK(content_of(folder / "file") == "precious");
+}
+
+} // namespace zero::test::safetensors_writer_test
