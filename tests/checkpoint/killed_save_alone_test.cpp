@@ -128,7 +128,7 @@ TEST_CASE("Whenever a save is killed, the latest checkpoint is complete and the 
         saved += found - number;
         number = found;
         for (std::string const& name : directory.complete()) {
-            CHECK(verified_number(directory.path(name)) % 3 == name.back() - std::uint64_t{'0'});
+            CHECK("step-" + std::to_string(verified_number(directory.path(name)) % 3) == name);
         }
         for (auto const& entry : std::filesystem::directory_iterator(folder.path())) {
             interrupted += entry.path().filename().string().starts_with(".") ? 1U : 0U;
