@@ -111,6 +111,12 @@ TEST_CASE("Large reads read each byte once, and small ones in turn from several 
         }
     }
     CHECK(reader.bytes_read() - before <= 2 * 11 * block);
+
+    before = reader.bytes_read();
+    for (std::uint64_t offset = 20 * block; offset < 30 * block; offset += 4) {
+        reader.verify(*reader.find("b"), offset, 4);
+    }
+    CHECK(reader.bytes_read() - before <= 11 * block);
 }
 
 TEST_CASE("Data that changes after it was verified is not returned") {

@@ -165,11 +165,16 @@ ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::
     }
     constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;
     std::uint64_t const end = (tensor.begin + offset + bytes - 1) / block_bytes + 1;
+    std::uint64_t block = (tensor.begin + offset) / block_bytes;
     std::vector<std::byte> buffer;
-    for (std::uint64_t block = (tensor.begin + offset) / block_bytes; block < end;) {
+    while (block < end) {
         std::uint64_t const stop = detail::smaller(block + detail::blocks_at_once, end);
-        buffer.resize(static_cast<std::size_t>(block_end(stop - 1) - block * block_bytes));
-        read_blocks(block, {buffer.data(), buffer.size()}, tensor);
+        if (stop == block + 1) { // perhaps shared with tensors that were verified just before
+            read_block(block, tensor);
+        } else {
+            buffer.resize(static_cast<std::size_t>(block_end(stop - 1) - block * block_bytes));
+            read_blocks(block, {buffer.data(), buffer.size()}, tensor);
+        }
         block = stop;
     }
 }
