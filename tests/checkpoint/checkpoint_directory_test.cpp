@@ -15,6 +15,8 @@
 #include <vector>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace zero::test::checkpoint_directory_test {
 
@@ -151,6 +153,52 @@ TEST_CASE("What a save left behind is removed by the next one") {
     directory.begin("three");
     CHECK(entries(folder.path()) == Names{".incomplete-three", "latest", "one", "other"});
     CHECK(entries(directory.incomplete("three")).empty());
+}
+
+TEST_CASE("A checkpoint that was moved aside when a process died is put back, not removed") {
+    // Where the file system cannot exchange names, publishing takes two renames.
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "best", 1);
+    std::filesystem::rename(folder / "best", folder / ".replaced-best");
+    CHECK_FALSE(directory.latest());
+    directory.begin("another");
+    CHECK(directory.latest() == "best");
+    CHECK(content_of(folder / "best/manifest.json") == "best1");
+
+    // What keep_last has begun to remove may lack files. It does not come back.
+    std::filesystem::create_directory(folder / ".removed-old");
+    set_content(folder / ".removed-old/manifest.json", "old");
+    directory.begin("next");
+    CHECK(entries(folder.path()) == Names{".incomplete-next", "best", "latest"});
+}
+
+TEST_CASE("A folder that this user may not enter is no checkpoint and no error") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    publish(directory, "one", 1);
+    std::filesystem::create_directory(folder / "lost+found"); // as at the root of a volume
+    std::filesystem::permissions(folder / "lost+found", std::filesystem::perms::none);
+    std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+    // The administrator may enter every folder, so another user looks.
+    ::pid_t const child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) {
+            ::_exit(2);
+        }
+        try {
+            directory.keep_last(1);
+            ::_exit(directory.complete() == Names{"one"} ? 0 : 3);
+        } catch (CheckpointError const&) {
+            ::_exit(1);
+        }
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    std::filesystem::permissions(folder / "lost+found", std::filesystem::perms::owner_all);
 }
 
 TEST_CASE("Names that are not those of a folder inside are refused") {

@@ -169,6 +169,30 @@ TEST_CASE("Text that is nested 100000 levels deep is refused without a crash") {
     }
 }
 
+TEST_CASE("A message stays short whatever the header contains") {
+    TemporaryFolder const folder;
+    set_content(folder / "file", file_with_header('"' + std::string(3'000'000, 'a')));
+    try {
+        SafetensorsReader const reader(folder / "file");
+        FAIL("the header was accepted");
+    } catch (CheckpointError const& error) {
+        CHECK(std::string(error.what()).size() < 1000);
+    }
+}
+
+TEST_CASE("Opening a file is linear in the number of its tensors") {
+    // With a quadratic parser this took minutes, beyond the time that a test may take.
+    TemporaryFolder const folder;
+    std::vector<TensorEntry> tensors;
+    for (int index = 0; index < 100'000; ++index) {
+        tensors.push_back({"exp_avg/layers." + std::to_string(index) + ".weight", "U8", {1}});
+    }
+    auto const data = numbered_bytes(tensors.size());
+    SafetensorsReader reader(folder / "file", write_tensors(folder / "file", tensors, data));
+    REQUIRE(reader.find("exp_avg/layers.99999.weight") != nullptr);
+    CHECK(bytes_of(reader, *reader.find("exp_avg/layers.99999.weight")).at(0) == data.back());
+}
+
 TEST_CASE("What is no regular file is refused, and a pipe is not waited for") {
     TemporaryFolder const folder;
     write_tensors(folder / "file", small_tensors(), small_data());

@@ -129,7 +129,7 @@ TEST_CASE("Another version, format or checksum is refused, in words that say whi
     check_text_refused("[]", "no object");
     check_text_refused("{}", "format");
     std::string const deep(200'000, '[');
-    check_text_refused(deep, "parse error");
+    check_text_refused(deep, "nested too deeply");
     check_text_refused(R"({"format":"zero checkpoint","version":1,"checksum":0,"x":)" + deep
                            + std::string(deep.size(), ']') + "}",
                        "nested too deeply");

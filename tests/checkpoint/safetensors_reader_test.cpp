@@ -91,6 +91,50 @@ TEST_CASE("Verifying reads what it covers and keeps nothing") {
     CHECK_THROWS_AS(damaged.verify(*damaged.find("b"), bytes - 1, 1), CheckpointError);
 }
 
+TEST_CASE("Large reads read each byte once, and small ones in turn from several tensors few more") {
+    TemporaryFolder const folder;
+    std::uint64_t const bytes = 3'000'000;
+    auto const data = numbered_bytes(4 * bytes);
+    write_tensors(folder / "file",
+                  {{"a", "U8", {bytes}}, {"b", "U8", {bytes}}, {"c", "U8", {2 * bytes}}}, data);
+    SafetensorsReader reader(folder / "file");
+    std::uint64_t before = reader.bytes_read();
+    CHECK(std::equal(data.begin(), data.begin() + bytes,
+                     bytes_of(reader, *reader.find("a")).begin()));
+    CHECK(reader.bytes_read() - before < bytes + block);
+
+    before = reader.bytes_read();
+    std::vector<std::byte> four(4);
+    for (std::uint64_t offset = 0; offset < 10 * block; offset += 4) {
+        for (char const* const name : {"b", "c"}) {
+            reader.read(*reader.find(name), offset, four);
+        }
+    }
+    CHECK(reader.bytes_read() - before <= 2 * 11 * block);
+
+    before = reader.bytes_read();
+    for (std::uint64_t offset = 20 * block; offset < 30 * block; offset += 4) {
+        reader.verify(*reader.find("b"), offset, 4);
+    }
+    CHECK(reader.bytes_read() - before <= 11 * block);
+}
+
+TEST_CASE("Data that changes after it was verified is not returned") {
+    TemporaryFolder const folder;
+    std::uint64_t const bytes = 100'000;
+    auto const data = numbered_bytes(bytes);
+    write_tensors(folder / "file", {{"x", "U8", {bytes}}}, data);
+    SafetensorsReader reader(folder / "file");
+    TensorEntry const& x = *reader.find("x");
+    reader.verify(x, 0, bytes);
+    REQUIRE(bytes_of(reader, x) == data);
+    std::string content = content_of(folder / "file");
+    content[content.size() - 60'000] ^= 1;
+    set_content(folder / "file", content);
+    CHECK_THROWS_WITH(bytes_of(reader, x), contains_text("tensor 'x'") && contains_text("damaged"));
+    CHECK_THROWS_AS(reader.verify(x, 0, bytes), CheckpointError);
+}
+
 TEST_CASE("A range outside of its tensor is refused") {
     TemporaryFolder const folder;
     write_tensors(folder / "file", {{"a", "U8", {9}}, {"b", "U8", {9}}}, numbered_bytes(18));

@@ -151,6 +151,16 @@ TEST_CASE("Names that are taken, unknown types and sizes beyond any file are ref
             "sum");
 }
 
+TEST_CASE("A header that no reader accepts is not written") {
+    TemporaryFolder const folder;
+    std::vector<TensorEntry> tensors;
+    for (int index = 0; index < 101; ++index) {
+        tensors.push_back(bytes_named(std::string(1'000'000, 'n') + std::to_string(index), 0));
+    }
+    CHECK_THROWS_WITH(SafetensorsWriter(folder / "file", std::move(tensors)),
+                      contains_text((folder / "file").string()) && contains_text("fewer tensors"));
+}
+
 TEST_CASE("A file that exists is not overwritten") {
     TemporaryFolder const folder;
     set_content(folder / "file", "precious");

@@ -22,7 +22,8 @@ public:
     /// @brief Touches nothing. @param directory may be missing until `begin`
     explicit CheckpointDirectory(std::filesystem::path directory);
 
-    /// @brief Removes what earlier saves have left, and creates an empty folder to write in.
+    /// @brief Removes what earlier saves have left, puts back a checkpoint that a process
+    /// had moved aside when it died, and creates an empty folder to write in.
     /// @param name at most 200 bytes, without '/', not starting with '.', not "latest". A folder of
     /// that name that is no checkpoint is not replaced, but an error
     void begin(std::string const& name) const;

@@ -5,6 +5,7 @@
 #include "detail/safetensors_header.hpp"
 #include "tensor_entry.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -44,7 +45,7 @@ public:
     }
 
     /// @brief Reads bytes [offset, offset + into.size()) of a tensor, and verifies the blocks that
-    /// they touch, unless that was done before.
+    /// they touch. What it returns is what it has verified, even if the file changes meanwhile.
     void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
 
     /// @brief Verifies the same bytes without keeping them. Without checksums in the file it does
@@ -61,7 +62,14 @@ private:
     void check_block(std::uint64_t block, std::span<std::byte const> bytes,
                      TensorEntry const& tensor) const;
     [[nodiscard]] std::uint64_t block_end(std::uint64_t block) const noexcept;
-    void verify_blocks(std::uint64_t begin, std::uint64_t end, TensorEntry const& tensor);
+    void read_blocks(std::uint64_t block, std::span<std::byte> into, TensorEntry const& tensor);
+    std::span<std::byte const> read_block(std::uint64_t block, TensorEntry const& tensor);
+
+    /// A verified block that was needed in part.
+    struct KeptBlock {
+        std::optional<std::uint64_t> number; ///< empty: none
+        std::vector<std::byte> bytes;
+    };
 
     detail::File _file;
     detail::SafetensorsHeader _header;
@@ -69,8 +77,8 @@ private:
     std::uint64_t _data_begin = 0;         ///< offset of the data in the file
     std::uint64_t _covered = 0;            ///< bytes of data that have checksums
     std::vector<std::uint64_t> _checksums; ///< by block; empty: the file has none
-    std::vector<bool> _is_verified;        ///< by block
-    std::vector<std::byte> _blocks;        ///< that are being verified
+    std::array<KeptBlock, 8> _kept;        ///< callers alternate between a few places of a file
+    std::size_t _oldest = 0;               ///< of the kept blocks, the next to be replaced
     std::uint64_t _bytes_read = 0;
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,7 +21,8 @@ namespace ZERO_NAMESPACE {
 namespace detail {
 
 inline constexpr char const* incomplete_prefix = ".incomplete-";
-inline constexpr char const* replaced_prefix = ".replaced-";
+inline constexpr char const* replaced_prefix = ".replaced-"; ///< complete until it is removed
+inline constexpr char const* removed_prefix = ".removed-";   ///< files may be missing
 inline constexpr char const* latest_file = "latest";
 
 /// Runs an operation of the standard library's file system.
@@ -94,11 +96,23 @@ ZERO_COLD_INLINE void CheckpointDirectory::begin(std::string const& name) const 
         for (auto const& entry : std::filesystem::directory_iterator(_directory)) {
             std::string const found = entry.path().filename().string();
             if (found.starts_with(detail::incomplete_prefix)
-                || found.starts_with(detail::replaced_prefix)) {
+                || found.starts_with(detail::replaced_prefix)
+                || found.starts_with(detail::removed_prefix)) {
                 left.push_back(entry.path());
             }
         }
         for (auto const& path : left) {
+            std::string const found = path.filename().string();
+            if (found.starts_with(detail::replaced_prefix)) {
+                std::string const lost =
+                    found.substr(std::string_view(detail::replaced_prefix).size());
+                if (detail::is_checkpoint_name(lost) && !is_complete(lost)
+                    && std::filesystem::is_regular_file(path / Manifest::file)) {
+                    // A process died between the two renames of `exchange_or_rename`.
+                    std::filesystem::rename(path, _directory / lost);
+                    continue;
+                }
+            }
             std::filesystem::remove_all(path);
         }
         std::filesystem::create_directory(folder);
@@ -130,8 +144,17 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
 }
 
 ZERO_COLD_INLINE bool CheckpointDirectory::is_complete(std::string const& name) const {
-    return detail::is_checkpoint_name(name)
-           && std::filesystem::is_regular_file(_directory / name / Manifest::file);
+    if (!detail::is_checkpoint_name(name)) {
+        return false;
+    }
+    auto const manifest = _directory / name / Manifest::file;
+    std::error_code error;
+    auto const status = std::filesystem::status(manifest, error);
+    if (status.type() == std::filesystem::file_type::none
+        && error != std::errc::permission_denied) { // as of 'lost+found'
+        throw std::filesystem::filesystem_error("cannot look for a checkpoint", manifest, error);
+    }
+    return std::filesystem::is_regular_file(status);
 }
 
 ZERO_COLD_INLINE std::vector<std::string> CheckpointDirectory::complete() const {
@@ -177,8 +200,8 @@ ZERO_COLD_INLINE void CheckpointDirectory::keep_last(std::size_t count) const {
     for (std::size_t index = 0; index + count < names.size(); ++index) {
         if (names[index] != newest) {
             detail::on_file_system([&] {
-                // Without its manifest it is no checkpoint any more, even if this is interrupted.
-                auto const aside = _directory / (detail::replaced_prefix + names[index]);
+                // Under this name it is no checkpoint any more, even if this is interrupted.
+                auto const aside = _directory / (detail::removed_prefix + names[index]);
                 std::filesystem::rename(_directory / names[index], aside);
                 std::filesystem::remove_all(aside);
             });

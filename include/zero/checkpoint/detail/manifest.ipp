@@ -8,7 +8,6 @@
 #include "file.hpp"
 #include "json_guard.hpp"
 
-#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -258,8 +257,9 @@ ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string
     Manifest manifest;
     try {
         detail::JsonGuard guard(5);
-        auto parsed = detail::Json::parse(json, std::ref(guard));
-        if (!guard.is_valid() || !parsed.is_object()) {
+        (void)detail::Json::sax_parse(json, &guard);
+        auto parsed = guard.is_valid() ? detail::Json::parse(json) : detail::Json();
+        if (!parsed.is_object()) {
             detail::refuse_manifest(source,
                                     "it is no object, is nested too deeply or has a name twice");
         }

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -23,6 +22,9 @@ inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max
 
 /// Keeps sums of offsets below what the system can address.
 inline constexpr std::uint64_t largest_data = std::uint64_t{1} << 62U;
+
+/// As the format has it; bounds what is allocated for a header.
+inline constexpr std::uint64_t largest_header = 100'000'000;
 
 /// Headers end at multiples of this, so that tensors of any type are aligned in a mapped file.
 inline constexpr std::size_t header_alignment = 64;
@@ -74,8 +76,9 @@ ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept 
 }
 
 [[noreturn]] ZERO_COLD_INLINE void refuse_header(std::string const& file, std::string_view what) {
+    constexpr std::size_t most = 500; // the parser quotes what it has read last, however long
     throw_error<CheckpointError>(
-        {"zero: '", file, "' is not a valid safetensors file: ", what, "."});
+        {"zero: '", file, "' is not a valid safetensors file: ", what.substr(0, most), "."});
 }
 
 ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
@@ -112,6 +115,12 @@ ZERO_COLD_INLINE std::string SafetensorsHeader::to_json(std::string const& file)
         json += '}';
         json.append((header_alignment - (json.size() + 8) % header_alignment) % header_alignment,
                     ' ');
+        if (json.size() > largest_header) {
+            throw_error<CheckpointError>({"zero: the header of '", file, "' would have ",
+                                          json.size(), " bytes, and a reader accepts ",
+                                          largest_header,
+                                          "; write fewer tensors or shorter names."});
+        }
         return json;
     } catch (nlohmann::json::exception const& error) {
         throw_error<CheckpointError>(
@@ -154,8 +163,9 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     SafetensorsHeader header;
     try {
         JsonGuard guard(4);
-        auto const parsed = nlohmann::json::parse(json, std::ref(guard));
-        if (!guard.is_valid() || !parsed.is_object()) {
+        (void)nlohmann::json::sax_parse(json, &guard);
+        auto const parsed = guard.is_valid() ? nlohmann::json::parse(json) : nlohmann::json();
+        if (!parsed.is_object()) {
             refuse_header(file,
                           "its header is no object, is nested too deeply or has a name twice");
         }

@@ -7,16 +7,14 @@
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-/// As the format has it; bounds what is allocated for a header.
-inline constexpr std::uint64_t largest_header = 100'000'000;
-
-/// Blocks that are read to be verified: 128 KiB, which stay in the cache of a core.
+/// Blocks that are read in one call: 128 KiB, which are still in the cache when they are hashed.
 inline constexpr std::uint64_t blocks_at_once = 8;
 
 ZERO_COLD_INLINE std::uint64_t from_little_endian(std::span<std::byte const> bytes) noexcept {
@@ -68,7 +66,6 @@ ZERO_COLD_INLINE void SafetensorsReader::read_checksums(std::optional<std::uint6
         for (std::size_t at = 0; at < bytes.size(); at += 8) {
             _checksums.push_back(detail::from_little_endian({bytes.data() + at, 8}));
         }
-        _is_verified.resize(_checksums.size());
         if (index_checksum) {
             detail::Checksum index;
             index.add(std::as_bytes(std::span<char const>(json.data(), json.size())));
@@ -130,47 +127,87 @@ ZERO_COLD_INLINE void SafetensorsReader::check_block(std::uint64_t block,
     }
 }
 
-/// Reads and verifies blocks [begin, end), which lie one after the other. @return their bytes
-ZERO_COLD_INLINE void SafetensorsReader::verify_blocks(std::uint64_t begin, std::uint64_t end,
-                                                       TensorEntry const& tensor) {
-    while (begin < end) {
-        if (_is_verified[static_cast<std::size_t>(begin)]) {
-            ++begin;
-            continue;
-        }
-        std::uint64_t stop = begin + 1;
-        while (stop < end && stop - begin < detail::blocks_at_once
-               && !_is_verified[static_cast<std::size_t>(stop)]) {
-            ++stop;
-        }
-        std::uint64_t const first = begin * detail::checksum_block_bytes;
-        _blocks.resize(static_cast<std::size_t>(block_end(stop - 1) - first));
-        read_at(_data_begin + first, {_blocks.data(), _blocks.size()});
-        for (; begin < stop; ++begin) {
-            std::uint64_t const at = begin * detail::checksum_block_bytes;
-            check_block(
-                begin,
-                {_blocks.data() + (at - first), static_cast<std::size_t>(block_end(begin) - at)},
-                tensor);
-            _is_verified[static_cast<std::size_t>(begin)] = true;
+/// Reads blocks that lie one after the other, and verifies them in the caller's memory.
+ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::span<std::byte> into,
+                                                     TensorEntry const& tensor) {
+    read_at(_data_begin + block * detail::checksum_block_bytes, into);
+    while (!into.empty()) {
+        auto const size = detail::smaller(into.size(), std::size_t{detail::checksum_block_bytes});
+        check_block(block, into.first(size), tensor);
+        into = into.subspan(size);
+        ++block;
+    }
+}
+
+/// Returns a whole block, which is valid until the next call.
+ZERO_COLD_INLINE std::span<std::byte const>
+SafetensorsReader::read_block(std::uint64_t block, TensorEntry const& tensor) {
+    for (KeptBlock const& kept : _kept) {
+        if (kept.number == block) {
+            return {kept.bytes.data(), kept.bytes.size()};
         }
     }
+    KeptBlock& kept = _kept[_oldest];
+    _oldest = (_oldest + 1) % _kept.size();
+    kept.number.reset();
+    kept.bytes.resize(
+        static_cast<std::size_t>(block_end(block) - block * detail::checksum_block_bytes));
+    read_blocks(block, {kept.bytes.data(), kept.bytes.size()}, tensor);
+    kept.number = block;
+    return {kept.bytes.data(), kept.bytes.size()};
 }
 
 ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::uint64_t offset,
                                                 std::uint64_t bytes) {
     require_inside(tensor, offset, bytes);
-    if (bytes != 0 && !_checksums.empty() && tensor.name != detail::checksum_tensor) {
-        std::uint64_t const at = tensor.begin + offset;
-        verify_blocks(at / detail::checksum_block_bytes,
-                      (at + bytes - 1) / detail::checksum_block_bytes + 1, tensor);
+    if (bytes == 0 || _checksums.empty() || tensor.name == detail::checksum_tensor) {
+        return;
+    }
+    constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;
+    std::uint64_t const end = (tensor.begin + offset + bytes - 1) / block_bytes + 1;
+    std::uint64_t block = (tensor.begin + offset) / block_bytes;
+    std::vector<std::byte> buffer;
+    while (block < end) {
+        std::uint64_t const stop = detail::smaller(block + detail::blocks_at_once, end);
+        if (stop == block + 1) { // perhaps shared with tensors that were verified just before
+            read_block(block, tensor);
+        } else {
+            buffer.resize(static_cast<std::size_t>(block_end(stop - 1) - block * block_bytes));
+            read_blocks(block, {buffer.data(), buffer.size()}, tensor);
+        }
+        block = stop;
     }
 }
 
 ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::uint64_t offset,
                                               std::span<std::byte> into) {
-    verify(tensor, offset, into.size());
-    read_at(_data_begin + tensor.begin + offset, into);
+    require_inside(tensor, offset, into.size());
+    std::uint64_t at = tensor.begin + offset; // in the data
+    if (_checksums.empty() || tensor.name == detail::checksum_tensor) {
+        read_at(_data_begin + at, into);
+        return;
+    }
+    constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;
+    while (!into.empty()) {
+        std::uint64_t const block = at / block_bytes;
+        std::size_t count = 0;
+        if (at % block_bytes != 0 || into.size() < block_end(block) - at) {
+            auto const bytes =
+                read_block(block, tensor).subspan(static_cast<std::size_t>(at % block_bytes));
+            count = detail::smaller(into.size(), bytes.size());
+            std::copy_n(bytes.begin(), count, into.begin());
+        } else { // whole blocks are read where they belong
+            std::uint64_t end =
+                detail::smaller(block_end(block + detail::blocks_at_once - 1), at + into.size());
+            if (end != _covered) {
+                end -= end % block_bytes;
+            }
+            count = static_cast<std::size_t>(end - at);
+            read_blocks(block, into.first(count), tensor);
+        }
+        at += count;
+        into = into.subspan(count);
+    }
 }
 
 } // namespace ZERO_NAMESPACE
