@@ -22,7 +22,7 @@ class CheckpointReader {
 public:
     /// @param checkpoint folder of one checkpoint
     /// @throws CheckpointError unless its manifest is valid
-    explicit CheckpointReader(std::filesystem::path checkpoint);
+    explicit CheckpointReader(std::filesystem::path const& checkpoint);
 
     /// @brief Reads one safetensors file of any program as if it were a checkpoint with parameters
     /// only: every tensor is one.

@@ -12,8 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 namespace ZERO_NAMESPACE {
 
@@ -100,9 +98,10 @@ struct Muon {
         visit("weight_decay", options.weight_decay);
         visit("adamw_learning_rate_factor", options.adamw_learning_rate_factor);
         visit("length", options.length);
-        AdamW::for_each_option(options.adamw, [&](std::string_view name, auto& option) {
-            visit(std::string("adamw.").append(name), option);
-        });
+        visit("adamw.beta1", options.adamw.beta1);
+        visit("adamw.beta2", options.adamw.beta2);
+        visit("adamw.epsilon", options.adamw.epsilon);
+        visit("adamw.weight_decay", options.adamw.weight_decay);
     }
 
     /// @brief Hashes the options that must be equal on all ranks.

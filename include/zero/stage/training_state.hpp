@@ -5,7 +5,7 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../policy/detail/state_names.hpp"
+#include "../policy/detail/state_name.hpp"
 #include "detail/add_held_states.hpp"
 #include "detail/array_kind.hpp"
 #include "detail/held_array.hpp"

@@ -172,6 +172,7 @@ ZERO_COLD_INLINE std::vector<std::string> CheckpointDirectory::complete() const 
         }
         std::sort(found.begin(), found.end());
         std::vector<std::string> names;
+        names.reserve(found.size());
         for (auto& [time, name] : found) {
             names.push_back(std::move(name));
         }

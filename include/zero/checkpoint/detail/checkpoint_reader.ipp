@@ -51,7 +51,7 @@ void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, 
 
 } // namespace detail
 
-ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint)
+ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path const& checkpoint)
     : CheckpointReader(checkpoint, Manifest::read(checkpoint)) {}
 
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest)

@@ -7,7 +7,7 @@
 #include "../checkpoint_error.hpp"
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -21,9 +21,9 @@ inline constexpr std::size_t largest_transfer = std::size_t{1} << 26U;
 
 [[noreturn]] ZERO_COLD_INLINE void refuse_file(std::string const& name, std::string_view what,
                                                int code) {
-    throw CheckpointError(
-        text({"zero: ", what, " '", name, "' failed: ", std::strerror(code), "."}),
-        SourceLocation::current(), code);
+    throw CheckpointError(text({"zero: ", what, " '", name,
+                                "' failed: ", std::generic_category().message(code), "."}),
+                          SourceLocation::current(), code);
 }
 
 ZERO_COLD_INLINE File::File(std::filesystem::path path, int descriptor) noexcept

@@ -51,6 +51,10 @@ ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layou
         }
     }
     for (ManifestParameter& parameter : manifest.parameters) {
+        if (parameter.intervals.empty() && parameter.elements() != 0) {
+            // frozen, in an adopted block: in no bucket, and the same on every rank
+            parameter.intervals.push_back({0, 0, parameter.elements()});
+        }
         std::sort(
             parameter.intervals.begin(), parameter.intervals.end(),
             [](ManifestInterval const& a, ManifestInterval const& b) { return a.begin < b.begin; });

@@ -43,16 +43,6 @@ struct FieldReader {
     std::string prefix;
     std::string source; ///< the checkpoint, for messages
 
-    template <class T>
-    void operator()(std::string_view name, T& value) const {
-        std::string const key = prefix + std::string(name);
-        if constexpr (std::is_floating_point_v<T>) {
-            value = static_cast<T>(find(scalars->numbers, key));
-        } else {
-            value = static_cast<T>(find(scalars->counts, key));
-        }
-    }
-
     template <class Map>
     [[nodiscard]] auto const& find(Map const& map, std::string const& key) const {
         auto const found = map.find(key);
@@ -62,6 +52,16 @@ struct FieldReader {
                                           "LoadScope::weights, or use the policies of then."});
         }
         return found->second;
+    }
+
+    template <class T>
+    void operator()(std::string_view name, T& value) const {
+        std::string const key = prefix + std::string(name);
+        if constexpr (std::is_floating_point_v<T>) {
+            value = static_cast<T>(find(scalars->numbers, key));
+        } else {
+            value = static_cast<T>(find(scalars->counts, key));
+        }
     }
 };
 

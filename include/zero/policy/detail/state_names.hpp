@@ -2,8 +2,6 @@
 
 #include "../../core/detail/namespace.hpp"
 
-#include <cstddef>
-#include <string>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -18,15 +16,5 @@ template <class O>
 concept OptimizerStateNamesFit =
     !OptimizerDeclaresStateNames<O>
     || std::is_same_v<decltype(O::state_names), char const* const[O::states]>;
-
-/// @brief Returns the name of a state: as declared, otherwise "state0", "state1" and so on.
-template <class O>
-[[nodiscard]] std::string state_name(std::size_t state) {
-    if constexpr (OptimizerDeclaresStateNames<O>) {
-        return O::state_names[state];
-    } else {
-        return "state" + std::to_string(state);
-    }
-}
 
 } // namespace ZERO_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../layout/detail/count_blocks.hpp"
-#include "../../policy/detail/state_names.hpp"
+#include "../../policy/detail/state_name.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../owned_slice.hpp"
 #include "array_kind.hpp"

@@ -1,0 +1,64 @@
+#pragma once
+
+// Engines of the toy model that are trained, saved and loaded.
+
+#include "stage/state_model.hpp"
+#include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/stage/training_state.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zero::test::engine_model {
+
+using namespace state_model;
+
+/// Options under which all stages round alike.
+template <class Stage>
+typename Stage::Options same_schedule(typename Stage::Options options = {}) {
+    options.reduction.schedule = ReductionSchedule::boundary;
+    return options;
+}
+
+/// Trains the steps [begin, end) of one run.
+template <class Stage>
+void train(Stage& engine, LoopbackCommunicator& communicator, std::uint64_t begin,
+           std::uint64_t end) {
+    for (std::uint64_t step = begin; step < end; ++step) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        if constexpr (Stage::parameter_types == 2) {
+            (void)mixed::train<bfloat16, float>(engine, rank);
+        } else {
+            (void)run_step(engine, rank, step, 2, 0.01, 8, {});
+        }
+    }
+}
+
+/// Returns everything that training depends on: weights, states, step count and loss scale, by
+/// parameter of the toy model. Collective.
+template <class Stage>
+Bits state_of(Stage& engine) {
+    TrainingState state(engine);
+    Bits bits{static_cast<std::uint32_t>(engine.step_count())};
+    float const scale = engine.loss_scaler_state().scale;
+    bits.push_back(std::bit_cast<std::uint32_t>(scale));
+    for (std::size_t p = 0; p < engine.layout().parameters().size(); ++p) {
+        Bits const weights = bits_of(state.full_fp32_parameter(p));
+        bits.insert(bits.end(), weights.begin(), weights.end());
+        for (auto const& name : state.state_names()) {
+            if (engine.layout().parameter(p).trainable) {
+                Bits const values = bits_of(state.full_optimizer_state(p, name));
+                bits.insert(bits.end(), values.begin(), values.end());
+            }
+        }
+    }
+    return bits;
+}
+
+} // namespace zero::test::engine_model

@@ -1,0 +1,130 @@
+#include "engine_model.hpp"
+#include "support/catch.hpp"
+
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/policy/loss_scaler_presets.hpp>
+
+// A run that is saved, and goes on in a fresh engine of another stage, is the run that never
+// stopped.
+
+namespace zero::test::resume_test {
+
+namespace {
+
+using namespace engine_model;
+
+constexpr int world = 3;
+
+struct Seen {
+    Bits straight; ///< after six steps
+    Bits resumed;  ///< after three, a checkpoint and three more
+    Bits control;  ///< the same with a step count one off
+    Bits unsaved;  ///< after six steps without a checkpoint
+};
+
+/// Trains `Stage`, and resumes in `Other`.
+template <class Stage, class Other>
+void check_resume(typename Stage::Options const& options = {},
+                  typename Other::Options const& other_options = {}) {
+    TemporaryFolder const folder;
+    auto const seen = on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
+        Seen own;
+        {
+            Toy<Stage> toy(communicator, same_schedule<Stage>(options));
+            train(*toy.engine, communicator, 0, 6);
+            own.unsaved = state_of(*toy.engine);
+        }
+        {
+            Toy<Stage> toy(communicator, same_schedule<Stage>(options));
+            toy.engine->set_learning_rate(0, 0.5); // settings of a group are part of the state
+            toy.engine->set_learning_rate(0, 1.0);
+            train(*toy.engine, communicator, 0, 3);
+            save_checkpoint(*toy.engine, folder.path());
+            train(*toy.engine, communicator, 3, 6);
+            own.straight = state_of(*toy.engine);
+        }
+        for (std::uint64_t const off : {0U, 1U}) {
+            Toy<Other> toy(communicator, same_schedule<Other>(other_options));
+            toy.engine->set_learning_rate(0, 0.25); // replaced by the checkpoint's
+            load_checkpoint(*toy.engine, folder.path());
+            toy.engine->set_step_count(toy.engine->step_count() + off);
+            train(*toy.engine, communicator, 3, 6);
+            (off == 0 ? own.resumed : own.control) = state_of(*toy.engine);
+        }
+        return own;
+    });
+    for (Seen const& own : seen) {
+        CHECK(own.straight == own.unsaved);
+        CHECK(own.resumed == own.straight);
+        CHECK(own.control != own.straight);
+    }
+}
+
+} // namespace
+
+TEST_CASE("A run resumes with the same bits: float, in stage 3 with another partitioner") {
+    check_resume<ZeroStage<2>, ZeroStage<3, RoundRobinPartitioner>>();
+    check_resume<ZeroStage<3, RoundRobinPartitioner>, ZeroStage<0>>();
+    check_resume<ZeroStage<0>, ZeroStage<1, WholeGroupPartitioner>>();
+}
+
+TEST_CASE("A run resumes with the same bits: every form of master weights") {
+    using P = Parameters<bfloat16>;
+    check_resume<ZeroStage<0, P>, ZeroStage<2, P>>();
+    check_resume<ZeroStage<3, P, SplitMasterWeights>, ZeroStage<1, P, SplitMasterWeights>>();
+    check_resume<ZeroStage<2, P, StochasticRounding>,
+                 ZeroStage<3, P, StochasticRounding, RoundRobinPartitioner>>();
+    check_resume<ZeroStage<1, P, NoMasterWeights>, ZeroStage<3, P, NoMasterWeights>>();
+}
+
+TEST_CASE("A run resumes with the same bits: optimizer states in 16 bits") {
+    using Scaled = BlockScaledState<float16>;
+    check_resume<ZeroStage<2, Scaled>, ZeroStage<3, Scaled>>();
+    check_resume<ZeroStage<0, Scaled>, ZeroStage<1, Scaled>>();
+    check_resume<ZeroStage<3, OptimizerState<bfloat16>>, ZeroStage<0, OptimizerState<bfloat16>>>();
+}
+
+TEST_CASE("A run resumes with the same bits: a loss scaler between two growths, after a skip") {
+    using Stage = ZeroStage<1, Parameters<float16>, DynamicLossScaler>;
+    using Other = ZeroStage<3, Parameters<float16>, DynamicLossScaler>;
+    check_resume<Stage, Other>(
+        {.loss_scaler = {.initial_scale = 0x1p24F, .growth_interval = 2, .hysteresis = 1}},
+        {.loss_scaler = {.initial_scale = 0x1p24F, .growth_interval = 2, .hysteresis = 1}});
+}
+
+TEST_CASE("A run resumes with the same bits: several types of parameters") {
+    using P = Parameters<bfloat16, float>;
+    check_resume<ZeroStage<2, P>, ZeroStage<3, P>>();
+    check_resume<ZeroStage<3, P>, ZeroStage<1, P, RoundRobinPartitioner>>();
+}
+
+TEST_CASE("A run resumes with the same bits: parameters in the memory of the caller") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>>;
+    using Other = ZeroStage<3, Parameters<bfloat16>>;
+    check_resume<Stage, Other>({.storage = Storage::adopted});
+    check_resume<Other, Stage>({}, {.storage = Storage::adopted});
+    check_resume<Stage, Stage>({.storage = Storage::scattered}, {.storage = Storage::adopted});
+    using Split = ZeroStage<2, Parameters<bfloat16>, SplitMasterWeights>;
+    check_resume<Split, Split>({.storage = Storage::adopted}, {.storage = Storage::scattered});
+}
+
+TEST_CASE("Inside a step a checkpoint is neither saved nor loaded") {
+    TemporaryFolder const folder;
+    auto const seen =
+        on_ranks<std::vector<std::string>>(2, [&](LoopbackCommunicator& communicator) {
+            Toy<ZeroStage<2>> toy(communicator);
+            toy.engine->begin_step();
+            std::vector<std::string> types{
+                outcome_of([&] { save_checkpoint(*toy.engine, folder.path()); }).type,
+                outcome_of([&] { load_checkpoint(*toy.engine, folder.path()); }).type};
+            toy.engine->cancel_step();
+            return types;
+        });
+    for (auto const& types : seen) {
+        CHECK(types == std::vector<std::string>{"OutOfOrder", "OutOfOrder"});
+    }
+    CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+} // namespace zero::test::resume_test
