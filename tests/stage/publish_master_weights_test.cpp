@@ -153,4 +153,25 @@ TEST_CASE("The step after set_full_fp32_parameter is that of an engine construct
     });
 }
 
+TEST_CASE("Refreshed master weights have the bits of the parameters") {
+    in_every_stage([]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>>;
+        auto const ranks = on_ranks<std::vector<Bits>>(3, [](LoopbackCommunicator& communicator) {
+            Toy<Stage> toy(communicator);
+            TrainingState state(*toy.engine);
+            state.set_full_fp32_parameter(0, some_values(Exact::every_float, 70, 0));
+            std::vector<Bits> seen{bits_of(state.full_fp32_parameter(0))};
+            state.refresh_master_weights();
+            seen.push_back(bits_of(state.full_fp32_parameter(0)));
+            return seen;
+        });
+        auto const values = some_values(Exact::every_float, 70, 0);
+        for (auto const& seen : ranks) {
+            CHECK(seen[0] == bits_of(values));
+            CHECK(seen[1] == bits_of(rounded<Stage>(0, values)));
+            CHECK(seen[0] != seen[1]);
+        }
+    });
+}
+
 } // namespace zero::test::publish_master_weights_test

@@ -107,6 +107,10 @@ public:
     /// bit of the master weights. Collective, between steps, with no handle held.
     void publish_master_weights() { _access.publish_master_weights(); }
 
+    /// @brief The reverse: `Engine::parameters_changed`, which sets master weights to the
+    /// parameters and so loses the bits that these do not have. Collective.
+    void refresh_master_weights() { _access.refresh_master_weights(); }
+
     /// @}
     /// @name Optimizer states
     /// @{

@@ -135,6 +135,9 @@ public:
         });
     }
 
+    /// @brief Makes the replicas equal and sets the master weights to them. Collective; waits.
+    void refresh_master_weights() const { _engine->parameters_changed(); }
+
     /// @brief Makes parameters that every rank has written readable for later commands.
     void publish_written() const {
         guard([&] { _engine->_parameters.publish_written(); });
