@@ -56,10 +56,10 @@ std::string replaced(std::string text, std::string const& from, std::string cons
     return text.replace(at, from.size(), to);
 }
 
-/// The text is refused, or it writes the same manifest in another way: "1E5" for "1e5".
-bool is_refused_or(std::string const& good, std::string const& json) {
+bool is_refused(std::string const& json) {
     try {
-        return Manifest::from_json(json, "x").to_json() == good;
+        (void)Manifest::from_json(json, "x");
+        return false;
     } catch (CheckpointError const&) {
         return true;
     }
@@ -103,15 +103,16 @@ TEST_CASE("The name of a tensor tells its interval unless it is the whole parame
 
 TEST_CASE("A manifest of which any bit was flipped or any byte cut is refused") {
     std::string const json = example().to_json();
+    CHECK_FALSE(is_refused(json));
     std::size_t accepted = 0;
     for (std::size_t bit = 0; bit < 8 * json.size(); ++bit) {
         std::string damaged = json;
         damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
-        accepted += is_refused_or(json, damaged) ? 0U : 1U;
+        accepted += is_refused(damaged) ? 0U : 1U;
     }
     CHECK(accepted == 0);
-    for (std::size_t length = 0; length + 1 < json.size(); ++length) { // the last is a line break
-        accepted += is_refused_or("", json.substr(0, length)) ? 0U : 1U;
+    for (std::size_t length = 0; length < json.size(); ++length) {
+        accepted += is_refused(json.substr(0, length)) ? 0U : 1U;
     }
     CHECK(accepted == 0);
 }
@@ -130,7 +131,7 @@ TEST_CASE("Another version, format or checksum is refused, in words that say whi
     check_text_refused("{}", "format");
     std::string const deep(200'000, '[');
     check_text_refused(deep, "nested too deeply");
-    check_text_refused(R"({"format":"zero checkpoint","version":1,"checksum":0,"x":)" + deep
+    check_text_refused(R"({"format":"zero checkpoint","version":1,"x":)" + deep
                            + std::string(deep.size(), ']') + "}",
                        "nested too deeply");
 }

@@ -38,11 +38,17 @@ TEST_CASE("A description says when gradients are reduced, which differs between 
             ZeroStage<1> const other(
                 communicator, parameters,
                 {.reduction = {.schedule = ReductionSchedule::every_micro_step}});
-            return std::vector<std::string>{describe(usual), describe(other)};
+            return std::vector<std::string>{
+                describe(usual), describe(other),
+                describe(static_cast<ZeroStage<1>::EngineType const&>(usual))};
         })[0];
     CHECK(texts[0] == describe<ZeroStage<1>>());
     CHECK_THAT(texts[1], contains_text(", reduced by every_micro_step"));
     CHECK(texts[1].find("default") == std::string::npos);
+    CHECK(texts[2]
+          == "ZeroStage<1>: float32 parameters (gradients float32, sent as float32, accumulated in "
+             "float32, master weights none), Loopback<HostBackend>, NoLossScaler, AdamW with "
+             "OptimizerState<float>, reduced by boundary (the stage's default)");
 }
 
 TEST_CASE("The member with replaces the policy of a category, or adds it") {

@@ -170,10 +170,14 @@ TEST_CASE("Full values are read and set between steps, and set with no handle he
             CHECK_THROWS_WITH(state.set_full_optimizer_state(weight, "exp_avg", values),
                               contains_text("set_full_optimizer_state() inside a step"));
             CHECK_THROWS_AS(state.set_full_fp32_parameter(weight, values), OutOfOrder);
+            CHECK_THROWS_AS(state.set_local_fp32_parameter(weight, 0, values), OutOfOrder);
+            CHECK_THROWS_WITH(state.set_local_optimizer_state(weight, "exp_avg", 0, values),
+                              contains_text("set_local_optimizer_state() inside a step"));
             CHECK_THROWS_AS(state.publish_master_weights(), OutOfOrder);
             CHECK_THROWS_AS(engine.set_step_count(3), OutOfOrder);
             engine.cancel_step();
             CHECK_NOTHROW(state.set_full_fp32_parameter(weight, values));
+            CHECK_NOTHROW(state.set_local_optimizer_state(weight, "exp_avg", 0, values));
         });
     });
 }

@@ -3,10 +3,10 @@
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../host/host_backend.hpp"
+#include "../stage/describe.hpp"
 #include "../stage/detail/state_access.hpp"
 #include "checkpoint_directory.hpp"
 #include "detail/background_write.hpp"
-#include "detail/composition_of.hpp"
 #include "detail/file_job.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/publish_checkpoint.hpp"
@@ -53,7 +53,7 @@ public:
         _access.protocol().require_idle("CheckpointSaver::start()");
         wait();
         _access.guard([&] { _access.wait_to_read(); });
-        _plan.emplace(_access, detail::composition_of(*_stage), options);
+        _plan.emplace(_access, describe(*_stage), options);
         _keep_last = options.keep_last;
         detail::begin_checkpoint(_access, _directory, _plan->name);
         detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {

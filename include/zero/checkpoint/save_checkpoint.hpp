@@ -1,9 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../stage/describe.hpp"
 #include "../stage/detail/state_access.hpp"
 #include "checkpoint_directory.hpp"
-#include "detail/composition_of.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/publish_checkpoint.hpp"
 #include "detail/save_plan.hpp"
@@ -38,7 +38,7 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     auto const access = detail::access_to(stage);
     access.protocol().require_idle("save_checkpoint()");
     access.guard([&] { access.wait_to_read(); });
-    detail::SavePlan plan(access, detail::composition_of(stage), options);
+    detail::SavePlan plan(access, describe(stage), options);
     std::string const& name = plan.name;
     CheckpointDirectory const checkpoints(directory);
     detail::begin_checkpoint(access, checkpoints, name);

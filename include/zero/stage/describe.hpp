@@ -4,6 +4,7 @@
 #include "../core/detail/text.hpp"
 #include "../core/type_name.hpp"
 #include "../layout/placement.hpp"
+#include "detail/config_of.hpp"
 #include "detail/describe_types.hpp"
 
 #include <cstddef>
@@ -11,6 +12,28 @@
 #include <utility>
 
 namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+/// @brief Describes an engine, for `zero::describe`.
+/// @param sharding names of partitioner and bucketer, each with ", " behind it; an engine that does
+/// not know them has none
+template <class Config>
+[[gnu::cold]] std::string describe_engine(int stage, std::string const& sharding,
+                                          ReductionSchedule schedule) {
+    std::string types;
+    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
+        ((types += text({describe_types<typename Config::template TypesAt<Type>>(), ", "})), ...);
+    }(std::make_index_sequence<Config::types>());
+    return text({"ZeroStage<", stage, ">: ", types, sharding,
+                 type_name<typename Config::Communicator>(), ", ",
+                 type_name<typename Config::LossScaler>(), ", ",
+                 type_name<typename Config::Optimizer>(), " with ",
+                 type_name<typename Config::OptimizerState>(), ", reduced by ", name_of(schedule),
+                 (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+}
+
+} // namespace detail
 
 /// @brief Returns a composition in one line for logs, defaults included: "ZeroStage<2>: bfloat16
 /// parameters (...), ContiguousPartitioner, ..., reduced by every_micro_step".
@@ -21,27 +44,30 @@ template <class Stage>
 [[nodiscard]] std::string describe(ReductionSchedule schedule = default_schedule(Stage::stage)) {
     using Chosen = typename Stage::Composition; // not named Composition: -Wshadow warns if the
                                                 // header of zero::Composition is included first
-    using Engine = typename Chosen::EngineConfig;
-    std::string text = detail::text({"ZeroStage<", Stage::stage, ">: "});
-    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
-        ((text +=
-          detail::text({detail::describe_types<typename Engine::template TypesAt<Type>>(), ", "})),
-         ...);
-    }(std::make_index_sequence<Engine::types>());
-    return detail::text(
-        {text, type_name<typename Chosen::Partitioner>(), ", ",
-         type_name<typename Chosen::Bucketer>(), ", ", type_name<typename Chosen::Communicator>(),
-         ", ", type_name<typename Chosen::LossScaler>(), ", ",
-         type_name<typename Chosen::Optimizer>(), " with ",
-         type_name<typename Chosen::OptimizerStates>(), ", reduced by ", name_of(schedule),
-         (schedule == default_schedule(Stage::stage) ? " (the stage's default)" : "")});
+    return detail::describe_engine<typename Chosen::EngineConfig>(
+        Stage::stage,
+        detail::text({type_name<typename Chosen::Partitioner>(), ", ",
+                      type_name<typename Chosen::Bucketer>(), ", "}),
+        schedule);
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses.
 template <class Stage>
-    requires requires(Stage const& stage) { stage.schedule(); }
+    requires requires(Stage const& stage) {
+        typename Stage::Composition;
+        stage.schedule();
+    }
 [[nodiscard]] std::string describe(Stage const& stage) {
     return describe<Stage>(stage.schedule());
+}
+
+/// @brief The same for a program that knows its engine and not its stage. An engine does not depend
+/// on the types of partitioner and bucketer, so they are not named.
+template <class EngineType>
+    requires(!requires { typename EngineType::Composition; })
+[[nodiscard]] std::string describe(EngineType const& engine) {
+    return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
+                                                                    engine.schedule());
 }
 
 } // namespace ZERO_NAMESPACE

@@ -93,12 +93,14 @@ public:
         return _transfer.local(ArrayKind::parameter, 0, parameter);
     }
 
-    /// @brief Replaces one slice that this rank updates. When all ranks have written, call
-    /// `publish_master_weights` on each; until then other ranks may read old parameters.
+    /// @brief Replaces one slice that this rank updates, between steps. When all ranks have
+    /// written, call `publish_master_weights` on each; until then other ranks may read old
+    /// parameters.
     /// @param begin, values as `local_fp32_parameter` returns them
     void set_local_fp32_parameter(std::size_t parameter, std::size_t begin,
                                   std::span<float const> values) {
         require_parameter(parameter);
+        _access.protocol().require_idle("set_local_fp32_parameter()");
         _transfer.set_local(ArrayKind::parameter, 0, parameter, begin, values);
     }
 
@@ -137,11 +139,13 @@ public:
         return _transfer.local(ArrayKind::state, state_of(parameter, name), parameter);
     }
 
-    /// @brief Replaces one slice of a state. Stage 0 holds each state on every rank: write the same
-    /// there.
+    /// @brief Replaces one slice of a state, between steps. Stage 0 holds each state on every rank:
+    /// write the same there.
     void set_local_optimizer_state(std::size_t parameter, std::string_view name, std::size_t begin,
                                    std::span<float const> values) {
-        _transfer.set_local(ArrayKind::state, state_of(parameter, name), parameter, begin, values);
+        std::size_t const state = state_of(parameter, name);
+        _access.protocol().require_idle("set_local_optimizer_state()");
+        _transfer.set_local(ArrayKind::state, state, parameter, begin, values);
     }
 
     /// @}

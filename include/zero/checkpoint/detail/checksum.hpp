@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -16,7 +19,14 @@ inline constexpr std::uint64_t checksum_block_bytes = 16384;
 /// @brief Returns the XXH3-64 checksum of bytes.
 [[nodiscard]] std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept;
 
-/// @brief The same for bytes that arrive in parts.
+/// @brief Returns a checksum as 16 hexadecimal digits, the most significant first. JSON has no
+/// integers of 64 bits.
+[[nodiscard]] std::string checksum_text(std::uint64_t checksum);
+
+/// @brief Reads such a text; empty if it is none.
+[[nodiscard]] std::optional<std::uint64_t> checksum_from(std::string_view text);
+
+/// @brief The XXH3-64 checksum of bytes that arrive in parts.
 class Checksum {
 public:
     Checksum();

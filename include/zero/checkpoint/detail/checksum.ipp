@@ -1,6 +1,7 @@
 #pragma once
 
 #include "checksum.hpp"
+#include "hex.hpp"
 
 #if !defined(XXH_INLINE_ALL)
 #define XXH_INLINE_ALL
@@ -14,6 +15,26 @@ namespace ZERO_NAMESPACE::detail {
 
 ZERO_COLD_INLINE std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept {
     return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+ZERO_COLD_INLINE std::string checksum_text(std::uint64_t checksum) {
+    std::byte bytes[8];
+    for (std::size_t byte = 0; byte < 8; ++byte) {
+        bytes[byte] = static_cast<std::byte>(checksum >> (56 - 8 * byte));
+    }
+    return to_hex(bytes);
+}
+
+ZERO_COLD_INLINE std::optional<std::uint64_t> checksum_from(std::string_view text) {
+    std::byte bytes[8];
+    if (!from_hex(text, bytes)) {
+        return std::nullopt;
+    }
+    std::uint64_t checksum = 0;
+    for (std::byte const byte : bytes) {
+        checksum = checksum << 8U | std::to_integer<std::uint64_t>(byte);
+    }
+    return checksum;
 }
 
 struct Checksum::State {

@@ -11,6 +11,8 @@
 #include <limits>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -19,14 +21,34 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 /// Larger manifests are refused before memory is allocated for them.
 inline constexpr std::uint64_t largest_manifest = std::uint64_t{1} << 31U;
 
-ZERO_COLD_INLINE std::uint64_t manifest_checksum(Json const& json) {
-    std::string const text = json.dump();
-    return checksum_of(std::as_bytes(std::span<char const>(text.data(), text.size())));
+/// The checksum is the last member and covers the text before it.
+inline constexpr std::string_view before_checksum = ",\n \"checksum\": \"";
+inline constexpr std::string_view after_checksum = "\"\n}\n";
+
+ZERO_COLD_INLINE std::string manifest_checksum(std::string_view text) {
+    return checksum_text(
+        checksum_of(std::as_bytes(std::span<char const>(text.data(), text.size()))));
+}
+
+/// Appends the checksum to a manifest that lacks its closing brace.
+ZERO_COLD_INLINE std::string with_checksum(std::string text) {
+    std::string const checksum = manifest_checksum(text);
+    return text.append(before_checksum).append(checksum).append(after_checksum);
+}
+
+ZERO_COLD_INLINE bool has_right_checksum(std::string_view json) {
+    std::size_t const end = json.rfind(before_checksum);
+    if (end == std::string_view::npos) {
+        return false;
+    }
+    std::string_view const text = json.substr(0, end);
+    return json.substr(end + before_checksum.size())
+           == manifest_checksum(text).append(after_checksum);
 }
 
 [[noreturn]] ZERO_COLD_INLINE void refuse_manifest(std::string const& source,
@@ -175,8 +197,11 @@ ZERO_COLD_INLINE Manifest manifest_from(Json const& json, std::string const& sou
         }
     }
     for (Json const& file : list(json.at("files"), source)) {
-        manifest.files.push_back(
-            {file.at("name").get<std::string>(), natural(file.at("checksum"), source)});
+        auto const checksum = checksum_from(file.at("checksum").get<std::string>());
+        if (!checksum.has_value()) {
+            refuse_manifest(source, "a checksum is not 16 hexadecimal digits");
+        }
+        manifest.files.push_back({file.at("name").get<std::string>(), *checksum});
     }
     manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);
@@ -230,7 +255,8 @@ ZERO_COLD_INLINE std::string Manifest::to_json() const {
     json["extras"] = extras;
     json["files"] = detail::Json::array();
     for (ManifestFile const& own : files) {
-        json["files"].push_back({{"name", own.name}, {"checksum", own.checksum}});
+        json["files"].push_back(
+            {{"name", own.name}, {"checksum", detail::checksum_text(own.checksum)}});
     }
     json["types"] = detail::Json::array();
     for (auto const& arrays : types) {
@@ -245,8 +271,9 @@ ZERO_COLD_INLINE std::string Manifest::to_json() const {
         json["parameters"].push_back(detail::to_json(parameter));
     }
     try {
-        json["checksum"] = detail::manifest_checksum(json);
-        return json.dump(1) + "\n";
+        std::string text = json.dump(1);
+        text.resize(text.size() - std::string_view("\n}").size());
+        return detail::with_checksum(std::move(text));
     } catch (detail::Json::exception const& error) { // a text that is not UTF-8
         detail::throw_error<CheckpointError>(
             {"zero: the manifest cannot be written: ", error.what(), "."});
@@ -258,7 +285,7 @@ ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string
     try {
         detail::JsonGuard guard(5);
         (void)detail::Json::sax_parse(json, &guard);
-        auto parsed = guard.is_valid() ? detail::Json::parse(json) : detail::Json();
+        auto const parsed = guard.is_valid() ? detail::Json::parse(json) : detail::Json();
         if (!parsed.is_object()) {
             detail::refuse_manifest(source,
                                     "it is no object, is nested too deeply or has a name twice");
@@ -272,9 +299,7 @@ ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string
                 source, detail::text({"it has version ", version, ", and this library reads up to ",
                                       newest_version, "; use a newer library"}));
         }
-        auto const checksum = detail::natural(parsed.at("checksum"), source);
-        parsed.erase("checksum");
-        if (checksum != detail::manifest_checksum(parsed)) {
+        if (!detail::has_right_checksum(json)) {
             detail::refuse_manifest(source, "its checksum is wrong, so it was changed or damaged");
         }
         manifest = detail::manifest_from(parsed, source);

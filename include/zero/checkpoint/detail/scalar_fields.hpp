@@ -4,10 +4,12 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
+#include "hex.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -69,35 +71,18 @@ struct FieldReader {
 template <class T>
 void write_bytes(FieldWriter const& fields, T const& value) {
     static_assert(std::is_trivially_copyable_v<T>);
-    constexpr char const* digits = "0123456789abcdef";
-    unsigned char bytes[sizeof(T)];
-    std::memcpy(bytes, &value, sizeof(T));
-    std::string text;
-    for (unsigned char const byte : bytes) {
-        text += digits[byte / 16];
-        text += digits[byte % 16];
-    }
-    fields.scalars->texts[fields.prefix + "bytes"] = std::move(text);
+    fields.scalars->texts[fields.prefix + "bytes"] =
+        to_hex(std::as_bytes(std::span<T const, 1>(&value, 1)));
 }
 
 /// @brief Reads it back. @throws CheckpointError for another number of bytes
 template <class T>
 void read_bytes(FieldReader const& fields, T& value) {
     std::string const key = fields.prefix + "bytes";
-    std::string const& text = fields.find(fields.scalars->texts, key);
-    auto const digit = [&](char character) -> unsigned {
-        std::size_t const at = std::string_view("0123456789abcdef").find(character);
-        if (at == std::string_view::npos || text.size() != 2 * sizeof(T)) {
-            throw_error<CheckpointError>({"zero: the scalar '", key, "' of ", fields.source,
-                                          " is not ", sizeof(T), " bytes in hexadecimal."});
-        }
-        return static_cast<unsigned>(at);
-    };
-    unsigned char bytes[sizeof(T)];
-    for (std::size_t byte = 0; byte < sizeof(T); ++byte) {
-        unsigned const high = digit(2 * byte < text.size() ? text[2 * byte] : ' ');
-        unsigned const low = digit(2 * byte + 1 < text.size() ? text[2 * byte + 1] : ' ');
-        bytes[byte] = static_cast<unsigned char>(high * 16 + low);
+    std::byte bytes[sizeof(T)];
+    if (!from_hex(fields.find(fields.scalars->texts, key), bytes)) {
+        throw_error<CheckpointError>({"zero: the scalar '", key, "' of ", fields.source, " is not ",
+                                      sizeof(T), " bytes in hexadecimal."});
     }
     std::memcpy(&value, bytes, sizeof(T));
 }

@@ -11,6 +11,7 @@
 #include "../engine.hpp"
 #include "add_held_states.hpp"
 #include "array_kind.hpp"
+#include "config_of.hpp"
 #include "held_array.hpp"
 #include "held_parameters.hpp"
 
@@ -167,18 +168,6 @@ public:
 private:
     EngineType* _engine;
 };
-
-/// @brief The configuration of an engine's type.
-template <class EngineType>
-struct ConfigOf;
-template <class Config>
-struct ConfigOf<Engine<Config>> {
-    using type = Config;
-};
-
-/// @brief The configuration of a stage, or of an engine.
-template <class Stage>
-using config_of_t = typename ConfigOf<typename Stage::EngineType>::type;
 
 /// @brief Returns access to the state of a stage, or of an engine.
 template <class Stage>
