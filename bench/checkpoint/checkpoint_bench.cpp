@@ -5,8 +5,10 @@
 // in $ZERO_BENCH_FOLDER, or in the system's folder for temporary files. Reads come from the page
 // cache, because the files have just been written.
 
+#include "../stage/backward_pass.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
 #include <zero/comm/run_ranks.hpp>
@@ -208,6 +210,66 @@ void load_twin(benchmark::State& state) {
         [](Stage&, int rank) { read_plain(twin_file(rank), state_memory); }, files);
 }
 
+/// Arithmetic in registers, as a stand-in for the backward pass of a unit.
+void compute(std::int64_t operations) {
+    double value = 1.0;
+    for (std::int64_t i = 0; i < operations; ++i) {
+        value = value * 0.5 + 1.0;
+        benchmark::DoNotOptimize(value);
+    }
+}
+
+/// Steps without a save, or each right after a background save was started. Counts how many saves
+/// had ended before their step: that step ran beside less than the whole writing.
+template <bool is_saving, std::int64_t operations>
+void step(benchmark::State& state) {
+    std::filesystem::create_directories(folder());
+    std::barrier<> meeting(world);
+    bool is_going = true;
+    int ended_first = 0;
+    run_ranks(world, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model(state.range(0)));
+        CheckpointSaver saver(engine, folder());
+        auto const train = [&](bool are_written) {
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            bench::backward_and_step(
+                engine, [](std::size_t) { compute(operations); }, are_written);
+        };
+        train(true);
+        if (is_saving) { // the first allocates the copy
+            saver.start({.name = "checkpoint"});
+            saver.wait();
+        }
+        while (true) {
+            if (communicator.rank() == 0) {
+                is_going = state.KeepRunning();
+            }
+            meeting.arrive_and_wait();
+            if (!is_going) {
+                break;
+            }
+            if (is_saving) {
+                saver.start({.name = "checkpoint"});
+            }
+            meeting.arrive_and_wait();
+            auto const start = Clock::now();
+            train(false);
+            meeting.arrive_and_wait();
+            if (communicator.rank() == 0) {
+                state.SetIterationTime(std::chrono::duration<double>(Clock::now() - start).count());
+            }
+            if (is_saving && saver.poll()) {
+                ended_first += communicator.rank() == 0 ? 1 : 0;
+            }
+            saver.wait();
+            meeting.arrive_and_wait();
+        }
+    });
+    state.counters["ended_first"] = ended_first;
+    std::filesystem::remove_all(folder());
+}
+
 void sizes(benchmark::internal::Benchmark* benchmark) {
     benchmark->ArgName("divisor")->Arg(1)->UseManualTime()->Unit(benchmark::kMillisecond);
 }
@@ -216,6 +278,11 @@ BENCHMARK(save)->Name("save/disk/zero")->Apply(sizes);
 BENCHMARK(save_twin)->Name("save/disk/twin")->Apply(sizes);
 BENCHMARK(load<Files::cached>)->Name("load/page_cache/zero")->Apply(sizes);
 BENCHMARK(load_twin<Files::cached>)->Name("load/page_cache/twin")->Apply(sizes);
+BENCHMARK(step<false, 0>)->Name("step/bare/plain")->Apply(sizes);
+BENCHMARK(step<true, 0>)->Name("step/bare/while_saving")->Apply(sizes);
+// 14 units
+BENCHMARK(step<false, 30'000'000>)->Name("step/with_compute/plain")->Apply(sizes);
+BENCHMARK(step<true, 30'000'000>)->Name("step/with_compute/while_saving")->Apply(sizes);
 BENCHMARK(load<Files::on_disk>)->Name("load/disk/zero")->Apply(sizes);
 BENCHMARK(load_twin<Files::on_disk>)->Name("load/disk/twin")->Apply(sizes);
 

@@ -1,7 +1,6 @@
 #include "engine_model.hpp"
 #include "support/catch.hpp"
 
-#include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/checkpoint/load_parameters.hpp>
 #include <zero/checkpoint/save_parameters.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -9,7 +8,6 @@
 #include <zero/ops/sgd.hpp>
 
 #include <fstream>
-#include <optional>
 
 // Checkpoints between engines that differ in world size, stage, partitioner or types, and damaged
 // ones.
@@ -171,39 +169,6 @@ TEST_CASE("A rank that cannot write keeps every rank from publishing, and traini
     });
     CHECK(seen[0].message.find("file") != std::string::npos);
     CHECK(seen[1].message.find("rank 0 could not begin the checkpoint") != std::string::npos);
-}
-
-TEST_CASE("A checkpoint in the background holds the state of its start") {
-    TemporaryFolder const folder;
-    struct Seen {
-        Bits started;
-        std::optional<std::string> name;
-        std::optional<std::string> polled;
-    };
-    auto const seen = on_ranks<Seen>(3, [&](LoopbackCommunicator& communicator) {
-        Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
-        train(*toy.engine, communicator, 0, 3);
-        CheckpointSaver saver(*toy.engine, folder.path());
-        Seen own;
-        own.started = state_of(*toy.engine);
-        saver.start();
-        train(*toy.engine, communicator, 3, 4);
-        own.name = saver.wait();
-        saver.start({.name = "second"});
-        while (!own.polled) {
-            own.polled = saver.poll();
-        }
-        saver.start({.name = "given up"});
-        return own;
-    });
-    for (Seen const& own : seen) {
-        CHECK(own.name == "step-00000003");
-        CHECK(own.polled == "second");
-    }
-    auto const loaded = load<ZeroStage<1>>(2, folder.path(), {.name = "step-00000003"});
-    CHECK(loaded[0].state == seen[0].started);
-    CHECK(CheckpointDirectory(folder.path()).complete()
-          == std::vector<std::string>{"step-00000003", "second"});
 }
 
 TEST_CASE("Parameters in one file are read into another layout, and while an engine is made") {

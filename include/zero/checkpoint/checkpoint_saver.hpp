@@ -24,7 +24,8 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Saves checkpoints in the background: `start` copies what this rank owns, and a thread
-/// writes the copy while training goes on.
+/// writes the copy while training goes on. On Linux the thread takes only processor time that
+/// nothing else wants; a call that waits writes the rest itself.
 ///
 /// The checkpoint exists when `poll` or `wait` has returned its name; both are collective, because
 /// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
@@ -42,8 +43,8 @@ public:
     CheckpointSaver(CheckpointSaver const&) = delete;
     CheckpointSaver& operator=(CheckpointSaver const&) = delete;
 
-    /// @brief Waits for the thread. A checkpoint that was not published is given up; if it failed,
-    /// the reason is printed to the standard error.
+    /// @brief Gives up a checkpoint that was not published; the next save removes its files. If it
+    /// failed, the reason is printed to the standard error.
     ~CheckpointSaver() = default;
 
     /// @brief Completes the checkpoint before, copies the training state and starts to write it.
@@ -53,13 +54,19 @@ public:
         _access.protocol().require_idle("CheckpointSaver::start()");
         wait();
         _access.guard([&] { _access.wait_to_read(); });
-        _plan.emplace(_access, describe(*_stage), options);
+        detail::SavePlan plan(_access, describe(*_stage), options);
         _keep_last = options.keep_last;
-        detail::begin_checkpoint(_access, _directory, _plan->name);
-        detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
-            _write.start(snapshot(_plan->job(_directory.incomplete(_plan->name), _access.rank())));
-            return std::uint64_t{0};
-        });
+        detail::begin_checkpoint(_access, _directory, plan.name);
+        try {
+            detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
+                _write.start(snapshot(plan.job(_directory.incomplete(plan.name), _access.rank())));
+                return std::uint64_t{0};
+            });
+        } catch (...) { // another rank failed, and this one has started
+            _write.give_up();
+            throw;
+        }
+        _plan.emplace(std::move(plan));
     }
 
     /// @brief Publishes the checkpoint if all ranks have written. Collective, between two steps or

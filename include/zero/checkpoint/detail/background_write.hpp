@@ -6,33 +6,44 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <thread>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A thread that writes one file of host memory.
+/// @brief A thread that writes one file of host memory with the processor time that training
+/// leaves. `wait` takes over its work.
 class BackgroundWrite {
 public:
     BackgroundWrite() = default;
     BackgroundWrite(BackgroundWrite const&) = delete;
     BackgroundWrite& operator=(BackgroundWrite const&) = delete;
 
-    /// @brief Waits. Prints a failure that was not reported.
+    /// @brief Gives up what is not written yet. Prints a failure that was not reported.
     ~BackgroundWrite();
 
-    /// @brief Starts to write. The memory of the job must stay until the end. Call `wait` for the
-    /// job before.
+    /// @brief Stops writing, and drops the file and its failure.
+    void give_up() noexcept;
+
+    /// @brief Creates the file and starts to write. The memory of the job must stay until the end.
+    /// Call `wait` for the job before. @throws CheckpointError
     void start(FileJob job);
 
     /// @brief Whether the thread has ended, with or without success; true if none was started.
     [[nodiscard]] bool is_done() const noexcept { return _is_done; }
 
-    /// @brief Waits for the end. @return the checksum of the file's index
+    /// @brief Writes what the thread has not written yet. @return the checksum of the file's index
     /// @throws CheckpointError what the thread threw
     std::uint64_t wait();
 
 private:
+    /// Writes until the end, a failure, or `stop`.
+    void advance(std::atomic<bool> const& stop) noexcept;
+    void join() noexcept;
+
+    std::optional<FileWrite> _write;
     std::thread _thread;
+    std::atomic<bool> _is_awaited{false};
     std::atomic<bool> _is_done{true};
     std::uint64_t _checksum = 0;
     std::exception_ptr _failure;

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../safetensors_writer.hpp"
 #include "../tensor_entry.hpp"
 
 #include <cstddef>
@@ -22,16 +23,38 @@ struct FileJob {
     std::filesystem::path file;
     std::vector<TensorEntry> tensors;
     std::vector<TensorSource> sources; ///< of each tensor
-
-    /// @brief Writes the file. Memory of the host is written in place; otherwise through one
-    /// buffer of `staging_bytes`.
-    /// @param copy copies `(to, from, bytes)` to the host and waits; empty if the host can read
-    /// @return the checksum of the file's index
-    /// @throws CheckpointError
-    std::uint64_t write(FunctionRef<void*, void const*, std::size_t> copy) const;
-
-    static constexpr std::size_t staging_bytes = std::size_t{1} << 22U;
 };
+
+/// @brief Copies `(to, from, bytes)` to the host and waits; empty if the host can read the memory.
+using CopyToHost = FunctionRef<void*, void const*, std::size_t>;
+
+/// @brief Writes a data file piece by piece, so that another thread can take over.
+class FileWrite {
+public:
+    static constexpr std::size_t piece_bytes = std::size_t{1} << 22U;
+
+    /// @brief Creates the file. @throws CheckpointError
+    explicit FileWrite(FileJob job);
+
+    /// @brief Appends the next piece: in place from memory of the host, otherwise through one
+    /// buffer of `piece_bytes`.
+    /// @return false if all has been appended
+    /// @throws CheckpointError
+    bool append_next(CopyToHost copy);
+
+    /// @brief Makes the file durable. @return the checksum of its index @throws CheckpointError
+    std::uint64_t finish() { return _writer.finish(); }
+
+private:
+    FileJob _job;
+    SafetensorsWriter _writer;
+    std::vector<std::byte> _staging;
+    std::size_t _source = 0; ///< the tensor of the next piece
+    std::size_t _begin = 0;  ///< bytes of it that have been appended
+};
+
+/// @brief Writes a whole data file. @return the checksum of its index @throws CheckpointError
+std::uint64_t write_file(FileJob job, CopyToHost copy);
 
 /// @brief Writes the manifest of a checkpoint and makes it durable. @throws CheckpointError also
 /// for a manifest that could not be read back

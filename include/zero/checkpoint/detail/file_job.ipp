@@ -3,30 +3,40 @@
 #include "file_job.hpp"
 
 #include "../manifest.hpp"
-#include "../safetensors_writer.hpp"
 #include "file.hpp"
 
 #include <span>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_COLD_INLINE std::uint64_t
-FileJob::write(FunctionRef<void*, void const*, std::size_t> copy) const {
-    SafetensorsWriter writer(file, tensors);
-    std::vector<std::byte> staging(copy ? staging_bytes : 0);
-    for (TensorSource const& source : sources) {
-        auto const* const data = static_cast<std::byte const*>(source.data);
-        if (!copy) {
-            writer.append({data, source.bytes});
-            continue;
-        }
-        for (std::size_t begin = 0; begin < source.bytes; begin += staging.size()) {
-            std::size_t const bytes = smaller(staging.size(), source.bytes - begin);
-            copy(staging.data(), data + begin, bytes);
-            writer.append({staging.data(), bytes});
-        }
+ZERO_COLD_INLINE FileWrite::FileWrite(FileJob job)
+    : _job(std::move(job)), _writer(_job.file, _job.tensors) {}
+
+ZERO_COLD_INLINE bool FileWrite::append_next(CopyToHost copy) {
+    while (_source < _job.sources.size() && _begin == _job.sources[_source].bytes) {
+        ++_source;
+        _begin = 0;
     }
-    return writer.finish();
+    if (_source == _job.sources.size()) {
+        return false;
+    }
+    auto const* data = static_cast<std::byte const*>(_job.sources[_source].data) + _begin;
+    std::size_t const bytes = smaller(piece_bytes, _job.sources[_source].bytes - _begin);
+    if (copy) {
+        _staging.resize(piece_bytes);
+        copy(_staging.data(), data, bytes);
+        data = _staging.data();
+    }
+    _writer.append({data, bytes});
+    _begin += bytes;
+    return true;
+}
+
+ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, CopyToHost copy) {
+    FileWrite write(std::move(job));
+    while (write.append_next(copy)) {}
+    return write.finish();
 }
 
 ZERO_COLD_INLINE void write_manifest(std::filesystem::path const& checkpoint,

@@ -6,18 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Writes a file from the memory of an engine, in place where the host can read it.
 /// @return the checksum of the file's index
 template <class Access>
-std::uint64_t write_held(Access const& access, FileJob const& job) {
+std::uint64_t write_held(Access const& access, FileJob job) {
     if constexpr (requires { requires Access::Backend::is_device; }) {
-        return job.write(
-            [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); });
+        return write_file(std::move(job), [&](void* to, void const* from, std::size_t bytes) {
+            access.copy(to, from, bytes);
+        });
     } else {
-        return job.write({});
+        return write_file(std::move(job), {});
     }
 }
 

@@ -1,0 +1,98 @@
+#include "engine_model.hpp"
+#include "support/catch.hpp"
+
+#include <zero/checkpoint/checkpoint_saver.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+// Checkpoints that are written in the background.
+
+namespace zero::test::checkpoint_saver_test {
+
+namespace {
+
+using namespace engine_model;
+
+Bits loaded_state(std::filesystem::path const& folder, std::string const& name) {
+    return on_ranks<Bits>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<1>> toy(communicator, same_schedule<ZeroStage<1>>());
+        load_checkpoint(*toy.engine, folder, {.name = name});
+        return state_of(*toy.engine);
+    })[0];
+}
+
+} // namespace
+
+TEST_CASE("A checkpoint in the background holds the state of its start") {
+    TemporaryFolder const folder;
+    struct Seen {
+        Bits started;
+        std::optional<std::string> name;
+        std::optional<std::string> polled;
+    };
+    auto const seen = on_ranks<Seen>(3, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
+        train(*toy.engine, communicator, 0, 3);
+        CheckpointSaver saver(*toy.engine, folder.path());
+        Seen own;
+        own.started = state_of(*toy.engine);
+        saver.start();
+        train(*toy.engine, communicator, 3, 4);
+        own.name = saver.wait();
+        saver.start({.name = "second"});
+        while (!own.polled) {
+            own.polled = saver.poll();
+        }
+        saver.start({.name = "given up"});
+        return own;
+    });
+    for (Seen const& own : seen) {
+        CHECK(own.name == "step-00000003");
+        CHECK(own.polled == "second");
+    }
+    CHECK(loaded_state(folder.path(), "step-00000003") == seen[0].started);
+    CHECK(CheckpointDirectory(folder.path()).complete()
+          == std::vector<std::string>{"step-00000003", "second"});
+}
+
+TEST_CASE("A save that cannot be started on one rank is no save on any, and the next one works") {
+    TemporaryFolder const folder;
+    std::filesystem::create_directory(folder / "all");
+    struct Seen {
+        Outcome refused;
+        std::optional<std::string> nothing;
+        std::optional<std::string> next;
+        Bits state;
+    };
+    auto const seen = on_ranks<Seen>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
+        train(*toy.engine, communicator, 0, 2);
+        // Rank 1 has another name for the folder, and that does not exist yet.
+        auto const own = folder / (communicator.rank() == 0 ? "all" : "late");
+        CheckpointSaver saver(*toy.engine, own);
+        Seen result;
+        result.refused = outcome_of([&] { saver.start(); });
+        result.nothing = saver.wait();
+        if (communicator.rank() == 1) {
+            std::filesystem::create_directory_symlink("all", own);
+        }
+        train(*toy.engine, communicator, 2, 3); // both ranks meet after the link was made
+        result.state = state_of(*toy.engine);
+        saver.start({.name = "next"});
+        result.next = saver.wait();
+        return result;
+    });
+    CHECK(seen[0].refused.message.find("rank 1 could not copy its state") != std::string::npos);
+    CHECK(seen[1].refused.message.find("late") != std::string::npos);
+    for (Seen const& own : seen) {
+        CHECK_FALSE(own.nothing.has_value());
+        CHECK(own.next == "next");
+    }
+    CHECK(CheckpointDirectory(folder / "all").complete() == std::vector<std::string>{"next"});
+    CHECK(loaded_state(folder / "all", "next") == seen[0].state);
+}
+
+} // namespace zero::test::checkpoint_saver_test
