@@ -124,12 +124,15 @@ void save(benchmark::State& state) {
         Files::removed);
 }
 
-template <Files files>
+template <Files files, bool verify_first = true>
 void load(benchmark::State& state) {
     measure(
         state,
         [](Stage& engine, int) { save_checkpoint(engine, folder(), {.name = "checkpoint"}); },
-        [](Stage& engine, int) { load_checkpoint(engine, folder()); }, files);
+        [](Stage& engine, int) {
+            load_checkpoint(engine, folder(), {.verify_first = verify_first});
+        },
+        files);
 }
 
 void require(bool holds) {
@@ -277,6 +280,7 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(save)->Name("save/disk/zero")->Apply(sizes);
 BENCHMARK(save_twin)->Name("save/disk/twin")->Apply(sizes);
 BENCHMARK(load<Files::cached>)->Name("load/page_cache/zero")->Apply(sizes);
+BENCHMARK(load<Files::cached, false>)->Name("load/page_cache/zero_once")->Apply(sizes);
 BENCHMARK(load_twin<Files::cached>)->Name("load/page_cache/twin")->Apply(sizes);
 BENCHMARK(step<false, 0>)->Name("step/bare/plain")->Apply(sizes);
 BENCHMARK(step<true, 0>)->Name("step/bare/while_saving")->Apply(sizes);
@@ -284,6 +288,7 @@ BENCHMARK(step<true, 0>)->Name("step/bare/while_saving")->Apply(sizes);
 BENCHMARK(step<false, 30'000'000>)->Name("step/with_compute/plain")->Apply(sizes);
 BENCHMARK(step<true, 30'000'000>)->Name("step/with_compute/while_saving")->Apply(sizes);
 BENCHMARK(load<Files::on_disk>)->Name("load/disk/zero")->Apply(sizes);
+BENCHMARK(load<Files::on_disk, false>)->Name("load/disk/zero_once")->Apply(sizes);
 BENCHMARK(load_twin<Files::on_disk>)->Name("load/disk/twin")->Apply(sizes);
 
 } // namespace

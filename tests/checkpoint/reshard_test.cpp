@@ -158,6 +158,35 @@ TEST_CASE("A damaged file is an error on every rank, and no engine changes") {
     CHECK(load<ZeroStage<3>>(3, folder.path())[0].outcome.type == "returned");
 }
 
+TEST_CASE("Read once, a checkpoint gives the same state, and damage breaks the engine") {
+    TemporaryFolder const folder;
+    Bits const saved = save_after_three_steps<ZeroStage<2>>(2, folder.path());
+    auto const twice = load<ZeroStage<3>>(3, folder.path());
+    auto const once = load<ZeroStage<3>>(3, folder.path(), {.verify_first = false});
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        CHECK(once[rank].state == saved);
+        CHECK(once[rank].report.bytes_needed == twice[rank].report.bytes_needed);
+    }
+
+    auto const file = folder / "step-00000003" / "data-00001.safetensors";
+    std::string bad = content_of(file);
+    bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 4);
+    set_content(file, bad);
+    for (bool const verify_first : {true, false}) {
+        auto const next = on_ranks<Outcome>(3, [&](LoopbackCommunicator& communicator) {
+            Toy<ZeroStage<3>> toy(communicator);
+            (void)outcome_of([&] {
+                load_checkpoint(*toy.engine, folder.path(), {.verify_first = verify_first});
+            });
+            return outcome_of([&] { toy.engine->begin_step(); });
+        });
+        for (Outcome const& own : next) {
+            INFO(own.message);
+            CHECK((own.type == "returned") == verify_first);
+        }
+    }
+}
+
 TEST_CASE("A rank that cannot write keeps every rank from publishing, and training goes on") {
     TemporaryFolder const folder;
     set_content(folder / "file", "no folder");

@@ -1,4 +1,4 @@
-#include "engine_model.hpp"
+#include "check_resume.hpp"
 #include "support/catch.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -10,58 +10,7 @@
 
 namespace zero::test::resume_test {
 
-namespace {
-
 using namespace engine_model;
-
-constexpr int world = 3;
-
-struct Seen {
-    Bits straight; ///< after six steps
-    Bits resumed;  ///< after three, a checkpoint and three more
-    Bits control;  ///< the same with a step count one off
-    Bits unsaved;  ///< after six steps without a checkpoint
-};
-
-/// Trains `Stage`, and resumes in `Other`.
-template <class Stage, class Other>
-void check_resume(typename Stage::Options const& options = {},
-                  typename Other::Options const& other_options = {}) {
-    TemporaryFolder const folder;
-    auto const seen = on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
-        Seen own;
-        {
-            Toy<Stage> toy(communicator, same_schedule<Stage>(options));
-            train(*toy.engine, communicator, 0, 6);
-            own.unsaved = state_of(*toy.engine);
-        }
-        {
-            Toy<Stage> toy(communicator, same_schedule<Stage>(options));
-            toy.engine->set_learning_rate(0, 0.5); // settings of a group are part of the state
-            toy.engine->set_learning_rate(0, 1.0);
-            train(*toy.engine, communicator, 0, 3);
-            save_checkpoint(*toy.engine, folder.path());
-            train(*toy.engine, communicator, 3, 6);
-            own.straight = state_of(*toy.engine);
-        }
-        for (std::uint64_t const off : {0U, 1U}) {
-            Toy<Other> toy(communicator, same_schedule<Other>(other_options));
-            toy.engine->set_learning_rate(0, 0.25); // replaced by the checkpoint's
-            load_checkpoint(*toy.engine, folder.path());
-            toy.engine->set_step_count(toy.engine->step_count() + off);
-            train(*toy.engine, communicator, 3, 6);
-            (off == 0 ? own.resumed : own.control) = state_of(*toy.engine);
-        }
-        return own;
-    });
-    for (Seen const& own : seen) {
-        CHECK(own.straight == own.unsaved);
-        CHECK(own.resumed == own.straight);
-        CHECK(own.control != own.straight);
-    }
-}
-
-} // namespace
 
 TEST_CASE("A run resumes with the same bits: float, in stage 3 with another partitioner") {
     check_resume<ZeroStage<2>, ZeroStage<3, RoundRobinPartitioner>>();

@@ -28,7 +28,8 @@ namespace ZERO_NAMESPACE {
 /// Master weights of another form are loaded by their value.
 /// @param directory as given to `save_checkpoint`
 /// @throws CheckpointError if there is no checkpoint, a file is damaged, or it does not fit; the
-/// engine is unchanged. An error while it is read for the second time breaks the engine.
+/// engine is unchanged. An error while the engine's memory is written breaks the engine: the files
+/// changed after they were verified, or `verify_first` is false.
 template <class Stage>
 LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
                            LoadOptions const& options = {}) {

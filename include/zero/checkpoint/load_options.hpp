@@ -18,12 +18,15 @@ enum class LoadScope : std::uint8_t {
 struct LoadOptions {
     std::string name{}; ///< of the checkpoint; default: the one that was completed last
     LoadScope scope = LoadScope::everything; ///< what is loaded
-    bool settings = true;    ///< LoadScope::everything: also the hyper-parameters and learning
-                             ///< rate factors of the groups; otherwise the engine keeps its own
-    bool may_round = false;  ///< accept stored values that the engine's types cannot represent
-    bool may_differ = false; ///< parameters and arrays that are missing keep their values, those
-                             ///< that the engine lacks are ignored, and another optimizer is
-                             ///< accepted; the report lists all. Shapes must agree
+    bool settings = true;     ///< LoadScope::everything: also the hyper-parameters and learning
+                              ///< rate factors of the groups; otherwise the engine keeps its own
+    bool may_round = false;   ///< accept stored values that the engine's types cannot represent
+    bool may_differ = false;  ///< parameters and arrays that are missing keep their values, those
+                              ///< that the engine lacks are ignored, and another optimizer is
+                              ///< accepted; the report lists all. Shapes must agree
+    bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
+                              ///< changed. false: read once and verify on the way, so that damage
+                              ///< breaks the engine
 };
 
 } // namespace ZERO_NAMESPACE

@@ -15,8 +15,7 @@ struct LoadReport {
     std::map<std::string, std::string> extras; ///< as they were saved
     std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
     std::uint64_t bytes_needed = 0;            ///< of this rank's arrays in the files
-    std::uint64_t bytes_read = 0; ///< by this rank, indices and checksums included; once to verify
-                                  ///< and once to load
+    std::uint64_t bytes_read = 0;              ///< by this rank, indices and checksums included
 };
 
 } // namespace ZERO_NAMESPACE

@@ -33,6 +33,9 @@ public:
     /// @brief Reads all of `into`. A file that ends earlier is an error.
     void read_at(std::uint64_t offset, std::span<std::byte> into) const;
 
+    /// @brief Announces that a range will be read, so that the system reads ahead.
+    void will_read(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
     /// @brief Writes all of `bytes` behind what was written before.
     void write(std::span<std::byte const> bytes);
 

@@ -100,6 +100,16 @@ ZERO_COLD_INLINE void File::read_at(std::uint64_t offset, std::span<std::byte> i
     }
 }
 
+ZERO_COLD_INLINE void File::will_read(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+#if defined(POSIX_FADV_WILLNEED)
+    (void)::posix_fadvise(_descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                          POSIX_FADV_WILLNEED);
+#else
+    (void)offset;
+    (void)bytes;
+#endif
+}
+
 ZERO_COLD_INLINE void File::write(std::span<std::byte const> bytes) {
     while (!bytes.empty()) {
         ssize_t const count =

@@ -35,12 +35,12 @@ public:
     void differ(std::string what);
 
     /// @brief Verifies everything that `load` will read, and changes nothing.
-    /// @return the bytes that this rank needs
-    std::uint64_t verify();
+    void verify();
 
-    /// @brief Reads into the memory of the engine.
+    /// @brief Reads into the memory of the engine. Verifies what it reads.
     /// @param copy to and from that memory, @param is_direct the host can write it
-    void load(StateTable::Copy copy, bool is_direct);
+    /// @return the bytes that this rank needs
+    std::uint64_t load(StateTable::Copy copy, bool is_direct);
 
 private:
     /// An array of one parameter.
@@ -63,6 +63,8 @@ private:
                                std::size_t stored);
     [[nodiscard]] std::string stored_weight_dtype(std::size_t stored) const;
     void refuse(std::vector<std::string> const& problems) const;
+    template <class Raw>
+    std::uint64_t for_items(StateTable::Copy copy, Raw const& raw);
     template <class Visitor>
     void for_parts(Item const& item, Visitor const& visit) const;
     /// Reads an item, and stores it unless `copy` is empty. @return the bytes of its values

@@ -289,30 +289,14 @@ ZERO_COLD_INLINE std::uint64_t LoadPlan::read_as_floats(Item const& item, StateT
            * _checkpoint->item_bytes(item.stored, *_checkpoint->find_array(item.stored, name));
 }
 
-ZERO_COLD_INLINE std::uint64_t LoadPlan::verify() {
-    std::uint64_t needed = 0;
+/// @param raw called for the parts of items that are read as they are stored: `(item,
+/// memory, interval, begin in the interval, bytes)`
+template <class Raw>
+std::uint64_t LoadPlan::for_items(StateTable::Copy copy, Raw const& raw) {
+    std::uint64_t bytes_needed = 0;
     for (Item const& item : _items) {
         if (!item.is_raw) {
-            needed += read_as_floats(item, {});
-            continue;
-        }
-        ArrayForm const& form = _table->arrays()[item.array].form;
-        for_parts(item, [&](HeldSlice const&, ManifestInterval const& interval, Range common) {
-            std::size_t const bytes = form.bytes(common.size());
-            _checkpoint->verify_items(
-                item.stored, item.stored_array, interval,
-                form.bytes(common.begin - static_cast<std::size_t>(interval.begin)), bytes);
-            needed += bytes;
-        });
-    }
-    return needed;
-}
-
-ZERO_COLD_INLINE void LoadPlan::load(StateTable::Copy copy, bool is_direct) {
-    std::vector<std::byte> staging(is_direct ? 0 : std::size_t{1} << 22U);
-    for (Item const& item : _items) {
-        if (!item.is_raw) {
-            read_as_floats(item, copy);
+            bytes_needed += read_as_floats(item, copy);
             continue;
         }
         ArrayForm const& form = _table->arrays()[item.array].form;
@@ -323,19 +307,35 @@ ZERO_COLD_INLINE void LoadPlan::load(StateTable::Copy copy, bool is_direct) {
                       std::size_t const from =
                           form.bytes(common.begin - static_cast<std::size_t>(interval.begin));
                       std::size_t const bytes = form.bytes(common.size());
-                      if (is_direct) {
-                          _checkpoint->read_items(item.stored, item.stored_array, interval, from,
-                                                  {to, bytes});
-                          return;
-                      }
-                      for (std::size_t done = 0; done < bytes; done += staging.size()) {
-                          std::size_t const count = smaller(staging.size(), bytes - done);
-                          _checkpoint->read_items(item.stored, item.stored_array, interval,
-                                                  from + done, {staging.data(), count});
-                          copy(to + done, staging.data(), count);
-                      }
+                      raw(item, to, interval, from, bytes);
+                      bytes_needed += bytes;
                   });
     }
+    return bytes_needed;
+}
+
+ZERO_COLD_INLINE void LoadPlan::verify() {
+    for_items({}, [&](Item const& item, std::byte*, ManifestInterval const& interval,
+                      std::size_t from, std::size_t bytes) {
+        _checkpoint->verify_items(item.stored, item.stored_array, interval, from, bytes);
+    });
+}
+
+ZERO_COLD_INLINE std::uint64_t LoadPlan::load(StateTable::Copy copy, bool is_direct) {
+    std::vector<std::byte> staging(is_direct ? 0 : std::size_t{1} << 22U);
+    return for_items(copy, [&](Item const& item, std::byte* to, ManifestInterval const& interval,
+                               std::size_t from, std::size_t bytes) {
+        if (is_direct) {
+            _checkpoint->read_items(item.stored, item.stored_array, interval, from, {to, bytes});
+            return;
+        }
+        for (std::size_t at = 0; at < bytes; at += staging.size()) {
+            std::size_t const count = smaller(staging.size(), bytes - at);
+            _checkpoint->read_items(item.stored, item.stored_array, interval, from + at,
+                                    {staging.data(), count});
+            copy(to + at, staging.data(), count);
+        }
+    });
 }
 
 } // namespace ZERO_NAMESPACE::detail

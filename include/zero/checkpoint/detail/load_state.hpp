@@ -23,8 +23,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Loads what a reader provides into an engine that nothing uses: first checks and verifies
-/// on all ranks, then writes. Collective; waits.
+/// @brief Loads what a reader provides into an engine that nothing uses: first checks and, by
+/// default, verifies on all ranks, then writes. Collective; waits.
 /// @param open returns the reader, @param source for messages
 template <class Config, class Open>
 void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,
@@ -51,12 +51,14 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             // settings of another optimizer have other names
             scalars.emplace(access, reader->manifest(), source, options.settings && is_same);
         }
-        report.bytes_needed = plan->verify();
+        if (options.verify_first) {
+            plan->verify();
+        }
         return std::uint64_t{0};
     });
     constexpr bool is_on_device = requires { requires StateAccess<Config>::Backend::is_device; };
     access.guard([&] {
-        plan->load(
+        report.bytes_needed = plan->load(
             [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); },
             !is_on_device);
         if (scalars) {

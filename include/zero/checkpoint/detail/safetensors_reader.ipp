@@ -160,6 +160,7 @@ SafetensorsReader::read_block(std::uint64_t block, TensorEntry const& tensor) {
 ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::uint64_t offset,
                                                 std::uint64_t bytes) {
     require_inside(tensor, offset, bytes);
+    _file.will_read(_data_begin + tensor.begin + offset, bytes);
     if (bytes == 0 || _checksums.empty() || tensor.name == detail::checksum_tensor) {
         return;
     }
@@ -182,6 +183,7 @@ ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::
 ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::uint64_t offset,
                                               std::span<std::byte> into) {
     require_inside(tensor, offset, into.size());
+    _file.will_read(_data_begin + tensor.begin + offset, into.size());
     std::uint64_t at = tensor.begin + offset; // in the data
     if (_checksums.empty() || tensor.name == detail::checksum_tensor) {
         read_at(_data_begin + at, into);

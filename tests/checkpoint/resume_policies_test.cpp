@@ -1,0 +1,117 @@
+#include "check_resume.hpp"
+#include "support/catch.hpp"
+
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/lion.hpp>
+#include <zero/ops/muon.hpp>
+#include <zero/ops/sgd.hpp>
+
+#include <string>
+#include <vector>
+
+// The same for every optimizer, for weighted means, and around a rebuild of the buckets.
+
+namespace zero::test::resume_policies_test {
+
+using namespace engine_model;
+
+TEST_CASE("A run resumes with the same bits: optimizers that update elements") {
+    check_resume<ZeroStage<2, Sgd>, ZeroStage<3, Sgd>>(
+        {.optimizer = {.momentum = 0.9F, .nesterov = true}},
+        {.optimizer = {.momentum = 0.9F, .nesterov = true}});
+    check_resume<ZeroStage<1, Adam>, ZeroStage<2, Adam>>();
+    check_resume<ZeroStage<3, Lion>, ZeroStage<0, Lion>>();
+    check_resume<ZeroStage<0, Adagrad>, ZeroStage<2, Adagrad>>();
+}
+
+TEST_CASE("A run resumes with the same bits: optimizers that update whole parameters") {
+    check_resume<ZeroStage<2, RoundRobinPartitioner, Lamb>, ZeroStage<0, Lamb>>();
+    check_resume<ZeroStage<0, Muon>, ZeroStage<3, RoundRobinPartitioner, Muon>>();
+}
+
+TEST_CASE("A checkpoint brings the hyper-parameters of its optimizer") {
+    // `check_resume` compares with the run that has a momentum; this engine was made without one.
+    check_resume<ZeroStage<2, Sgd>, ZeroStage<2, Sgd>>({.optimizer = {.momentum = 0.9F}},
+                                                       {.optimizer = {.momentum = 0.5F}});
+}
+
+TEST_CASE("A run resumes with the same bits: gradients weighted by the samples of each rank") {
+    auto const weighted = [](auto& engine, LoopbackCommunicator& communicator, std::uint64_t begin,
+                             std::uint64_t end) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        for (std::uint64_t step = begin; step < end; ++step) {
+            engine.begin_step();
+            float const scale = engine.loss_scale();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run_micro_step(engine, rank, step, micro_step, scale);
+            }
+            engine.step(0.01, static_cast<std::int64_t>(3 + 2 * rank + step));
+        }
+    };
+    using P = Parameters<bfloat16>;
+    check_resume<ZeroStage<1, P>, ZeroStage<3, P>>(
+        {.reduction = {.kind = ReductionKind::weighted_mean}},
+        {.reduction = {.kind = ReductionKind::weighted_mean}}, weighted);
+}
+
+namespace {
+
+/// The names of the parameters in bucket order.
+template <class Stage>
+std::string buckets_of(Stage const& engine) {
+    std::string text;
+    for (std::size_t bucket = 0; bucket < engine.layout().buckets(); ++bucket) {
+        for (Piece const& piece : engine.layout().pieces(bucket)) {
+            text += engine.layout().parameter(piece.parameter).name + ' ';
+        }
+        text += "| ";
+    }
+    return text;
+}
+
+} // namespace
+
+TEST_CASE("An engine that was loaded rebuilds its buckets as a new one does") {
+    using Stage = ZeroStage<2, UnitBucketer>;
+    // The units become ready in another order than the planned one.
+    auto const in_order = [](auto& engine, LoopbackCommunicator& communicator, std::uint64_t begin,
+                             std::uint64_t end) {
+        for (std::uint64_t step = begin; step < end; ++step) {
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2, 0.01,
+                           8, {1, 2, 3, 4, 0});
+        }
+    };
+    auto const options = [] {
+        return Stage::Options{
+            .extra_leases = 4, .rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 8};
+    };
+    check_resume<Stage, Stage>(options(), options(), in_order);
+    check_resume<Stage, Stage>(options(), {.extra_leases = 8}, in_order);
+
+    TemporaryFolder const folder;
+    auto const seen =
+        on_ranks<std::vector<std::string>>(world, [&](LoopbackCommunicator& communicator) {
+            std::vector<std::string> layouts;
+            Toy<Stage> straight(communicator, same_schedule<Stage>(options()));
+            layouts.push_back(buckets_of(*straight.engine));
+            in_order(*straight.engine, communicator, 0, 3);
+            layouts.push_back(buckets_of(*straight.engine));
+            save_checkpoint(*straight.engine, folder.path());
+            Toy<Stage> loaded(communicator, same_schedule<Stage>(options()));
+            load_checkpoint(*loaded.engine, folder.path());
+            layouts.push_back(buckets_of(*loaded.engine));
+            in_order(*loaded.engine, communicator, 3, 5);
+            layouts.push_back(buckets_of(*loaded.engine));
+            return layouts;
+        });
+    for (auto const& layouts : seen) {
+        CHECK(layouts[1] != layouts[0]);
+        CHECK(layouts[2] == layouts[0]);
+        CHECK(layouts[3] == layouts[1]);
+    }
+}
+
+} // namespace zero::test::resume_policies_test
