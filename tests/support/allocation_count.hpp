@@ -1,26 +1,43 @@
 #pragma once
 
-// Replaces the global operators new and delete by ones that count. Include it in exactly one unit
-// of a program, for instance in an *_alone_test.cpp, which is a program of its own.
+// Replaces the global operators new and delete by ones that count allocations and bytes. Include it
+// in exactly one unit of a program, for instance in an *_alone_test.cpp, which is a program of its
+// own.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
+#include <malloc.h>
+
 namespace zero::test {
 
 inline std::atomic<bool> is_counting{false};
 inline std::atomic<long> allocations{0}; ///< of every form on every thread, while `is_counting`
+
+inline std::atomic<long long> live_bytes{0}; ///< allocated and not freed, always counted
+inline std::atomic<long long> peak_bytes{0}; ///< the largest `live_bytes`; set it to start anew
 
 inline void* allocate_counted(std::size_t bytes, std::size_t alignment) noexcept {
     if (is_counting.load()) {
         ++allocations;
     }
     std::size_t const wanted = bytes == 0 ? 1 : bytes;
-    return alignment == 0
-               ? std::malloc(wanted)
-               : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+    void* const memory =
+        alignment == 0
+            ? std::malloc(wanted)
+            : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+    auto const size = static_cast<long long>(::malloc_usable_size(memory));
+    long long const live = live_bytes.fetch_add(size) + size;
+    long long peak = peak_bytes.load();
+    while (peak < live && !peak_bytes.compare_exchange_weak(peak, live)) {}
+    return memory;
+}
+
+inline void free_counted(void* memory) noexcept {
+    live_bytes -= static_cast<long long>(::malloc_usable_size(memory));
+    std::free(memory);
 }
 
 inline void* allocate_counted_or_throw(std::size_t bytes, std::size_t alignment) {
@@ -59,38 +76,38 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
     return zero::test::allocate_counted(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete(void* memory, std::nothrow_t const&) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory, std::nothrow_t const&) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete(void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }
 void operator delete[](void* memory, std::align_val_t, std::nothrow_t const&) noexcept {
-    std::free(memory);
+    zero::test::free_counted(memory);
 }

@@ -1,0 +1,156 @@
+#include "support/allocation_count.hpp"
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/stages.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <barrier>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+// The memory that saving and loading take, and what steps allocate afterwards. The replaced global
+// operators count on every thread.
+
+using namespace zero;
+using namespace zero::test;
+
+namespace {
+
+constexpr int world = 2;
+constexpr long long mebibyte = 1 << 20;
+
+using Stage = ZeroStage<2, Parameters<bfloat16>>;
+
+std::vector<Parameter<bfloat16>> model(std::size_t elements) {
+    std::vector<Parameter<bfloat16>> parameters;
+    for (char const* const name : {"a", "b", "c", "d"}) {
+        parameters.push_back({.name = name, .elements = elements});
+    }
+    return parameters;
+}
+
+/// Returns the largest additional memory of all ranks while they run `act(engine, folder)`. A first
+/// run is not measured, since it may allocate what stays. The files exist before.
+template <class Act>
+long long additional_bytes(std::size_t elements, Act const& act) {
+    TemporaryFolder const folder;
+    std::barrier<> barrier(world);
+    long long before = 0;
+    long long peak = 0;
+    run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model(elements));
+        save_checkpoint(engine, folder.path(), {.name = "first"});
+        act(engine, folder.path());
+        barrier.arrive_and_wait();
+        if (communicator.rank() == 0) {
+            before = live_bytes;
+            peak_bytes = before;
+        }
+        barrier.arrive_and_wait();
+        act(engine, folder.path());
+        barrier.arrive_and_wait();
+        if (communicator.rank() == 0) {
+            peak = peak_bytes;
+        }
+        barrier.arrive_and_wait();
+    });
+    return peak - before;
+}
+
+constexpr std::size_t small = std::size_t{1} << 18U;
+constexpr std::size_t large = std::size_t{1} << 21U; ///< 58 MB a rank
+/// Eight bytes for each 16 KiB of all files, in lists that grow by doubling, written and read back.
+constexpr long long checksums = 4 * large * 14 / 16384 * 8;
+
+} // namespace
+
+TEST_CASE("Live bytes count what is allocated until it is freed") {
+    long long const before = live_bytes;
+    auto* const memory = new std::vector<char>(1000);
+    CHECK(live_bytes - before >= 1000);
+    CHECK(live_bytes - before < 1200);
+    delete memory;
+    CHECK(live_bytes == before);
+    CHECK(peak_bytes - before >= 1000);
+}
+
+TEST_CASE("Saving takes one buffer a rank, whatever the size of the model") {
+    auto const save = [](Stage& engine, auto const& folder) {
+        save_checkpoint(engine, folder, {.name = "checkpoint"});
+    };
+    long long const of_small = additional_bytes(small, save);
+    long long const of_large = additional_bytes(large, save);
+    INFO(of_small << " and " << of_large);
+    CHECK(of_small > world * mebibyte / 2); // control: the buffers are counted
+    CHECK(of_large < world * mebibyte + 300'000 + 4 * checksums);
+    CHECK(of_large - of_small < 4 * checksums);
+}
+
+TEST_CASE("Loading takes small buffers, whatever the size of the model") {
+    auto const load = [](Stage& engine, auto const& folder) {
+        load_checkpoint(engine, folder, {.name = "first"});
+    };
+    long long const of_small = additional_bytes(small, load);
+    long long const of_large = additional_bytes(large, load);
+    INFO(of_small << " and " << of_large);
+    CHECK(of_small > 0);
+    CHECK(of_large < world * mebibyte + 4 * checksums);
+    CHECK(of_large - of_small < 4 * checksums);
+}
+
+TEST_CASE("Saving in the background takes the copy that it announces, once") {
+    TemporaryFolder const folder;
+    run_ranks(1, test_time_out, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model(large));
+        CheckpointSaver saver(engine, folder.path());
+        CHECK(saver.snapshot_bytes() == 0);
+        long long const before = live_bytes;
+        saver.start({.name = "one"});
+        saver.wait();
+        CHECK(saver.snapshot_bytes() == 4 * large * (2 + 4 + 4 + 4));
+        long long const after = live_bytes;
+        CHECK(after - before >= static_cast<long long>(saver.snapshot_bytes()));
+        CHECK(after - before < static_cast<long long>(saver.snapshot_bytes()) + mebibyte / 4);
+        saver.start({.name = "two"});
+        saver.wait();
+        CHECK(live_bytes - after < mebibyte / 4);
+    });
+}
+
+TEST_CASE("Steps allocate nothing after a checkpoint was saved or loaded, in any stage") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        std::barrier<> barrier(world);
+        allocations = 0;
+        run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
+            CheckpointSaver saver(engine, folder.path());
+            auto const count_step = [&](std::uint64_t step) {
+                barrier.arrive_and_wait();
+                is_counting = true;
+                barrier.arrive_and_wait();
+                (void)run_step(engine, rank, step).report();
+                barrier.arrive_and_wait();
+                is_counting = false;
+                barrier.arrive_and_wait();
+            };
+            (void)run_step(engine, rank, 0).report(); // the first may allocate
+            save_checkpoint(engine, folder.path(), {.name = "now"});
+            count_step(1);
+            load_checkpoint(engine, folder.path(), {.name = "now"});
+            count_step(2);
+            saver.start({.name = "behind"});
+            saver.wait();
+            count_step(3);
+        });
+        CHECK(allocations.load() == 0);
+    });
+}
