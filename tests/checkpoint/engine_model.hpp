@@ -27,8 +27,8 @@ typename Stage::Options same_schedule(typename Stage::Options options = {}) {
 }
 
 /// Trains the steps [begin, end) of one run.
-template <class Stage>
-void train(Stage& engine, LoopbackCommunicator& communicator, std::uint64_t begin,
+template <class Stage, class Communicator>
+void train(Stage& engine, Communicator const& communicator, std::uint64_t begin,
            std::uint64_t end) {
     for (std::uint64_t step = begin; step < end; ++step) {
         auto const rank = static_cast<std::uint64_t>(communicator.rank());

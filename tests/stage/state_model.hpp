@@ -64,7 +64,8 @@ std::vector<float> rounded(std::size_t parameter, std::vector<float> values) {
 /// Memory for the toy model in any storage, and an engine that uses it.
 template <class Stage>
 struct Toy {
-    Toy(LoopbackCommunicator& communicator, typename Stage::Options options = {}) {
+    template <class Communicator>
+    explicit Toy(Communicator& communicator, typename Stage::Options options = {}) {
         if constexpr (Stage::parameter_types == 2) {
             engine.emplace(communicator,
                            mixed::mixed_registration<typename Stage::Registration>(
