@@ -15,7 +15,8 @@ struct LoadReport {
     std::map<std::string, std::string> extras; ///< as they were saved
     std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
     std::uint64_t bytes_needed = 0;            ///< of this rank's arrays in the files
-    std::uint64_t bytes_read = 0;              ///< by this rank, indices and checksums included
+    std::uint64_t bytes_read = 0;              ///< by this rank, with indices and checksums; what
+                                               ///< is verified first counts twice
 };
 
 } // namespace ZERO_NAMESPACE

@@ -5,35 +5,11 @@
 #include "../core/type_name.hpp"
 #include "../layout/placement.hpp"
 #include "detail/config_of.hpp"
-#include "detail/describe_types.hpp"
+#include "detail/describe_engine.hpp"
 
-#include <cstddef>
 #include <string>
-#include <utility>
 
 namespace ZERO_NAMESPACE {
-
-namespace detail {
-
-/// @brief Describes an engine, for `zero::describe`.
-/// @param sharding names of partitioner and bucketer, each with ", " behind it; an engine that does
-/// not know them has none
-template <class Config>
-[[gnu::cold]] std::string describe_engine(int stage, std::string const& sharding,
-                                          ReductionSchedule schedule) {
-    std::string types;
-    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
-        ((types += text({describe_types<typename Config::template TypesAt<Type>>(), ", "})), ...);
-    }(std::make_index_sequence<Config::types>());
-    return text({"ZeroStage<", stage, ">: ", types, sharding,
-                 type_name<typename Config::Communicator>(), ", ",
-                 type_name<typename Config::LossScaler>(), ", ",
-                 type_name<typename Config::Optimizer>(), " with ",
-                 type_name<typename Config::OptimizerState>(), ", reduced by ", name_of(schedule),
-                 (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
-}
-
-} // namespace detail
 
 /// @brief Returns a composition in one line for logs, defaults included: "ZeroStage<2>: bfloat16
 /// parameters (...), ContiguousPartitioner, ..., reduced by every_micro_step".

@@ -1,0 +1,59 @@
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+// A rank reads its share of a checkpoint and little more, whoever wrote it.
+
+namespace zero::test::many_readers_test {
+
+namespace {
+
+using Stage = ZeroStage<3, Parameters<bfloat16>>;
+
+/// 24 million elements. The shares of 64 ranks cut every tensor.
+std::vector<Parameter<bfloat16>> model() {
+    std::vector<Parameter<bfloat16>> parameters;
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+        std::string const name = std::to_string(layer);
+        parameters.push_back({.name = name + ".norm", .elements = 768});
+        parameters.push_back({.name = name + ".weight", .elements = 8'000'003});
+    }
+    return parameters;
+}
+
+} // namespace
+
+TEST_CASE("A rank of 64 reads at most 1.05 times what it needs of a checkpoint of 8") {
+    TemporaryFolder const folder;
+    run_ranks(8, test_time_out, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model());
+        save_checkpoint(engine, folder.path());
+    });
+    for (bool const verify_first : {false, true}) {
+        auto const reports = on_ranks<LoadReport>(64, [&](LoopbackCommunicator& communicator) {
+            Stage engine(communicator, model());
+            return load_checkpoint(engine, folder.path(), {.verify_first = verify_first});
+        });
+        std::size_t total = 0;
+        for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+            auto const needed = static_cast<double>(reports[rank].bytes_needed);
+            double const passes = verify_first ? 2 : 1;
+            double const ratio = static_cast<double>(reports[rank].bytes_read) / (needed * passes);
+            INFO("rank " << rank << " reads " << ratio << " times its " << needed << " bytes");
+            CHECK(ratio <= 1.05);
+            CHECK(ratio > 1); // control: the checksums are counted
+            total += reports[rank].bytes_needed;
+        }
+        CHECK(total == 3 * (768 + 8'000'003) * (2 + 4 + 4 + 4));
+    }
+}
+
+} // namespace zero::test::many_readers_test
