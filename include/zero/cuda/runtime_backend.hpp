@@ -10,6 +10,7 @@
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
+#include "pinned_memory.hpp"
 #include "slice_table.hpp"
 #include "unset_stream.hpp"
 
@@ -41,6 +42,12 @@ struct RuntimeBackend {
     static Queue default_compute_queue() noexcept { return unset_stream(); }
 
     static MemoryResource& default_memory() noexcept { return cuda::default_memory(); }
+
+    /// @brief Returns the memory of buffers through which data passes between files and a device.
+    static MemoryResource& staging_memory() noexcept {
+        static PinnedMemory memory;
+        return memory;
+    }
 
     static Event record(Queue queue) { return Event::record(queue); }
     static void wait(Queue queue, Event const& event, Fence) { event.make_wait(queue); }

@@ -11,6 +11,7 @@
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/event.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -93,6 +94,8 @@ inline std::set<cudaStream_t>& streams() {
 inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
+inline thread_local std::size_t page_locked_bytes = 0; ///< that this thread holds
+inline thread_local std::size_t page_locked_peak = 0;
 
 /// The commands that this thread enqueued.
 inline thread_local std::size_t kernels = 0;
@@ -128,6 +131,13 @@ public:
             ::munmap(found->second.first, found->second.second);
             mappings().erase(found);
         }
+    }
+
+    /// Returns the size of an allocation, in whole pages.
+    static std::size_t bytes_of(void* memory) {
+        std::lock_guard const lock(mutex());
+        auto const found = mappings().find(memory);
+        return found == mappings().end() ? 0 : found->second.second - page;
     }
 
     static bool holds(void const* memory) {
@@ -425,6 +435,20 @@ inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 inline cudaError_t cudaFree(void* memory) {
     zero::test::emulated::GuardedMemory::free(memory);
     return cudaSuccess;
+}
+inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+    cudaError_t const code = cudaMalloc(memory, bytes);
+    if (code == cudaSuccess) {
+        using namespace zero::test::emulated;
+        page_locked_bytes += GuardedMemory::bytes_of(*memory);
+        page_locked_peak = std::max(page_locked_peak, page_locked_bytes);
+    }
+    return code;
+}
+inline cudaError_t cudaFreeHost(void* memory) {
+    zero::test::emulated::page_locked_bytes -=
+        zero::test::emulated::GuardedMemory::bytes_of(memory);
+    return cudaFree(memory);
 }
 inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
     return cudaMalloc(memory, bytes);

@@ -4,6 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../safetensors_writer.hpp"
 #include "../tensor_entry.hpp"
+#include "staging_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,22 +26,23 @@ struct FileJob {
     std::vector<TensorSource> sources; ///< of each tensor
 };
 
-/// @brief Copies `(to, from, bytes)` to the host and waits; empty if the host can read the memory.
-using CopyToHost = FunctionRef<void*, void const*, std::size_t>;
+/// @brief How data that the host cannot read reaches it; empty for the host's own memory.
+struct Staging {
+    std::byte* buffer = nullptr; ///< `piece_bytes` of the host
+    /// Copies `(to, from, bytes)` and waits.
+    FunctionRef<void*, void const*, std::size_t> copy{};
+};
 
 /// @brief Writes a data file piece by piece, so that another thread can take over.
 class FileWrite {
 public:
-    static constexpr std::size_t piece_bytes = std::size_t{1} << 22U;
-
     /// @brief Creates the file. @throws CheckpointError
     explicit FileWrite(FileJob job);
 
-    /// @brief Appends the next piece: in place from memory of the host, otherwise through one
-    /// buffer of `piece_bytes`.
+    /// @brief Appends the next piece of at most `piece_bytes`.
     /// @return false if all has been appended
     /// @throws CheckpointError
-    bool append_next(CopyToHost copy);
+    bool append_next(Staging const& staging);
 
     /// @brief Makes the file durable. @return the checksum of its index @throws CheckpointError
     std::uint64_t finish() { return _writer.finish(); }
@@ -48,13 +50,12 @@ public:
 private:
     FileJob _job;
     SafetensorsWriter _writer;
-    std::vector<std::byte> _staging;
     std::size_t _source = 0; ///< the tensor of the next piece
     std::size_t _begin = 0;  ///< bytes of it that have been appended
 };
 
 /// @brief Writes a whole data file. @return the checksum of its index @throws CheckpointError
-std::uint64_t write_file(FileJob job, CopyToHost copy);
+std::uint64_t write_file(FileJob job, Staging const& staging);
 
 /// @brief Writes the manifest of a checkpoint and makes it durable. @throws CheckpointError also
 /// for a manifest that could not be read back

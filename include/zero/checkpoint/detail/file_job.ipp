@@ -13,7 +13,7 @@ namespace ZERO_NAMESPACE::detail {
 ZERO_COLD_INLINE FileWrite::FileWrite(FileJob job)
     : _job(std::move(job)), _writer(_job.file, _job.tensors) {}
 
-ZERO_COLD_INLINE bool FileWrite::append_next(CopyToHost copy) {
+ZERO_COLD_INLINE bool FileWrite::append_next(Staging const& staging) {
     while (_source < _job.sources.size() && _begin == _job.sources[_source].bytes) {
         ++_source;
         _begin = 0;
@@ -23,19 +23,18 @@ ZERO_COLD_INLINE bool FileWrite::append_next(CopyToHost copy) {
     }
     auto const* data = static_cast<std::byte const*>(_job.sources[_source].data) + _begin;
     std::size_t const bytes = smaller(piece_bytes, _job.sources[_source].bytes - _begin);
-    if (copy) {
-        _staging.resize(piece_bytes);
-        copy(_staging.data(), data, bytes);
-        data = _staging.data();
+    if (staging.buffer != nullptr) {
+        staging.copy(staging.buffer, data, bytes);
+        data = staging.buffer;
     }
     _writer.append({data, bytes});
     _begin += bytes;
     return true;
 }
 
-ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, CopyToHost copy) {
+ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, Staging const& staging) {
     FileWrite write(std::move(job));
-    while (write.append_next(copy)) {}
+    while (write.append_next(staging)) {}
     return write.finish();
 }
 

@@ -38,9 +38,10 @@ public:
     void verify();
 
     /// @brief Reads into the memory of the engine. Verifies what it reads.
-    /// @param copy to and from that memory, @param is_direct the host can write it
+    /// @param copy to and from that memory
+    /// @param staging `piece_bytes` of the host; null if it can write that memory
     /// @return the bytes that this rank needs
-    std::uint64_t load(StateTable::Copy copy, bool is_direct);
+    std::uint64_t load(StateTable::Copy copy, std::byte* staging);
 
 private:
     /// An array of one parameter.

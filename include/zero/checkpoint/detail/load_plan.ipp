@@ -7,6 +7,7 @@
 #include "../../layout/range.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
+#include "staging_buffer.hpp"
 
 #include <algorithm>
 #include <span>
@@ -321,19 +322,18 @@ ZERO_COLD_INLINE void LoadPlan::verify() {
     });
 }
 
-ZERO_COLD_INLINE std::uint64_t LoadPlan::load(StateTable::Copy copy, bool is_direct) {
-    std::vector<std::byte> staging(is_direct ? 0 : std::size_t{1} << 22U);
+ZERO_COLD_INLINE std::uint64_t LoadPlan::load(StateTable::Copy copy, std::byte* staging) {
     return for_items(copy, [&](Item const& item, std::byte* to, ManifestInterval const& interval,
                                std::size_t from, std::size_t bytes) {
-        if (is_direct) {
+        if (staging == nullptr) {
             _checkpoint->read_items(item.stored, item.stored_array, interval, from, {to, bytes});
             return;
         }
-        for (std::size_t at = 0; at < bytes; at += staging.size()) {
-            std::size_t const count = smaller(staging.size(), bytes - at);
+        for (std::size_t at = 0; at < bytes; at += piece_bytes) {
+            std::size_t const count = smaller(piece_bytes, bytes - at);
             _checkpoint->read_items(item.stored, item.stored_array, interval, from + at,
-                                    {staging.data(), count});
-            copy(to + at, staging.data(), count);
+                                    {staging, count});
+            copy(to + at, staging, count);
         }
     });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/buffer.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
@@ -14,6 +15,7 @@
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
 #include "on_every_rank.hpp"
+#include "staging_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +40,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<CheckpointReader> reader;
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
+    Buffer<std::byte> staging;
     on_every_rank(access, "load the checkpoint", [&] {
         reader.emplace(open());
         plan.emplace(access.layout(), table, names, *reader, options);
@@ -51,16 +54,16 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             // settings of another optimizer have other names
             scalars.emplace(access, reader->manifest(), source, options.settings && is_same);
         }
+        staging = staging_buffer<typename StateAccess<Config>::Backend>();
         if (options.verify_first) {
             plan->verify();
         }
         return std::uint64_t{0};
     });
-    constexpr bool is_on_device = requires { requires StateAccess<Config>::Backend::is_device; };
     access.guard([&] {
         report.bytes_needed = plan->load(
             [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); },
-            !is_on_device);
+            staging.data());
         if (scalars) {
             scalars->set(access);
         }

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "file_job.hpp"
+#include "staging_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,11 @@ namespace ZERO_NAMESPACE::detail {
 /// @return the checksum of the file's index
 template <class Access>
 std::uint64_t write_held(Access const& access, FileJob job) {
-    if constexpr (requires { requires Access::Backend::is_device; }) {
-        return write_file(std::move(job), [&](void* to, void const* from, std::size_t bytes) {
-            access.copy(to, from, bytes);
-        });
-    } else {
-        return write_file(std::move(job), {});
-    }
+    auto const buffer = staging_buffer<typename Access::Backend>();
+    auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+        access.copy(to, from, bytes);
+    };
+    return write_file(std::move(job), {buffer.data(), copy});
 }
 
 /// @brief Returns the name of a checkpoint that was given none: "step-" and eight digits.

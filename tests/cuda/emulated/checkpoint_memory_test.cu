@@ -1,0 +1,46 @@
+#include "checkpoint/engine_model.hpp"
+#include "cuda/device_model.cuh"
+
+#include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+
+// Only the emulated device counts page-locked memory.
+
+namespace zero::test::checkpoint_memory_test {
+
+namespace {
+
+using namespace engine_model;
+
+/// Saves or loads, and returns the page-locked memory that this took at most.
+template <class Call>
+std::size_t page_locked_by(Call const& call) {
+    CHECK(emulated::page_locked_bytes == 0);
+    emulated::page_locked_peak = 0;
+    call();
+    CHECK(emulated::page_locked_bytes == 0);
+    return emulated::page_locked_peak;
+}
+
+} // namespace
+
+TEST_CASE("Each rank saves and loads a device's state through one page-locked buffer of 4 MiB",
+          "[cuda]") {
+    using Stage = ZeroStage<2, Loopback<cuda::Backend>>;
+    TemporaryFolder const folder;
+    auto const peaks = on_ranks<std::array<std::size_t, 2>, Stage::Communicator>(
+        2, [&](auto& communicator) -> std::array<std::size_t, 2> {
+            cuda::OwnedStream const stream;
+            auto options = same_schedule<Stage>();
+            options.compute_queue = stream.get();
+            Toy<Stage> toy(communicator, options);
+            return {page_locked_by([&] { save_checkpoint(*toy.engine, folder.path()); }),
+                    page_locked_by([&] { load_checkpoint(*toy.engine, folder.path()); })};
+        });
+    for (auto const& [saving, loading] : peaks) {
+        CHECK(saving == std::size_t{4} << 20U);
+        CHECK(loading == std::size_t{4} << 20U);
+    }
+}
+
+} // namespace zero::test::checkpoint_memory_test
