@@ -17,8 +17,7 @@ import numpy
 import safetensors
 import xxhash
 
-BLOCK = 16384
-CHECKSUMS = "xxh3_blocks"
+BLOCK = 2048
 
 
 def require(condition, what):
@@ -36,18 +35,28 @@ def read_manifest(folder):
 
 
 def verify_file(path, checksum):
-    """Compares the checksums of the index and of each block of the data."""
+    """Compares the checksums of the index, of the checksums and of each block of the data."""
     with path.open("rb") as file:
         header = file.read(int.from_bytes(file.read(8), "little"))
-        begin, end = json.loads(header)[CHECKSUMS]["data_offsets"]
-        start = 8 + len(header)
-        file.seek(start + begin)
-        blocks = file.read(end - begin)
-        require(xxhash.xxh3_64_hexdigest(header + blocks) == checksum, f"the index of {path}")
-        file.seek(start)
-        for number, expected in enumerate(numpy.frombuffer(blocks, "<u8")):
-            block = file.read(min(BLOCK, begin - number * BLOCK))
-            require(xxhash.xxh3_64_intdigest(block) == expected, f"block {number} of {path}")
+        tensors = json.loads(header)
+
+        def verify(begin, end, checksums):
+            file.seek(8 + len(header) + begin)
+            for number, expected in enumerate(numpy.frombuffer(checksums, "<u8")):
+                block = file.read(min(BLOCK, end - begin - number * BLOCK))
+                require(xxhash.xxh3_64_intdigest(block) == expected,
+                        f"block {number} after {begin} of {path}")
+
+        def read(name):
+            begin, end = tensors[name]["data_offsets"]
+            file.seek(8 + len(header) + begin)
+            return begin, end, file.read(end - begin)
+
+        _, _, groups = read("xxh3_groups")
+        require(xxhash.xxh3_64_hexdigest(header + groups) == checksum, f"the index of {path}")
+        begin, end, blocks = read("xxh3_blocks")
+        verify(begin, end, groups)
+        verify(0, begin, blocks)
 
 
 def read_array(files, parameter, array):

@@ -67,8 +67,8 @@ long long additional_bytes(std::size_t elements, Act const& act) {
 
 constexpr std::size_t small = std::size_t{1} << 18U;
 constexpr std::size_t large = std::size_t{1} << 21U; ///< 58 MB a rank
-/// Eight bytes for each 16 KiB of all files, in lists that grow by doubling, written and read back.
-constexpr long long checksums = 4 * large * 14 / 16384 * 8;
+/// Eight bytes for each 512 KiB of all files, in lists that grow by doubling.
+constexpr long long checksums = 4 * large * 14 / (1 << 19) * 8;
 
 } // namespace
 

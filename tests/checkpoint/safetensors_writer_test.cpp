@@ -29,6 +29,12 @@ std::uint64_t header_bytes(std::string const& content) {
     return length;
 }
 
+bool names_of_checksums(SafetensorsReader const& reader) {
+    auto const& tensors = reader.tensors();
+    return tensors.at(tensors.size() - 2).name == "xxh3_blocks"
+           && tensors.back().name == "xxh3_groups";
+}
+
 } // namespace
 
 TEST_CASE("Every type and shape comes back as it was written") {
@@ -54,8 +60,8 @@ TEST_CASE("Every type and shape comes back as it was written") {
         found.insert(found.end(), bytes.begin(), bytes.end());
     }
     CHECK(found == data);
-    CHECK(reader.tensors().size() == tensors.size() + 1);
-    CHECK(reader.tensors().back().name == "xxh3_blocks");
+    CHECK(reader.tensors().size() == tensors.size() + 2);
+    CHECK(names_of_checksums(reader));
     CHECK(reader.find("missing") == nullptr);
 }
 
@@ -63,25 +69,27 @@ TEST_CASE("A file without tensors, or with empty ones only, is valid") {
     TemporaryFolder const folder;
     std::uint64_t const none = write_tensors(folder / "none", {}, {});
     SafetensorsReader const reader(folder / "none", none);
-    CHECK(reader.tensors().size() == 1);
+    CHECK(reader.tensors().size() == 2);
 
     // The name sorts behind that of the checksums.
     std::uint64_t const empty = write_tensors(folder / "empty", {{"zzz", "F32", {0}}}, {});
     SafetensorsReader other(folder / "empty", empty);
     REQUIRE(other.find("zzz") != nullptr);
     CHECK(bytes_of(other, *other.find("zzz")).empty());
-    CHECK(other.tensors().back().name == "xxh3_blocks");
+    CHECK(names_of_checksums(other));
 }
 
-TEST_CASE("The number of checksums changes at the edge of a block") {
+TEST_CASE("The numbers of checksums change at the edge of a block, and of a block of checksums") {
     TemporaryFolder const folder;
-    for (std::uint64_t const count : {1U, 16383U, 16384U, 16385U, 32768U, 1048576U, 1048577U}) {
+    for (std::uint64_t const count : {1U, 2047U, 2048U, 2049U, 4096U, 1U << 19U, (1U << 19U) + 1}) {
         auto const data = numbered_bytes(count);
         std::string const name = std::to_string(count);
         std::uint64_t const checksum =
             write_tensors(folder / name, {bytes_named("x", count)}, data, 5000);
         SafetensorsReader reader(folder / name, checksum);
-        CHECK(reader.tensors().back().shape.at(0) == (count + 16383) / 16384);
+        auto const numbers = [&](char const* of) { return reader.find(of)->shape.at(0); };
+        CHECK(numbers("xxh3_blocks") == (count + 2047) / 2048);
+        CHECK(numbers("xxh3_groups") == (count + (1U << 19U) - 1) >> 19U);
         CHECK(bytes_of(reader, *reader.find("x")) == data);
     }
 }
@@ -94,7 +102,7 @@ TEST_CASE("The cuts of append do not change the file") {
                                            bytes_named("b", count - 70'001)};
     std::uint64_t const checksum = write_tensors(folder / "whole", tensors, data);
     std::string const whole = content_of(folder / "whole");
-    for (std::size_t const cut : {997U, 16383U, 16384U, 16385U, 1048575U, 1048576U, 1048577U}) {
+    for (std::size_t const cut : {997U, 2047U, 2048U, 2049U, 1048575U, 1048576U, 1048577U}) {
         std::string const name = std::to_string(cut);
         CHECK(write_tensors(folder / name, tensors, data, cut) == checksum);
         CHECK(content_of(folder / name) == whole);
@@ -108,7 +116,7 @@ TEST_CASE("The data begins at a multiple of 64 bytes and is followed by the chec
         write_tensors(folder / name, {bytes_named(name, 3)}, numbered_bytes(3));
         std::string const content = content_of(folder / name);
         CHECK((8 + header_bytes(content)) % 64 == 0);
-        CHECK(content.size() == 8 + header_bytes(content) + 3 + 8);
+        CHECK(content.size() == 8 + header_bytes(content) + 3 + 8 + 8);
     }
 }
 
@@ -145,6 +153,7 @@ TEST_CASE("Names that are taken, unknown types and sizes beyond any file are ref
     refused({bytes_named("x", 1), bytes_named("x", 1)}, "twice");
     refused({bytes_named("__metadata__", 1)}, "metadata");
     refused({bytes_named("xxh3_blocks", 1)}, "checksums");
+    refused({bytes_named("xxh3_groups", 1)}, "groups");
     refused({{"x", "F31", {1}}}, "type");
     refused({{"x", "F32", {std::uint64_t{1} << 62U}}}, "overflow");
     refused({bytes_named("x", std::uint64_t{1} << 61U), bytes_named("y", ~std::uint64_t{0} / 2)},

@@ -2,10 +2,10 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/file.hpp"
+#include "detail/kept_blocks.hpp"
 #include "detail/safetensors_header.hpp"
 #include "tensor_entry.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE {
 /// @brief Reads one safetensors file, and verifies its data if the file has checksums.
 ///
 /// Whatever the bytes of the file are, every call returns the right data or throws a
-/// CheckpointError. Memory in proportion to the header and, for checksums, 8 bytes per 16 KiB.
+/// CheckpointError. Memory: in proportion to the header; 32 KiB; 8 bytes for each 512 KiB of data.
 class SafetensorsReader {
 public:
     /// @brief Opens a file and checks its header.
@@ -31,7 +31,7 @@ public:
     explicit SafetensorsReader(std::filesystem::path const& file,
                                std::optional<std::uint64_t> index_checksum = {});
 
-    /// @brief Returns all tensors in the order of their data, that of the checksums included.
+    /// @brief Returns all tensors in the order of their data, those of the checksums included.
     [[nodiscard]] std::vector<TensorEntry> const& tensors() const noexcept {
         return _header.tensors;
     }
@@ -57,28 +57,22 @@ public:
 
 private:
     void read_at(std::uint64_t offset, std::span<std::byte> into);
-    void read_checksums(std::optional<std::uint64_t> index_checksum, std::string const& json);
+    [[nodiscard]] bool has_checksums() const noexcept;
+    void read_groups(std::optional<std::uint64_t> index_checksum, std::string const& json);
     void require_inside(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes) const;
-    void check_block(std::uint64_t block, std::span<std::byte const> bytes,
-                     TensorEntry const& tensor) const;
+    [[nodiscard]] std::uint64_t checksum(std::uint64_t block, TensorEntry const& tensor);
     [[nodiscard]] std::uint64_t block_end(std::uint64_t block) const noexcept;
     void read_blocks(std::uint64_t block, std::span<std::byte> into, TensorEntry const& tensor);
     std::span<std::byte const> read_block(std::uint64_t block, TensorEntry const& tensor);
 
-    /// A verified block that was needed in part.
-    struct KeptBlock {
-        std::optional<std::uint64_t> number; ///< empty: none
-        std::vector<std::byte> bytes;
-    };
-
     detail::File _file;
     detail::SafetensorsHeader _header;
     std::unordered_map<std::string_view, std::size_t> _by_name;
-    std::uint64_t _data_begin = 0;         ///< offset of the data in the file
-    std::uint64_t _covered = 0;            ///< bytes of data that have checksums
-    std::vector<std::uint64_t> _checksums; ///< by block; empty: the file has none
-    std::array<KeptBlock, 8> _kept;        ///< callers alternate between a few places of a file
-    std::size_t _oldest = 0;               ///< of the kept blocks, the next to be replaced
+    std::uint64_t _data_begin = 0;      ///< offset of the data in the file
+    std::uint64_t _covered = 0;         ///< bytes of data that have checksums
+    std::vector<std::uint64_t> _groups; ///< checksums of blocks of checksums; empty: none
+    detail::KeptBlocks _kept;           ///< verified blocks that were needed in part
+    detail::KeptBlocks _kept_checksums; ///< verified blocks of checksums
     std::uint64_t _bytes_read = 0;
 };
 

@@ -26,8 +26,8 @@ namespace ZERO_NAMESPACE {
 /// process dies, and it does not depend on stage, world size, partitioner or storage. No bit of
 /// the training changes.
 ///
-/// Memory: one buffer of at most 4 MiB, 8 bytes per 16 KiB that this rank writes, and lists of
-/// slices.
+/// Memory: one buffer of at most 4 MiB, 8 bytes for each 512 KiB that this rank writes, and lists
+/// of slices.
 /// @param directory holds all checkpoints of a training; created if it is missing
 /// @return the name of the checkpoint
 /// @throws CheckpointError on every rank if a file cannot be written; OutOfOrder inside a step. The

@@ -69,7 +69,7 @@ ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::pat
     manifest.files.push_back({file.filename().string(), 0});
     std::vector<std::string> dtypes; // one parameter type each
     for (TensorEntry const& tensor : opened->tensors()) {
-        if (tensor.name == detail::checksum_tensor) {
+        if (detail::holds_checksums(tensor.name)) {
             continue;
         }
         auto const found = std::find(dtypes.begin(), dtypes.end(), tensor.dtype);

@@ -12,9 +12,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Data files have one checksum for each block of this size. So a rank that needs a part of
-/// a file reads little more than that part.
-inline constexpr std::uint64_t checksum_block_bytes = 16384;
+/// @brief Data files have a checksum for each block of this size, and one for each block of these
+/// checksums. So a rank that needs a part of a file reads little more than that part.
+inline constexpr std::uint64_t checksum_block_bytes = 2048;
+
+/// @brief Blocks of data whose checksums fill one block.
+inline constexpr std::uint64_t checksums_per_block = checksum_block_bytes / 8;
+
+/// @brief Returns the number of blocks of so many bytes. The last one may be shorter.
+[[nodiscard]] constexpr std::uint64_t checksum_blocks(std::uint64_t bytes) noexcept {
+    return bytes / checksum_block_bytes + (bytes % checksum_block_bytes != 0 ? 1 : 0);
+}
 
 /// @brief Returns the XXH3-64 checksum of bytes.
 [[nodiscard]] std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept;

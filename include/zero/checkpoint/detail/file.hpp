@@ -39,12 +39,17 @@ public:
     /// @brief Writes all of `bytes` behind what was written before.
     void write(std::span<std::byte const> bytes);
 
+    /// @brief Writes all of `bytes` at `offset`. `write` goes on where it was.
+    void write_at(std::uint64_t offset, std::span<std::byte const> bytes);
+
     /// @brief Makes the content durable and closes the file.
     void sync_and_close();
 
 private:
     File(std::filesystem::path path, int descriptor) noexcept;
     [[noreturn]] void fail(std::string_view what) const;
+    template <class Write>
+    void write_all(std::span<std::byte const> bytes, Write const& write) const;
 
     std::filesystem::path _path;
     int _descriptor;

@@ -110,10 +110,10 @@ ZERO_COLD_INLINE void File::will_read(std::uint64_t offset, std::uint64_t bytes)
 #endif
 }
 
-ZERO_COLD_INLINE void File::write(std::span<std::byte const> bytes) {
+template <class Write>
+void File::write_all(std::span<std::byte const> bytes, Write const& write) const {
     while (!bytes.empty()) {
-        ssize_t const count =
-            ::write(_descriptor, bytes.data(), smaller(bytes.size(), largest_transfer));
+        ssize_t const count = write(bytes.data(), smaller(bytes.size(), largest_transfer));
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -122,6 +122,20 @@ ZERO_COLD_INLINE void File::write(std::span<std::byte const> bytes) {
         }
         bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
+}
+
+ZERO_COLD_INLINE void File::write(std::span<std::byte const> bytes) {
+    write_all(bytes, [&](std::byte const* data, std::size_t count) {
+        return ::write(_descriptor, data, count);
+    });
+}
+
+ZERO_COLD_INLINE void File::write_at(std::uint64_t offset, std::span<std::byte const> bytes) {
+    auto const* const begin = bytes.data();
+    write_all(bytes, [&](std::byte const* data, std::size_t count) {
+        auto const done = static_cast<std::uint64_t>(data - begin);
+        return ::pwrite(_descriptor, data, count, static_cast<off_t>(offset + done));
+    });
 }
 
 ZERO_COLD_INLINE void File::sync_and_close() {

@@ -11,8 +11,16 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The tensor that holds the checksums of the other tensors' data.
-inline constexpr char const* checksum_tensor = "xxh3_blocks";
+/// @brief The tensor before the last: checksums of blocks of the data before it.
+inline constexpr std::string_view block_checksums = "xxh3_blocks";
+
+/// @brief The last tensor: checksums of blocks of that tensor's data.
+inline constexpr std::string_view group_checksums = "xxh3_groups";
+
+/// @brief Returns whether a tensor holds checksums.
+[[nodiscard]] constexpr bool holds_checksums(std::string_view name) noexcept {
+    return name == block_checksums || name == group_checksums;
+}
 
 /// @brief The header of a safetensors file: what lies where in its data.
 struct SafetensorsHeader {
@@ -24,7 +32,7 @@ struct SafetensorsHeader {
         return tensors.empty() ? 0 : tensors.back().end;
     }
 
-    /// @brief Computes the offsets from types and shapes, and appends the tensor of checksums.
+    /// @brief Computes the offsets from types and shapes, and appends the tensors of checksums.
     /// @throws CheckpointError for an unknown type, a name that occurs twice or is reserved
     void place(std::string const& file);
 

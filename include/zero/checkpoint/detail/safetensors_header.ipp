@@ -83,7 +83,8 @@ ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept 
 
 ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
     std::uint64_t end = 0;
-    std::set<std::string_view> names{checksum_tensor, "__metadata__"};
+    std::uint64_t covered = 0;
+    std::set<std::string_view> names{block_checksums, group_checksums, "__metadata__"};
     for (TensorEntry& tensor : tensors) {
         std::uint64_t const bytes = tensor_bytes(tensor);
         if (bytes > largest_data - end || !names.insert(tensor.name).second) {
@@ -94,8 +95,12 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
         tensor.begin = end;
         tensor.end = end += bytes;
     }
-    std::uint64_t const blocks = (end + checksum_block_bytes - 1) / checksum_block_bytes;
-    tensors.push_back({checksum_tensor, "U64", {blocks}, end, end + 8 * blocks});
+    for (std::string_view const name : {block_checksums, group_checksums}) {
+        std::uint64_t const blocks = checksum_blocks(end - covered);
+        covered = end;
+        tensors.push_back({std::string(name), "U64", {blocks}, end, end + 8 * blocks});
+        end += 8 * blocks;
+    }
     metadata["format"] = "zero";
     metadata["block_bytes"] = std::to_string(checksum_block_bytes);
 }
@@ -181,7 +186,10 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     }
     // Without data all offsets are equal. The checksums come last even then.
     auto const place = [](TensorEntry const& tensor) {
-        return std::tuple(tensor.begin, tensor.end, tensor.name == checksum_tensor);
+        int const last = tensor.name == group_checksums   ? 2
+                         : tensor.name == block_checksums ? 1
+                                                          : 0;
+        return std::tuple(tensor.begin, tensor.end, last);
     };
     std::stable_sort(
         header.tensors.begin(), header.tensors.end(),

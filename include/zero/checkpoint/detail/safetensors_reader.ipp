@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE {
 namespace detail {
 
 /// Blocks that are read in one call: 128 KiB, which are still in the cache when they are hashed.
-inline constexpr std::uint64_t blocks_at_once = 8;
+inline constexpr std::uint64_t blocks_at_once = 64;
 
 ZERO_COLD_INLINE std::uint64_t from_little_endian(std::span<std::byte const> bytes) noexcept {
     std::uint64_t value = 0;
@@ -45,26 +45,36 @@ ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(std::filesystem::path cons
     read_at(length.size(), std::as_writable_bytes(std::span<char>(json.data(), json.size())));
     _data_begin = length.size() + header_bytes;
     _header = detail::SafetensorsHeader::from_json(json, _file.name(), size - _data_begin);
-    read_checksums(index_checksum, json);
+    read_groups(index_checksum, json);
     for (std::size_t index = 0; index < _header.tensors.size(); ++index) {
         _by_name.emplace(_header.tensors[index].name, index);
     }
 }
 
-ZERO_COLD_INLINE void SafetensorsReader::read_checksums(std::optional<std::uint64_t> index_checksum,
-                                                        std::string const& json) {
+ZERO_COLD_INLINE bool SafetensorsReader::has_checksums() const noexcept {
     auto const& tensors = _header.tensors;
-    bool const has_checksums = !tensors.empty() && tensors.back().name == detail::checksum_tensor
-                               && tensors.back().dtype == "U64" && tensors.back().shape.size() == 1
-                               && tensors.back().shape[0]
-                                      == (tensors.back().begin + detail::checksum_block_bytes - 1)
-                                             / detail::checksum_block_bytes;
-    if (has_checksums) {
-        _covered = tensors.back().begin;
-        std::vector<std::byte> bytes(static_cast<std::size_t>(_header.data_bytes() - _covered));
-        read_at(_data_begin + _covered, {bytes.data(), bytes.size()});
+    if (tensors.size() < 2) {
+        return false;
+    }
+    TensorEntry const& blocks = tensors[tensors.size() - 2];
+    TensorEntry const& groups = tensors.back();
+    auto const covers = [](TensorEntry const& checksums, std::uint64_t bytes) {
+        return checksums.dtype == "U64" && checksums.shape.size() == 1
+               && checksums.shape[0] == detail::checksum_blocks(bytes);
+    };
+    return blocks.name == detail::block_checksums && covers(blocks, blocks.begin)
+           && groups.name == detail::group_checksums && covers(groups, blocks.end - blocks.begin);
+}
+
+ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t> index_checksum,
+                                                     std::string const& json) {
+    if (has_checksums()) {
+        TensorEntry const& groups = _header.tensors.back();
+        _covered = _header.tensors[_header.tensors.size() - 2].begin;
+        std::vector<std::byte> bytes(static_cast<std::size_t>(groups.end - groups.begin));
+        read_at(_data_begin + groups.begin, {bytes.data(), bytes.size()});
         for (std::size_t at = 0; at < bytes.size(); at += 8) {
-            _checksums.push_back(detail::from_little_endian({bytes.data() + at, 8}));
+            _groups.push_back(detail::from_little_endian({bytes.data() + at, 8}));
         }
         if (index_checksum) {
             detail::Checksum index;
@@ -98,8 +108,7 @@ ZERO_COLD_INLINE void SafetensorsReader::require_inside(TensorEntry const& tenso
                                                         std::uint64_t bytes) const {
     std::uint64_t const size = tensor.end - tensor.begin;
     if (tensor.begin > tensor.end || tensor.end > _header.data_bytes()
-        || (tensor.end > _covered && !_checksums.empty()
-            && tensor.name != detail::checksum_tensor)) {
+        || (tensor.end > _covered && !_groups.empty() && !detail::holds_checksums(tensor.name))) {
         detail::throw_error<CheckpointError>(
             {"zero: tensor '", tensor.name, "' is not one of '", _file.name(), "'."});
     }
@@ -114,17 +123,24 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::block_end(std::uint64_t block)
     return detail::smaller((block + 1) * detail::checksum_block_bytes, _covered);
 }
 
-ZERO_COLD_INLINE void SafetensorsReader::check_block(std::uint64_t block,
-                                                     std::span<std::byte const> bytes,
-                                                     TensorEntry const& tensor) const {
-    if (detail::checksum_of(bytes) != _checksums[static_cast<std::size_t>(block)]) {
-        detail::throw_error<CheckpointError>({"zero: the data of tensor '", tensor.name, "' in '",
-                                              _file.name(),
-                                              "' is damaged: the checksum of the 16 KiB at byte ",
-                                              _data_begin + block * detail::checksum_block_bytes,
-                                              " is wrong; use another "
-                                              "checkpoint."});
-    }
+/// Returns the checksum of a block. It comes from a block of checksums, which is read and verified.
+ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
+                                                           TensorEntry const& tensor) {
+    std::uint64_t const group = block / detail::checksums_per_block;
+    std::uint64_t const first = group * detail::checksums_per_block;
+    auto const count = static_cast<std::size_t>(
+        detail::smaller(detail::checksums_per_block, detail::checksum_blocks(_covered) - first));
+    auto const checksums = _kept_checksums.get(group, 8 * count, [&](std::span<std::byte> into) {
+        read_at(_data_begin + _covered + 8 * first, into);
+        if (detail::checksum_of(into) != _groups[static_cast<std::size_t>(group)]) {
+            detail::throw_error<CheckpointError>({"zero: the checksums of tensor '", tensor.name,
+                                                  "' in '", _file.name(), "' are damaged, at byte ",
+                                                  _data_begin + _covered + 8 * first,
+                                                  "; use another checkpoint."});
+        }
+    });
+    return detail::from_little_endian(
+        checksums.subspan(8 * static_cast<std::size_t>(block - first), 8));
 }
 
 /// Reads blocks that lie one after the other, and verifies them in the caller's memory.
@@ -133,7 +149,13 @@ ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::s
     read_at(_data_begin + block * detail::checksum_block_bytes, into);
     while (!into.empty()) {
         auto const size = detail::smaller(into.size(), std::size_t{detail::checksum_block_bytes});
-        check_block(block, into.first(size), tensor);
+        if (detail::checksum_of(into.first(size)) != checksum(block, tensor)) {
+            detail::throw_error<CheckpointError>(
+                {"zero: the data of tensor '", tensor.name, "' in '", _file.name(),
+                 "' is damaged: the checksum of the 2 KiB at byte ",
+                 _data_begin + block * detail::checksum_block_bytes,
+                 " is wrong; use another checkpoint."});
+        }
         into = into.subspan(size);
         ++block;
     }
@@ -142,26 +164,16 @@ ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::s
 /// Returns a whole block, which is valid until the next call.
 ZERO_COLD_INLINE std::span<std::byte const>
 SafetensorsReader::read_block(std::uint64_t block, TensorEntry const& tensor) {
-    for (KeptBlock const& kept : _kept) {
-        if (kept.number == block) {
-            return {kept.bytes.data(), kept.bytes.size()};
-        }
-    }
-    KeptBlock& kept = _kept[_oldest];
-    _oldest = (_oldest + 1) % _kept.size();
-    kept.number.reset();
-    kept.bytes.resize(
-        static_cast<std::size_t>(block_end(block) - block * detail::checksum_block_bytes));
-    read_blocks(block, {kept.bytes.data(), kept.bytes.size()}, tensor);
-    kept.number = block;
-    return {kept.bytes.data(), kept.bytes.size()};
+    std::uint64_t const bytes = block_end(block) - block * detail::checksum_block_bytes;
+    return _kept.get(block, static_cast<std::size_t>(bytes),
+                     [&](std::span<std::byte> into) { read_blocks(block, into, tensor); });
 }
 
 ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::uint64_t offset,
                                                 std::uint64_t bytes) {
     require_inside(tensor, offset, bytes);
     _file.will_read(_data_begin + tensor.begin + offset, bytes);
-    if (bytes == 0 || _checksums.empty() || tensor.name == detail::checksum_tensor) {
+    if (bytes == 0 || _groups.empty() || detail::holds_checksums(tensor.name)) {
         return;
     }
     constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;
@@ -185,7 +197,7 @@ ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::ui
     require_inside(tensor, offset, into.size());
     _file.will_read(_data_begin + tensor.begin + offset, into.size());
     std::uint64_t at = tensor.begin + offset; // in the data
-    if (_checksums.empty() || tensor.name == detail::checksum_tensor) {
+    if (_groups.empty() || detail::holds_checksums(tensor.name)) {
         read_at(_data_begin + at, into);
         return;
     }

@@ -20,7 +20,8 @@ inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 /// Fits the cache of a core beside what the system needs.
 inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 
-inline constexpr std::uint64_t most_reserved_checksums = std::uint64_t{1} << 24U;
+/// So many bytes of checksums are written at once: those of 8 MiB of data.
+inline constexpr std::size_t collected_checksums = 16 * checksum_block_bytes;
 
 /// @brief Returns a number as safetensors stores it: little-endian.
 ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noexcept {
@@ -40,11 +41,10 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file,
     : _file(detail::File::create(file)) {
     detail::SafetensorsHeader header{std::move(tensors), metadata};
     header.place(file.string());
-    _expected = header.tensors.back().begin;
+    _expected = header.tensors[header.tensors.size() - 2].begin;
     _header = header.to_json(file.string());
-    std::uint64_t const blocks = header.tensors.back().shape.front();
-    _checksums.reserve(static_cast<std::size_t>(
-        detail::smaller(blocks, detail::most_reserved_checksums))); // the size may be nonsense
+    _checksums_at = 8 + _header.size() + _expected;
+    _checksums.reserve(detail::collected_checksums);
     _collected.reserve(detail::collected_bytes);
     _file.write(detail::little_endian(_header.size()));
     _file.write(std::as_bytes(std::span<char const>(_header.data(), _header.size())));
@@ -76,17 +76,40 @@ ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
     _collected.clear();
 }
 
+/// The data goes on before them.
+ZERO_COLD_INLINE void SafetensorsWriter::write_checksums() {
+    _file.write_at(_checksums_at, {_checksums.data(), _checksums.size()});
+    _checksums_at += _checksums.size();
+    std::span<std::byte const> left(_checksums.data(), _checksums.size());
+    while (!left.empty()) {
+        auto const block =
+            left.first(detail::smaller(left.size(), std::size_t{detail::checksum_block_bytes}));
+        auto const group = detail::little_endian(detail::checksum_of(block));
+        _groups.insert(_groups.end(), group.begin(), group.end());
+        left = left.subspan(block.size());
+    }
+    _checksums.clear();
+}
+
+ZERO_COLD_INLINE void SafetensorsWriter::add_checksum(std::uint64_t checksum) {
+    auto const bytes = detail::little_endian(checksum);
+    _checksums.insert(_checksums.end(), bytes.begin(), bytes.end());
+    if (_checksums.size() == detail::collected_checksums) {
+        write_checksums();
+    }
+}
+
 ZERO_COLD_INLINE void SafetensorsWriter::add_to_checksums(std::span<std::byte const> bytes) {
     constexpr std::uint64_t block = detail::checksum_block_bytes;
     while (!bytes.empty()) {
         std::uint64_t const into = _appended % block;
         auto const count = detail::smaller(bytes.size(), static_cast<std::size_t>(block - into));
         if (count == block) {
-            _checksums.push_back(detail::checksum_of(bytes.first(count)));
+            add_checksum(detail::checksum_of(bytes.first(count)));
         } else {
             _block.add(bytes.first(count));
             if (into + count == block) {
-                _checksums.push_back(_block.take());
+                add_checksum(_block.take());
             }
         }
         _appended += count;
@@ -101,20 +124,15 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsWriter::finish() {
                                               " of its tensors."});
     }
     if (_appended % detail::checksum_block_bytes != 0) {
-        _checksums.push_back(_block.take());
+        add_checksum(_block.take());
     }
     write_collected();
+    write_checksums();
+    std::span<std::byte const> const groups(_groups.data(), _groups.size());
+    _file.write_at(_checksums_at, groups);
     detail::Checksum index;
     index.add(std::as_bytes(std::span<char const>(_header.data(), _header.size())));
-    for (std::uint64_t const checksum : _checksums) {
-        auto const bytes = detail::little_endian(checksum);
-        index.add(bytes);
-        _collected.insert(_collected.end(), bytes.begin(), bytes.end());
-        if (_collected.size() == detail::collected_bytes) {
-            write_collected();
-        }
-    }
-    write_collected();
+    index.add(groups);
     _file.sync_and_close();
     return index.take();
 }
