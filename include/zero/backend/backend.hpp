@@ -22,6 +22,8 @@ namespace ZERO_NAMESPACE {
 /// Optional:
 /// - `is_device`: the host cannot read or write the memory.
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
+/// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies fast;
+///   checkpoints pass through a buffer of it.
 /// - `rethrow_failure(Event)`: for queues that fail independently.
 /// - `drain(Queue)`: for queues where waiting for a recorded event does not suffice.
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool
