@@ -47,9 +47,9 @@ public:
     /// failed, the reason is printed to the standard error.
     ~CheckpointSaver() = default;
 
-    /// @brief Completes the checkpoint before, copies the training state and starts to write it.
+    /// @brief Completes the previous checkpoint, copies the training state and starts to write it.
     /// Collective, between two steps; waits for the copy.
-    /// @throws CheckpointError as `save_checkpoint`, and for the checkpoint before
+    /// @throws CheckpointError as `save_checkpoint`, and for the previous checkpoint
     void start(SaveOptions const& options = {}) {
         _access.protocol().require_idle("CheckpointSaver::start()");
         wait();

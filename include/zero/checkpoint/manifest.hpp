@@ -26,7 +26,7 @@ struct ManifestArray {
 struct ManifestInterval {
     std::uint64_t file = 0;  ///< index into `Manifest::files`
     std::uint64_t begin = 0; ///< first element
-    std::uint64_t end = 0;   ///< behind the last element
+    std::uint64_t end = 0;   ///< one past the last element
 };
 
 /// @brief One parameter of a checkpoint.

@@ -45,7 +45,7 @@ public:
     }
 
     /// @brief Reads bytes [offset, offset + into.size()) of a tensor, and verifies the blocks that
-    /// they touch. What it returns is what it has verified, even if the file changes meanwhile.
+    /// they touch. It returns the bytes that it verified, even if the file changes meanwhile.
     void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
 
     /// @brief Verifies the same bytes without keeping them. Without checksums in the file it does

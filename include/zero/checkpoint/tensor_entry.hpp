@@ -14,7 +14,7 @@ struct TensorEntry {
     std::string dtype;                ///< "F32", "BF16", "F16", "U8", "U16", "I64", "U64", ...
     std::vector<std::uint64_t> shape; ///< row-major; empty: a single number
     std::uint64_t begin = 0;          ///< offset of its first byte in the data of the file
-    std::uint64_t end = 0;            ///< offset behind its last byte
+    std::uint64_t end = 0;            ///< one past its last byte
 };
 
 } // namespace ZERO_NAMESPACE

@@ -15,9 +15,8 @@ namespace ZERO_NAMESPACE {
 /// Beyond the syntax, a model guarantees that `hyper` is pure and derives in double whatever is
 /// constant during a step (learning rate, beta^t). Optional: `static constexpr char const*
 /// state_names[states]`; states without names are called "state0", "state1" and so on.
-/// `whole_tensor` selects the kind: the update of
-/// one element, or the update of a whole parameter. The second kind needs a partitioner that does
-/// not cut parameters.
+/// `whole_tensor` selects the kind: the update of one element, or the update of a whole parameter.
+/// The second kind needs a partitioner that does not cut parameters.
 template <class O>
 concept OptimizerBase = std::same_as<typename O::policy_category, OptimizerCategory>
                         && detail::OptimizerHasTypes<O> && detail::OptimizerHasStates<O>

@@ -26,7 +26,7 @@ public:
     void give_up() noexcept;
 
     /// @brief Creates the file and starts to write. The memory of the job must stay until the end.
-    /// Call `wait` for the job before. @throws CheckpointError
+    /// Call `wait` for the previous job. @throws CheckpointError
     void start(FileJob job);
 
     /// @brief Whether the thread has ended, with or without success; true if none was started.

@@ -11,12 +11,12 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Without this, a step beside the thread takes up to twice as long. Elsewhere than on Linux a
-/// priority belongs to the whole process.
+/// Without this, a step beside the thread takes up to twice as long. On other systems a priority
+/// belongs to the whole process.
 ZERO_COLD_INLINE void lower_priority_of_thread() noexcept {
 #if defined(__linux__)
     sched_param const priority{};
-    (void)::sched_setscheduler(0, SCHED_IDLE, &priority); // the thread works without it, too
+    (void)::sched_setscheduler(0, SCHED_IDLE, &priority); // the thread also works without it
 #endif
 }
 

@@ -151,7 +151,7 @@ ZERO_COLD_INLINE bool CheckpointDirectory::is_complete(std::string const& name) 
     std::error_code error;
     auto const status = std::filesystem::status(manifest, error);
     if (status.type() == std::filesystem::file_type::none
-        && error != std::errc::permission_denied) { // as of 'lost+found'
+        && error != std::errc::permission_denied) { // for example 'lost+found'
         throw std::filesystem::filesystem_error("cannot look for a checkpoint", manifest, error);
     }
     return std::filesystem::is_regular_file(status);

@@ -26,7 +26,7 @@ struct FileJob {
     std::vector<TensorSource> sources; ///< of each tensor
 };
 
-/// @brief How data that the host cannot read reaches it; empty for the host's own memory.
+/// @brief Access to data that the host cannot read; empty for the host's own memory.
 struct Staging {
     std::byte* buffer = nullptr; ///< `piece_bytes` of the host
     /// Copies `(to, from, bytes)` and waits.

@@ -59,7 +59,7 @@ public:
         return true;
     }
 
-    /// Says nothing: the parser reports the error again, as an exception.
+    /// Does nothing: the parser reports the error again, as an exception.
     template <class Exception>
     bool parse_error(std::size_t, std::string const&, Exception const&) {
         return false;

@@ -16,8 +16,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What an engine loads from a checkpoint, parameter by parameter: arrays of the same form
-/// item by item, others as floats. It depends on no element type, so it is compiled once.
+/// @brief The part of a checkpoint that an engine loads, parameter by parameter: arrays of the
+/// same form item by item, others as floats. It depends on no element type, so it is compiled once.
 class LoadPlan {
 public:
     /// @param names of the engine's arrays, in the order of the table

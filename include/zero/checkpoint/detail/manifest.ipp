@@ -82,7 +82,7 @@ ZERO_COLD_INLINE bool is_plain_name(std::string const& name) {
            && name.find('\0') == std::string::npos;
 }
 
-/// Checks what a reader relies on, whoever wrote the manifest.
+/// Checks everything that a reader relies on: another program may have written the manifest.
 ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const& source) {
     std::set<std::string> names;
     for (ManifestFile const& file : manifest.files) {

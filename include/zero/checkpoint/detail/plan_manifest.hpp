@@ -13,7 +13,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns the words of safetensors for the items of an array.
+/// @brief Returns the safetensors dtype of an array's items.
 [[nodiscard]] char const* dtype_text(ArrayForm const& form) noexcept;
 
 /// @brief The same for a number type.

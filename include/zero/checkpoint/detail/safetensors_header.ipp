@@ -23,7 +23,7 @@ inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max
 /// Keeps sums of offsets below what the system can address.
 inline constexpr std::uint64_t largest_data = std::uint64_t{1} << 62U;
 
-/// As the format has it; bounds what is allocated for a header.
+/// The limit of the format. It bounds the memory that is allocated for a header.
 inline constexpr std::uint64_t largest_header = 100'000'000;
 
 /// Headers end at multiples of this, so that tensors of any type are aligned in a mapped file.

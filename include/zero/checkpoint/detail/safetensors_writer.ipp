@@ -14,13 +14,13 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-/// Less is collected before it is written.
+/// Smaller parts are collected before they are written.
 inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 
 /// Fits the cache of a core beside what the system needs.
 inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 
-/// So many bytes of checksums are written at once: those of 8 MiB of data.
+/// Checksums are written in parts of this size, which cover 8 MiB of data.
 inline constexpr std::size_t collected_checksums = 16 * checksum_block_bytes;
 
 /// @brief Returns a number as safetensors stores it: little-endian.
@@ -63,7 +63,7 @@ ZERO_COLD_INLINE void SafetensorsWriter::append(std::span<std::byte const> bytes
         _collected.insert(_collected.end(), bytes.begin(), bytes.end());
         return;
     }
-    while (!bytes.empty()) { // the second of two readers of a part finds it in the cache
+    while (!bytes.empty()) { // hashed and written while it is in the cache
         auto const part = bytes.first(detail::smaller(bytes.size(), detail::cached_bytes));
         add_to_checksums(part);
         _file.write(part);
@@ -76,7 +76,7 @@ ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
     _collected.clear();
 }
 
-/// The data goes on before them.
+/// Writes checksums to their place behind the data, most of which may still be missing.
 ZERO_COLD_INLINE void SafetensorsWriter::write_checksums() {
     _file.write_at(_checksums_at, {_checksums.data(), _checksums.size()});
     _checksums_at += _checksums.size();

@@ -22,7 +22,7 @@ std::uint64_t write_held(Access const& access, FileJob job) {
     return write_file(std::move(job), {buffer.data(), copy});
 }
 
-/// @brief Returns the name of a checkpoint that was given none: "step-" and eight digits.
+/// @brief Returns the default name of a checkpoint: "step-" and eight digits.
 [[nodiscard]] inline std::string checkpoint_name(std::uint64_t step_count) {
     std::string number = std::to_string(step_count);
     number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');

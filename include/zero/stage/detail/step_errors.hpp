@@ -10,8 +10,8 @@
 /// The errors of `StepControl`.
 namespace ZERO_NAMESPACE::detail {
 
-/// @throws OutOfOrder
-/// @param kept how many reports are kept
+/// @throws OutOfOrder naming the step whose report was overwritten
+/// @param kept number of reports that are kept
 [[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
 
 /// @throws NoGradients with the causes and their remedies
