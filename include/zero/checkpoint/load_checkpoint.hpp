@@ -46,9 +46,11 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
     LoadReport report;
     report.name = detail::broadcast_text(access, found, "name of a checkpoint");
     if (report.name.empty()) {
-        detail::throw_error<CheckpointError>({"zero: '", directory.string(),
-                                              "' contains no complete checkpoint (rank ",
-                                              access.rank(), ")."});
+        detail::throw_error<CheckpointError>(
+            {"zero: '", directory.string(),
+             "' contains no complete checkpoint; give the directory that "
+             "save_checkpoint() was given (rank ",
+             access.rank(), ")."});
     }
     auto const path = checkpoints.path(report.name);
     detail::load_state(

@@ -60,9 +60,10 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> const& problems)
     if (problems.size() > listed_problems) {
         list += text({"\n  and ", problems.size() - listed_problems, " more"});
     }
-    throw_error<CheckpointError>({"zero: the checkpoint does not fit this engine (LoadOptions say "
-                                  "what may be accepted): ",
-                                  list});
+    throw_error<CheckpointError>(
+        {"zero: the checkpoint does not fit this engine:", list,
+         "\nLoadOptions::may_differ accepts arrays that are missing or additional, and another "
+         "optimizer; may_round accepts values that are rounded."});
 }
 
 ZERO_COLD_INLINE void LoadPlan::differ(std::string what) {
