@@ -2,7 +2,7 @@
 #
 # The header and the library are taken from one directory, or a header would be paired with another installation's library: an error at run time at best. Looked for in
 #   1. NCCL_ROOT (variable of CMake or of the environment): there and nowhere else,
-#   2. CMAKE_PREFIX_PATH, 3. the CUDA toolkit, 4. the package nvidia-nccl of the Python interpreter in PATH, 5. /usr/local and /usr.
+#   2. the package beside LibTorch's Python package (ZERO_TORCH, TORCH_INSTALL_PREFIX), then CMAKE_PREFIX_PATH, 3. the CUDA toolkit, 4. the package nvidia-nccl of the Python interpreter in PATH, 5. /usr/local and /usr.
 # A directory that holds only one of the two, or links to another installation's header, is skipped.
 
 include(FindPackageHandleStandardArgs)
@@ -44,10 +44,16 @@ endfunction()
 
 function(_nccl_search header library)
     set(explicit ${NCCL_ROOT} $ENV{NCCL_ROOT})
+    set(beside_torch) # LibTorch loads that one, and a process should hold one NCCL
+    foreach(torch IN ITEMS "${ZERO_TORCH}" "${TORCH_INSTALL_PREFIX}")
+        if(IS_DIRECTORY "${torch}/../nvidia/nccl")
+            list(APPEND beside_torch "${torch}/../nvidia/nccl")
+        endif()
+    endforeach()
     if(explicit)
         set(roots ${explicit})
     else()
-        set(roots ${CMAKE_PREFIX_PATH} ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT} python /usr/local /usr)
+        set(roots ${beside_torch} ${CMAKE_PREFIX_PATH} ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT} python /usr/local /usr)
     endif()
     foreach(root IN LISTS roots)
         if(root STREQUAL "python")

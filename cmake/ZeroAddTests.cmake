@@ -39,6 +39,9 @@ function(zero_add_tests)
         add_test("${zero_prefix}: ${name}" ${zero_launcher} "${zero_executable}" "${pattern}" ${run_arguments})
         set_tests_properties("${zero_prefix}: ${name}" PROPERTIES LABELS "${zero_labels}" TIMEOUT ${zero_timeout} COST ${zero_cost}
             SKIP_REGULAR_EXPRESSION "(^|\n)skipped: no ")
+        if(zero_lock)
+            set_tests_properties("${zero_prefix}: ${name}" PROPERTIES RESOURCE_LOCK "${zero_lock}")
+        endif()
     endwhile()
 
     # Catch2 2 returns the number of cases, or 255 when there are more.

@@ -1,9 +1,9 @@
-# zero_discover_tests(<target> PREFIX <text> LABELS <label>... TIMEOUT <seconds> [COST <number>])
+# zero_discover_tests(<target> PREFIX <text> LABELS <label>... TIMEOUT <seconds> [COST <number>] [LOCK <name>])
 #
 # Registers each test case of a Catch2 executable with CTest when CTest starts, for Catch2 2 and 3. Catch2 2's own module runs the executable while building
 # (which fails under sanitizers), splits names at semicolons, and accepts a name that selects no test as success.
 function(zero_discover_tests target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;COST" "LABELS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;COST;LOCK" "LABELS")
     if(NOT arg_COST)
         set(arg_COST 0)
     endif()
@@ -15,6 +15,7 @@ set(zero_prefix [==[${arg_PREFIX}]==])
 set(zero_labels [==[${arg_LABELS}]==])
 set(zero_timeout ${arg_TIMEOUT})
 set(zero_cost ${arg_COST})
+set(zero_lock [==[${arg_LOCK}]==])
 set(zero_catch_major ${ZERO_CATCH_MAJOR})
 include([==[${PROJECT_SOURCE_DIR}/cmake/ZeroAddTests.cmake]==])
 ")

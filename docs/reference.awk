@@ -39,7 +39,7 @@ function text_for(line) {
         if (line ~ /void operator\(\)\(F gradient, F& parameter/) return "Updates one element, or a pack of elements. `gradient` is unscaled, averaged and clipped."
         if (line ~ /static .*std::size_t scratch_floats\(/) return "Floats of scratch memory that the update of a matrix of this shape needs."
     }
-    if (FILENAME ~ /\/comm\/|\/cuda\/nccl_communicator/) {
+    if (FILENAME ~ /\/comm\/|\/cuda\/nccl_communicator|\/mpi\/communicator/) {
         if (line ~ /using Backend =/) return "The backend that owns the communicated memory."
         if (line ~ /using Queue =/) return "The queue on which data movement is enqueued."
         if (line ~ /using Event =/) return "A point in a queue."

@@ -8,9 +8,12 @@
 #include "gpt/cuda/communicator.cuh"
 #include "gpt/cuda/cuda_device.cuh"
 #include "gpt/program.hpp"
+#include "gpt/timelines.hpp"
 #include "gpt/trainer.hpp"
 
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/timed.hpp>
+#include <zero/cuda/queue_clock.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -55,21 +58,25 @@ Summary train_stage(Settings const& settings, Text const& text,
     Config const config = make_config(settings.layers, settings.width, settings.context);
     auto const model = parameters_of(config);
     Summary summary;
+    Timelines timelines(settings, process ? process->rank() : -1);
     std::function<void(CudaCommunicator&)> const rank_body = [&](CudaCommunicator& communicator) {
+        zero::Timed<CudaCommunicator> timed(communicator, timelines.of_rank(communicator.rank()));
         zero::cuda::OwnedStream const stream;
         CountedCudaMemory memory;
         auto options = engine_options<Stage>(settings);
         options.compute_queue = stream.get();
         options.memory = &memory;
-        Stage engine(communicator,
-                     registration<typename Stage::ParameterType>(model, settings.seed), options);
+        Stage engine(timed, registration<typename Stage::ParameterType>(model, settings.seed),
+                     options);
         RankSummary own;
+        zero::TraceReport trace;
         CudaDevice device(stream.get(), settings.batch * settings.context);
         std::uint64_t const hash = train_rank<typename Stage::EngineType>(
-            engine, std::move(device), communicator, config, settings, text, memory, own);
+            engine, std::move(device), communicator, config, settings, text, memory, own, trace);
         auto all = gather(communicator, stream.get(), own);
         if (process || communicator.rank() == 0) {
             summary.hash = hash;
+            summary.trace = std::move(trace);
             summary.ranks = std::move(all);
         }
     };
@@ -83,6 +90,7 @@ Summary train_stage(Settings const& settings, Text const& text,
             };
         zero::run_ranks<CudaCommunicator::Loopback>(settings.world, thread_body);
     }
+    timelines.write();
     summary.conclude(model);
     return summary;
 }
@@ -91,7 +99,8 @@ Summary train(Settings const& settings, Text const& text,
               std::optional<CudaCommunicator>& process) {
     auto const body = [&]<int N, class P, class Partitioner>() {
         return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
-                                           Partitioner, CudaCommunicator>>(settings, text, process);
+                                           Partitioner, zero::Timed<CudaCommunicator>>>(
+            settings, text, process);
     };
 #ifdef GPT_ALL_TYPES // each type adds eight engines, which take nvcc half a minute
     return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);

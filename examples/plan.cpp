@@ -1,8 +1,15 @@
 // Prints memory and traffic of every stage side by side, before anything is allocated, for a known
 // model or for one of any size with equal layers:
 //
-//   plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2]
-//   plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2]
+//   plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
+//   plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
+//
+// With a network the seconds that a step communicates are predicted as well: of one level, or
+// inside hosts and between them (seconds, and bytes per second):
+//
+//   --latency 5e-6 --bandwidth 25e9
+//   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
+//       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
 //
 // The row "all, in one unit" is what the stages take if no parameter names a unit. Below the table
 // are the units and tensors that set the size of the leases. Without arguments the table holds
@@ -10,62 +17,20 @@
 
 #include "plan/column.hpp"
 #include "plan/models.hpp"
+#include "plan/settings.hpp"
 
 #include <zero/zero.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 namespace {
 
 using planner::Column;
-
-struct Settings {
-    std::string model;         ///< empty: equal layers
-    double parameters = 7.5e9; ///< of equal layers
-    double layers = 72;        ///< one parameter each
-    double ranks = 64;
-    double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
-};
-
-/// @throws zero::InvalidArgument naming the argument and the remedy
-Settings read(int count, char** arguments) {
-    Settings settings;
-    bool has_size = false;
-    for (int index = 1; index < count; index += 2) {
-        std::string const name = arguments[index];
-        double* const value = name == "--parameters"         ? &settings.parameters
-                              : name == "--ranks"            ? &settings.ranks
-                              : name == "--layers"           ? &settings.layers
-                              : name == "--accumulate-bytes" ? &settings.accumulate_bytes
-                                                             : nullptr;
-        if (index + 1 == count || (value == nullptr && name != "--model"))
-            throw zero::InvalidArgument("'" + name
-                                        + "': give --model with a name, or --parameters, --layers, "
-                                          "--ranks or --accumulate-bytes with a number");
-        if (value == nullptr) {
-            settings.model = arguments[index + 1];
-            continue;
-        }
-        has_size = has_size || name == "--parameters" || name == "--layers";
-        char* end = nullptr;
-        *value = std::strtod(arguments[index + 1], &end);
-        if (*end != '\0' || !(*value >= 1.0 && *value <= 1e15) || *value != std::floor(*value))
-            throw zero::InvalidArgument(name + " " + arguments[index + 1]
-                                        + ": a whole number between 1 and 1e15, such as 7.5e9");
-    }
-    if (has_size && !settings.model.empty())
-        throw zero::InvalidArgument("--model excludes --parameters and --layers");
-    if (settings.layers > settings.parameters || settings.ranks > 1e5 || settings.layers > 1e5)
-        throw zero::InvalidArgument(
-            "at most 1e5 ranks, 1e5 layers, and no more layers than parameters");
-    return settings;
-}
+using planner::Settings;
 
 using Table = std::array<Column, 4>;
 
@@ -77,16 +42,36 @@ void print(char const* name, Table const& stages, Value value) {
     std::printf("\n");
 }
 
+/// Prints what a step communicates in each stage, by purpose.
+void print(zero::CommunicationModel const& network, std::size_t ranks, Table const& stages) {
+    std::array<zero::CommunicationSeconds, 4> seconds;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+        seconds[stage] = network.predict(ranks, stages[stage].step);
+    auto const row = [&](char const* name, auto value) {
+        std::printf("%-22s", name);
+        for (zero::CommunicationSeconds const& of : seconds) std::printf("%10.3g", value(of));
+        std::printf("\n");
+    };
+    std::printf("\nseconds in a step\n");
+    row("gathers", [](auto const& of) { return of.gathers; });
+    row("reductions", [](auto const& of) { return of.reductions; });
+    row("publishes", [](auto const& of) { return of.publishes; });
+    row("control", [](auto const& of) { return of.control; });
+    row("communication", [](auto const& of) { return of.total(); });
+}
+
 } // namespace
 
 int main(int count, char** arguments) try {
-    Settings const settings = read(count, arguments);
+    Settings const settings = planner::read_settings(count, arguments);
+    auto const network = planner::network_of(settings);
+    auto const ranks = static_cast<std::size_t>(settings.ranks);
     auto model = settings.model.empty()
                      ? planner::equal_layers(settings.parameters, settings.layers)
                      : planner::model_named(settings.model);
     auto const of_stage = [&](int stage) {
-        return planner::plan(model, static_cast<std::size_t>(settings.ranks),
-                             static_cast<std::size_t>(settings.accumulate_bytes), stage);
+        return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
+                             stage, static_cast<std::size_t>(settings.micro_steps));
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};
@@ -123,7 +108,8 @@ int main(int count, char** arguments) try {
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);
     std::printf("\n");
-    print("read in a step", stages, [](Column const& stage) { return stage.read_bytes; });
+    print("read in a step", stages, [](Column const& stage) { return stage.read_bytes(); });
+    if (network) print(*network, ranks, stages);
     std::printf("\nstages 0 to 2\n%s\nstage 3\n%s", stages[2].leases.c_str(),
                 stages[3].leases.c_str());
     return 0;

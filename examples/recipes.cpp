@@ -3,9 +3,11 @@
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -154,6 +156,39 @@ bool train_stacked(zero::LoopbackCommunicator& communicator) {
     return is_resumed && first > 0.49F && first < 0.5F && second > 0.99F && second < 1.0F;
 }
 
+/// Memory of the host up to a limit. Engines take all of their buffers from it.
+class LimitedMemory final : public zero::MemoryResource {
+public:
+    explicit LimitedMemory(std::size_t limit) : _left(limit) {}
+
+    void* allocate(std::size_t bytes, zero::BufferKind kind) override { // from any thread
+        if (bytes > _left.load()) throw std::bad_alloc();               // the engine passes it on
+        _left -= bytes;
+        return zero::HostBackend::default_memory().allocate(bytes, kind);
+    }
+    void deallocate(void* memory, std::size_t bytes, zero::BufferKind kind) noexcept override {
+        _left += bytes;
+        zero::HostBackend::default_memory().deallocate(memory, bytes, kind);
+    }
+
+private:
+    std::atomic<std::size_t> _left;
+};
+
+/// Returns whether a model of a million weights can be trained in so many bytes on this rank.
+bool fits(zero::LoopbackCommunicator& communicator, std::size_t bytes) {
+    using Million = zero::ZeroStage<3, zero::AdamW>;
+    LimitedMemory memory(bytes); // outlives the engine
+    try {
+        Million engine(communicator,
+                       std::vector<Million::Registration>{{.name = "w", .elements = 1000000}},
+                       {.memory = &memory});
+        return true;
+    } catch (std::bad_alloc const&) {
+        return false;
+    }
+}
+
 } // namespace
 
 int main() {
@@ -168,6 +203,11 @@ int main() {
         is_right = free == 0.75F && clipped > 0.949F && clipped < 0.951F && is_stacked;
         std::printf("free %.3f, clipped %.3f, stacked %s\n", static_cast<double>(free),
                     static_cast<double>(clipped), is_stacked ? "right" : "WRONG");
+    });
+    zero::run_ranks(1, [&](zero::LoopbackCommunicator& communicator) {
+        bool const is_limited = !fits(communicator, 16000000) && fits(communicator, 24100000);
+        std::printf("a limit of memory is %s\n", is_limited ? "kept" : "NOT KEPT");
+        is_right = is_right && is_limited;
     });
     return is_right ? 0 : 1;
 }

@@ -1,34 +1,46 @@
 #!/usr/bin/env bash
-# Builds and runs all device tests on a machine with a GPU, without network and without CMake, and prints one table last. Installs nothing.
+# Builds and runs all device tests on a machine with a GPU, without network and without CMake. Prints a row as soon as each program has finished, and the time of each
+# phase last. Installs nothing. Build and run may be two machines: copy the tree with its build folder, of which all paths are relative.
 #
 # usage: scripts/gpu_check.sh [option...]
+#   --phase PHASE     'build', which needs no device, 'run', which needs no compiler, or 'all'; default: all
+#   --require-device  fail if a probe finds no device, no memory pools or no graph capture, and if a program says that it was skipped
+#   --deadline S      seconds for all programs together: what does not fit is listed as left out, which is a failure
+#   --limit S         seconds for one program; default: 480
 #   --catch2 DIR      folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
 #   --benchmark DIR   folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
 #   --eigen DIR       folder that holds Eigen/Core (for the comparison with the host's training); default: where the compiler looks
 #   --cli11 DIR       folder that holds CLI/CLI.hpp (for the training example); default: where the compiler looks
 #   --nccl DIR        folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
-#   --arch ARCH       for nvcc -arch; default: native
-#   --build DIR       where to build; default: build/gpu
+#   --arch ARCH       for nvcc -arch; default: native, and sm_90 if there is no device
+#   --build DIR       where to build, relative to the tree; default: build/gpu
 #   --no-sanitizer    leave compute-sanitizer out
 #   --help            this text
 # Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; a missing prerequisite is listed and is not a failure.
 set -uo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+phase=all
+requires_device=false
+deadline=
+limit=480
 catch2=
 benchmark=
 eigen=
 cli11=
 nccl=
-arch=native
-build=$root/build/gpu
+arch=
+build=build/gpu
 sanitizes=true
 while [ "$#" -gt 0 ]; do
     case $1 in
-        --catch2) catch2=$2; shift ;;
-        --benchmark) benchmark=$2; shift ;;
-        --eigen) eigen=$2; shift ;;
-        --cli11) cli11=$2; shift ;;
-        --nccl) nccl=$2; shift ;;
+        --phase) phase=$2; shift ;;
+        --require-device) requires_device=true ;;
+        --deadline) deadline=$2; shift ;;
+        --limit) limit=$2; shift ;;
+        --catch2) catch2=$(realpath -m "$2"); shift ;;
+        --benchmark) benchmark=$(realpath -m "$2"); shift ;;
+        --eigen) eigen=$(realpath -m "$2"); shift ;;
+        --cli11) cli11=$(realpath -m "$2"); shift ;;
+        --nccl) nccl=$(realpath -m "$2"); shift ;;
         --arch) arch=$2; shift ;;
         --build) build=$2; shift ;;
         --no-sanitizer) sanitizes=false ;;
@@ -38,26 +50,53 @@ while [ "$#" -gt 0 ]; do
     shift
 done
 
-rows=()
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+root=. # programs hold paths relative to the tree
+case $phase in build|run|all) ;; *) printf "error: --phase is 'build', 'run' or 'all', not '%s'\n" "$phase" >&2; exit 2 ;; esac
+
 failures=0
-# row WHAT RESULT SECONDS NOTE: adds a row to the table.
-row() { rows+=("$(printf '%-44s %-8s %6s  %s' "$1" "$2" "$3" "$4")"); [ "$2" != FAILED ] || failures=$((failures + 1)); }
+# row WHAT RESULT SECONDS NOTE: prints a row, and appends it to a file, which survives a run that is cut off.
+row() {
+    [ "$2" != FAILED ] || failures=$((failures + 1))
+    printf '%-44s %-8s %6s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$build/rows.txt"
+}
+
+phases=()
+phase_name=
+# begin_phase NAME: ends the phase before, whose time is printed last.
+begin_phase() {
+    [ -z "$phase_name" ] || phases+=("$(printf '%-44s %6d s' "$phase_name" $((SECONDS - phase_started)))")
+    phase_name=$1
+    phase_started=$SECONDS
+}
+
+# finish: prints the time of each phase; the exit status says whether something failed.
+finish() {
+    begin_phase ""
+    printf '\n%-44s %6s\n' phase time
+    printf '%s\n' "${phases[@]}"
+    printf '%d failures\n' "$failures"
+    [ "$failures" -eq 0 ]
+}
+
+mkdir -p "$build/log"
+printf '\n%-44s %-8s %6s  %s\n' what result s note | tee "$build/rows.txt"
+device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+[ -n "$arch" ] || { [ -n "$device" ] && arch=native || arch=sm_90; }
+row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
 
 nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)}
 cxx=${CXX:-g++}
-[ -n "$nvcc" ] || { printf 'error: nvcc was not found; set NVCC\n' >&2; exit 3; }
-toolkit=$(cd "$(dirname "$nvcc")/.." && pwd)
-mkdir -p "$build/log"
+[ -n "$nvcc" ] || [ "$phase" = run ] || { printf 'error: nvcc was not found; set NVCC\n' >&2; exit 3; }
+toolkit=$([ -n "$nvcc" ] && cd "$(dirname "$nvcc")/.." && pwd)
 include=(-I "$root/include" -I "$root/tests")
 [ -z "$catch2" ] || include+=(-isystem "$catch2")
-if ! printf '#include <catch2/catch.hpp>\n' | "$cxx" -std=c++20 "${include[@]}" -x c++ -E - >/dev/null 2>&1; then
+if [ "$phase" != run ] && ! printf '#include <catch2/catch.hpp>\n' | "$cxx" -std=c++20 "${include[@]}" -x c++ -E - >/dev/null 2>&1; then
     printf 'error: catch2/catch.hpp was not found; give its folder with --catch2 DIR\n' >&2
     exit 3
 fi
 
-device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
-row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
+[ "$phase" = run ] || row "nvcc" found "" "$("$nvcc" --version | sed -n 's/^Cuda compilation tools, //p')"
 
 # nccl_library FOLDER: prints the NCCL library in it. As in cmake/FindNCCL.cmake the folder must also hold the header, and neither may be a link to another installation.
 nccl_library() {
@@ -96,113 +135,200 @@ compile() {
     ( started=$SECONDS; "$@" >"$build/log/$out.build" 2>&1; echo "$? $((SECONDS - started))" >"$build/log/$out.built" ) &
 }
 
-flags=(-std=c++20 --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
-"$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
-# Flags of programs that need NCCL: header and library from one folder.
-nccl_flags=()
-if [ -n "$nccl" ]; then
-    nccl_file=$(nccl_library "$nccl")
-    nccl_folder=$(dirname "$nccl_file")
-    nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # through -Xlinker, since nvcc rejects a file named .so.2, as in Python packages
-fi
-
-tests=()
-for file in "$root"/tests/cuda/*_test.cu; do
-    name=$(basename "$file" _test.cu)
-    if [ "$name" = nccl_graph ] && [ -z "$nccl" ]; then
-        row "test nccl_graph" missing "" "NCCL is not installed"
-        continue
+build_all() {
+    local flags name file extra library_flags program nccl_example benchmark_flags
+    flags=(-std=c++20 -Xlinker=-s --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
+    begin_phase build
+    rm -f "$build"/log/*.built
+    "$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
+    # Flags of programs that need NCCL: header and library from one folder.
+    nccl_flags=()
+    if [ -n "$nccl" ]; then
+        nccl_file=$(nccl_library "$nccl")
+        nccl_folder=$(dirname "$nccl_file")
+        nccl_flags=(-isystem "$nccl/include" "-Xlinker=$nccl_file" "-Xlinker=-rpath=$nccl_folder") # through -Xlinker, since nvcc rejects a file named .so.2, as in Python packages
     fi
-    tests+=("$name")
-    extra=()
-    [ "$name" != nccl_graph ] || extra=("${nccl_flags[@]}")
-    [ "$name" != fast_math ] || extra=(-use_fast_math)
-    [ "$name" != oracle ] || extra=(-DZERO_ALL_ORACLE_ROWS)
-    compile "$name" "$nvcc" "${flags[@]}" "${extra[@]}" "$file" "$build/main.o" -o "$build/$name"
-done
-library_flags=(-Xcompiler=-fPIC -shared)
-compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
-compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second "$root/tests/cuda/two_libraries/library.cu" \
-    -o "$build/libsecond.so"
-wait
-compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=$build"
 
-if [ -n "$nccl" ]; then
-    compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_file" "-Wl,-rpath=$nccl_folder" \
-        -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
-fi
+    for file in "$root"/tests/cuda/*_test.cu; do
+        name=$(basename "$file" _test.cu)
+        if [ "$name" = nccl_graph ] && [ -z "$nccl" ]; then
+            continue
+        fi
+        extra=()
+        [ "$name" != nccl_graph ] || extra=("${nccl_flags[@]}")
+        [ "$name" != fast_math ] || extra=(-use_fast_math)
+        [ "$name" != oracle ] || extra=(-DZERO_ALL_ORACLE_ROWS)
+        compile "$name" "$nvcc" "${flags[@]}" "${extra[@]}" "$file" "$build/main.o" -o "$build/$name"
+    done
+    library_flags=(-Xcompiler=-fPIC -shared)
+    compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
+    compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second "$root/tests/cuda/two_libraries/library.cu" \
+        -o "$build/libsecond.so"
+    wait
+    compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=\$ORIGIN"
 
-compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
-
-# The training examples: on the device with all parameter types, and on the host.
-examples=()
-if has_include CLI/CLI.hpp "$cli11"; then
-    program=(-std=c++20 -O2 "-DZERO_SOURCE_DIR=\"$root\"" -I "$root/include")
-    [ -z "$cli11" ] || program+=(-isystem "$cli11")
-    "$cxx" "${program[@]}" -c "$root/examples/gpt/program.cpp" -o "$build/program.o" || exit 1
-    nccl_example=()
-    [ -z "$nccl" ] || nccl_example=(-DGPT_HAS_NCCL "${nccl_flags[@]}")
-    examples+=(cuda_train_gpt)
-    compile cuda_train_gpt "$nvcc" "${flags[@]}" -O2 -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
-        -o "$build/cuda_train_gpt"
-    if has_include Eigen/Core "$eigen"; then
-        examples+=(train_gpt)
-        compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -o "$build/train_gpt"
+    if [ -n "$nccl" ]; then
+        compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_file" "-Wl,-rpath=$nccl_folder" \
+            -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
     fi
-fi
-wait
-tests+=(two_libraries)
 
-# run ROW LOG COMMAND...: runs a command and adds a row.
+    compile gpu_probe "$nvcc" -std=c++20 "-arch=$arch" -Xlinker=-s "$root/tests/cuda/gpu_probe.cu" -ldl -o "$build/gpu_probe"
+    compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
+
+    # The training examples: on the device with all parameter types, and on the host.
+    if has_include CLI/CLI.hpp "$cli11"; then
+        program=(-std=c++20 -O2 "-DZERO_SOURCE_DIR=\"$root\"" -I "$root/include")
+        [ -z "$cli11" ] || program+=(-isystem "$cli11")
+        "$cxx" "${program[@]}" -c "$root/examples/gpt/program.cpp" -o "$build/program.o" || exit 1
+        nccl_example=()
+        [ -z "$nccl" ] || nccl_example=(-DGPT_HAS_NCCL "${nccl_flags[@]}")
+        compile cuda_train_gpt "$nvcc" "${flags[@]}" -O2 -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
+            -o "$build/cuda_train_gpt"
+        if has_include Eigen/Core "$eigen"; then
+            compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -o "$build/train_gpt"
+        fi
+    fi
+    # The library of benchmarks is copied beside the programs, which look for it there.
+    benchmark_flags=("-Xlinker=-rpath=\$ORIGIN")
+    if [ -n "$benchmark" ]; then
+        benchmark_flags+=(-I "$benchmark/include" -L "$benchmark/lib")
+        cp -L "$benchmark"/lib/libbenchmark*.so* "$build" 2>/dev/null
+    fi
+    for file in "$root"/bench/cuda/*_bench.cu; do
+        compile "$(basename "$file" .cu)" "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$(basename "$file" .cu)"
+    done
+    wait
+}
+
+[ "$phase" = run ] || build_all
+if [ "$phase" = build ]; then
+    begin_phase "what was built"
+    for file in "$build"/log/*.built; do
+        read -r status seconds <"$file"
+        row "build of $(basename "$file" .built)" "$([ "$status" -eq 0 ] && echo passed || echo FAILED)" "$seconds" "$([ "$status" -eq 0 ] || echo "see ${file%.built}.build")"
+    done
+    finish
+    exit
+fi
+
+run_started=$SECONDS
+[ -z "$nccl" ] || export LD_LIBRARY_PATH=$(dirname "$(nccl_library "$nccl")"):${LD_LIBRARY_PATH:-}
+
+# run ROW LOG COMMAND...: runs a command and prints a row.
 run() {
-    local what=$1 log=$build/log/$2 started=$SECONDS status
+    local what=$1 log=$build/log/$2 started=$SECONDS status seconds=$limit left
     shift 2
-    timeout 1200 "$@" >"$log" 2>&1
+    if [ -n "$deadline" ]; then
+        left=$((deadline - (SECONDS - run_started)))
+        if [ "$left" -lt 1 ]; then
+            row "$what" FAILED 0 "left out: the deadline of $deadline s has passed"
+            return
+        fi
+        [ "$left" -ge "$seconds" ] || seconds=$left
+    fi
+    timeout "$seconds" "$@" >"$log" 2>&1
     status=$?
-    if [ "$status" -ne 0 ]; then
+    if [ "$status" -eq 124 ]; then
+        row "$what" FAILED $((SECONDS - started)) "stopped after $seconds s, see $log"
+    elif [ "$status" -ne 0 ]; then
         row "$what" FAILED $((SECONDS - started)) "status $status, see $log"
     elif grep -q 'skipped: no CUDA device' "$log"; then
-        row "$what" skipped $((SECONDS - started)) "no CUDA device"
+        row "$what" "$($requires_device && echo FAILED || echo skipped)" $((SECONDS - started)) "no CUDA device"
     elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
         row "$what" FAILED $((SECONDS - started)) "$(grep -m 1 'ERROR OCCURRED' "$log")"
     else
-        row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:' "$log" | tail -n 1)"
+        row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:|^probe:' "$log" | tail -n 1)"
     fi
 }
 
-# built NAME: succeeds if it was built; otherwise adds a row.
+# repeat COUNT COMMAND...: runs a command until it fails, at most COUNT times.
+repeat() {
+    local count
+    for ((count = $1; count > 0; --count)); do "${@:2}" || return; done
+}
+export -f repeat
+
+# is_known NAME: succeeds if its build was tried.
+is_known() { [ -e "$build/log/$1.built" ]; }
+
+# built NAME: succeeds if it was built; otherwise prints a row.
 built() {
     local status seconds
+    is_known "$1" || return
     read -r status seconds <"$build/log/$1.built"
     [ "$status" -eq 0 ] || row "build of $1" FAILED "$seconds" "see $build/log/$1.build"
     [ "$status" -eq 0 ]
 }
 
-for name in "${tests[@]}"; do
-    if built "$name"; then
-        run "test $name" "$name.run" "$build/$name"
+# run_tests NAME...: runs device tests.
+run_tests() {
+    local name
+    for name in "$@"; do
+        if built "$name"; then run "test $name" "$name.run" "$build/$name"; fi
+    done
+}
+
+begin_phase probe
+if [ "$phase" = run ] && ! is_known gpu_probe; then
+    printf "error: '%s' holds no programs; run --phase build first\n" "$build" >&2
+    exit 3
+fi
+if built gpu_probe; then
+    before=$failures
+    run "probe: device, memory pools, capture" gpu_probe.run "$build/gpu_probe"
+    if $requires_device && [ "$failures" -ne "$before" ]; then
+        cat "$build/log/gpu_probe.run"
+        finish
+        exit 4
+    fi
+fi
+
+begin_phase "bits of the kernels"
+first=(cub exact_sum element_kernels inspect_kernels update_kernels fast_math two_libraries)
+run_tests "${first[@]}"
+
+begin_phase "engine, loopback, delays, graphs"
+second=(engine loopback delays checkpoint)
+run_tests "${second[@]}"
+if built graph; then run "test graph, 20 times" graph.run bash -c 'repeat 20 "$0"' "$build/graph"; fi
+for file in "$root"/tests/cuda/*_test.cu; do # what the lists do not name, but the oracle
+    name=$(basename "$file" _test.cu)
+    case " ${first[*]} ${second[*]} graph nccl_graph oracle " in *" $name "*) ;; *) run_tests "$name" ;; esac
+done
+if built cuda_minimal; then run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"; fi
+
+begin_phase benchmarks
+for name in kernels_bench step_bench; do
+    is_known "$name" || continue
+    if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
+        row "benchmark $name" missing "" "Google Benchmark is not installed"
+    elif built "$name"; then
+        run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
+            "--benchmark_out=$build/log/$name.json" # with all repetitions, since aggregates omit those that failed
+        python3 "$root/scripts/bench_table.py" "$build/log/$name.json" 2>/dev/null || grep '_median' "$build/log/$name.run"
     fi
 done
 
+begin_phase "linked NCCL"
 if [ -z "$nccl" ]; then
     row "test linked_nccl" missing "" "NCCL is not installed"
-elif built linked_nccl; then
-    run "test linked_nccl" linked_nccl.run "$build/linked_nccl"
+    row "test nccl_graph" missing "" "NCCL is not installed"
+else
+    if built linked_nccl; then run "test linked_nccl" linked_nccl.run "$build/linked_nccl"; fi
+    run_tests nccl_graph
 fi
 
-if built cuda_minimal; then
-    run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"
-fi
-
+begin_phase "training example"
 # Prints the validation loss in the output of a training.
 validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$1"; }
-if [ "${#examples[@]}" -eq 0 ]; then
+if ! is_known cuda_train_gpt; then
     row "example cuda_train_gpt" missing "" "CLI11 is not installed"
 elif built cuda_train_gpt; then
     for dtype in float32 bfloat16 float16; do
         run "cuda_train_gpt --verify, $dtype" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --dtype "$dtype"
     done
-    if [ "${#examples[@]}" -eq 1 ]; then
+    run "cuda_train_gpt --timeline" timeline.run "$build/cuda_train_gpt" --world 2 --steps 20 --timeline "$build/log/timeline.json"
+    if ! is_known train_gpt; then
         row "cuda_train_gpt beside train_gpt" missing "" "Eigen is not installed"
     elif built train_gpt; then
         run "cuda_train_gpt, 300 steps" example.run "$build/cuda_train_gpt" --world 2 --steps 300
@@ -221,13 +347,14 @@ elif built cuda_train_gpt; then
     fi
 fi
 
+begin_phase compute-sanitizer
 sanitizer=$(command -v compute-sanitizer || ls "$toolkit/bin/compute-sanitizer" 2>/dev/null)
 if ! $sanitizes; then
     row "compute-sanitizer" "left out" "" ""
 elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
     row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
 else
-    for tool in memcheck initcheck racecheck; do
+    for tool in memcheck racecheck synccheck initcheck; do
         for name in element_kernels inspect_kernels update_kernels engine; do
             [ -x "$build/$name" ] || continue
             run "$tool of $name" "$name.$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$build/$name"
@@ -235,31 +362,12 @@ else
     done
 fi
 
-benchmark_flags=()
-[ -z "$benchmark" ] || benchmark_flags=(-I "$benchmark/include" -L "$benchmark/lib")
-for file in "$root"/bench/cuda/*_bench.cu; do
-    name=$(basename "$file" .cu)
-    started=$SECONDS
-    if ! "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name" >"$build/log/$name.build" 2>&1; then
-        if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
-            row "benchmark $name" missing "" "Google Benchmark is not installed"
-        else
-            row "build of $name" FAILED $((SECONDS - started)) "see $build/log/$name.build"
-        fi
-        continue
-    fi
-    run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
-        "--benchmark_out=$build/log/$name.json" # with all repetitions, since aggregates omit those that failed
-    python3 "$root/scripts/bench_table.py" "$build/log/$name.json" || grep '_median' "$build/log/$name.run"
-done
-
+begin_phase "PyTorch and the oracle"
 if ! python3 -c 'import torch' >/dev/null 2>&1; then
     row "peer torch_adamw" missing "" "PyTorch is not installed"
 else
     run "peer torch_adamw" torch_adamw.run python3 "$root/bench/peers/torch_adamw.py" --device cuda --model gpt2-xl
 fi
+run_tests oracle
 
-printf '\n%-44s %-8s %6s  %s\n' what result s note
-printf '%s\n' "${rows[@]}"
-printf '%d failures\n' "$failures"
-[ "$failures" -eq 0 ]
+finish

@@ -32,6 +32,9 @@ is_there() {
         libcli11-dev) has_header CLI/CLI.hpp ;;
         nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
         libxxhash-dev) has_header xxhash.h ;;
+        libopenmpi-dev) has mpicxx ;;
+        openmpi-bin) has mpirun ;;
+        iproute2) has ip ;;
         valgrind | doxygen | clang-format-16) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
@@ -49,6 +52,9 @@ what_it_is() {
         libcli11-dev) echo "CLI11 (options of the training example)" ;;
         nlohmann-json3-dev) echo "nlohmann/json (checkpoints)" ;;
         libxxhash-dev) echo "xxHash (checkpoints)" ;;
+        libopenmpi-dev) echo "MPI with its compiler wrapper mpicxx (processes)" ;;
+        openmpi-bin) echo "mpirun" ;;
+        iproute2) echo "ip (the test of two hosts)" ;;
         valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
         doxygen) echo "Doxygen (the API reference)" ;;
         clang-format-16) echo "clang-format 16 (checks the formatting)" ;;

@@ -2,16 +2,18 @@
 # Builds and runs the tests. Installs what is missing (Debian, Ubuntu; as root or through sudo). Works from any folder.
 #
 # usage: scripts/test.sh [option...]
-#   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer
+#   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer,
+#                  then those of LibTorch, if Python can install it (1.7 GB below the build root)
 #   --quick        the release build only, with fewer random configurations
 #   --release      the release build only: tests, refusals, header checks, examples and benchmarks
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
+#   --torch        the tests of zero::torch only, with LibTorch from the Python package torch
 #   --help         this text
 # Options may be combined. The last line sums up all runs in the words of CTest. The exit status is 0 only if everything passed.
 #
 # Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs), ZERO_BUILD_ROOT (folder of the builds, build/),
-# ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle).
+# ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle), ZERO_TORCH (folder of LibTorch, otherwise it is installed below the build root).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -21,7 +23,7 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-sanitized='^comm/|^checkpoint/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
+sanitized='^c/|^comm/|^launch/|^checkpoint/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
 legs=()
 for option in "$@"; do
     case $option in
@@ -29,18 +31,19 @@ for option in "$@"; do
         --release) legs+=(release) ;;
         --sanitizers) legs+=(asan tsan) ;;
         --clang) legs+=(clang) ;;
+        --torch) legs+=(torch) ;;
         --help) usage; exit 0 ;;
         *) printf "error: unknown option '%s'\n\n" "$option" >&2; usage >&2; exit 2 ;;
     esac
 done
-[ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan)
+[ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan torch)
 
 packages=(g++ cmake ninja-build catch2 nlohmann-json3-dev libxxhash-dev)
 optional=()
 for leg in "${legs[@]}"; do
     case $leg in
-        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev); optional+=(valgrind doxygen clang-format-16) ;;
-        clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev) ;;
+        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin); optional+=(valgrind doxygen clang-format-16 iproute2) ;;
+        clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin) ;;
     esac
 done
 mapfile -t packages < <(printf '%s\n' "${packages[@]}" | awk '!seen[$0]++')
@@ -74,6 +77,23 @@ failed_tests() {
          }' "$1"
 }
 
+# find_torch: sets ZERO_TORCH to a folder of LibTorch. Installs the Python package torch below the build root, without the packages that only its part for devices loads.
+find_torch() {
+    local python=$build_root/torch_packages/bin/python3
+    [ -z "${ZERO_TORCH:-}" ] || return 0
+    if [ ! -f "$build_root/torch_packages/complete" ]; then
+        has python3 && python3 -m venv "$build_root/torch_packages" >/dev/null 2>&1 || return 1
+        say "torch: installing LibTorch with pip"
+        run_quietly timeout 900 "$python" -m pip install --no-deps torch==2.4.1 nvidia-cuda-runtime-cu12==12.1.105 nvidia-cuda-cupti-cu12==12.1.105 || return 1
+        touch "$build_root/torch_packages/complete"
+    fi
+    ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
+}
+
+# Of run_leg: the target that is built, and further arguments of CTest.
+leg_target=all
+leg_tests=()
+
 # run_leg LEG PRESET [CMAKE OPTION...]: configures, builds and tests.
 run_leg() {
     local leg=$1 preset=$2 log summary failed total
@@ -81,10 +101,10 @@ run_leg() {
     started=$SECONDS
     say "$leg: building in $build_root/$leg with $(jobs) jobs"
     configure "$leg" "$preset" "$@" || { fail "$leg" "CMake could not configure the build"; return 0; }
-    build_target all || { fail "$leg" "the build failed"; return 0; }
+    build_target "$leg_target" || { fail "$leg" "the build failed"; return 0; }
     say "$leg: built in $((SECONDS - started)) s; testing"
     log=$build_dir/ctest.log
-    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel "$(jobs)" 2>&1 | tee "$log" || true
+    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel "$(jobs)" "${leg_tests[@]}" 2>&1 | tee "$log" || true
     summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1) || { fail "$leg" "no test ran"; return 0; }
     failed=$(sed -E 's/.*passed, ([0-9]+) tests?.*/\1/' <<<"$summary")
     total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
@@ -98,6 +118,18 @@ for leg in "${legs[@]}"; do
     case $leg in
         release) run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" ;;
         clang) run_leg clang release-clang ;;
+        torch)
+            started=$SECONDS
+            if find_torch; then
+                leg_target=torch_tests
+                leg_tests=(-L torch)
+                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_BUILD_BENCHMARKS=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
+                leg_target=all
+                leg_tests=()
+            else
+                finish torch "skipped: no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"
+            fi
+            ;;
         asan | tsan) ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TEST_FILES=$sanitized" ;;
     esac
 done

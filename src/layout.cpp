@@ -1,9 +1,13 @@
 #include <zero/layout/detail/balanced_partitioner.ipp>
+#include <zero/layout/detail/communication_model.ipp>
 #include <zero/layout/detail/count_blocks.ipp>
+#include <zero/layout/detail/count_gathers.ipp>
 #include <zero/layout/detail/dealt_group_partitioner.ipp>
 #include <zero/layout/detail/describe_leases.ipp>
 #include <zero/layout/detail/flat_layout.ipp>
 #include <zero/layout/detail/for_bucket_members.ipp>
+#include <zero/layout/detail/gather_order.ipp>
+#include <zero/layout/detail/gathered_lifetimes.ipp>
 #include <zero/layout/detail/gradient_source.ipp>
 #include <zero/layout/detail/layout_totals.ipp>
 #include <zero/layout/detail/lease_plan.ipp>
@@ -11,6 +15,7 @@
 #include <zero/layout/detail/make_adopted_buckets.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>
+#include <zero/layout/detail/network_level.ipp>
 #include <zero/layout/detail/order_by.ipp>
 #include <zero/layout/detail/partition_bucket.ipp>
 #include <zero/layout/detail/place_in_bucket.ipp>
@@ -21,6 +26,7 @@
 #include <zero/layout/detail/shard_begins.ipp>
 #include <zero/layout/detail/shard_map.ipp>
 #include <zero/layout/detail/size_capped_bucketer.ipp>
+#include <zero/layout/detail/step_communication.ipp>
 #include <zero/layout/detail/traffic.ipp>
 #include <zero/layout/detail/validate_parameters.ipp>
 #include <zero/layout/detail/whole_group_partitioner.ipp>

@@ -2,6 +2,7 @@
 #include <zero/stage/detail/compared_settings.ipp>
 #include <zero/stage/detail/count_placed_blocks.ipp>
 #include <zero/stage/detail/find_gradient_block.ipp>
+#include <zero/stage/detail/gather_schedule.ipp>
 #include <zero/stage/detail/held_array.ipp>
 #include <zero/stage/detail/lease_errors.ipp>
 #include <zero/stage/detail/lease_map.ipp>

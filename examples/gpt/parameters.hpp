@@ -132,12 +132,12 @@ inline float initial_value(Parameter const& parameter, std::size_t parameter_ind
                               * random_normal({seed, parameter_index, element}));
 }
 
-/// @brief Fills the memory of a whole parameter, rounded to its storage type.
+/// @brief Fills elements from `begin` on of a parameter, rounded to its storage type.
 template <class Stored>
 void initialise(Parameter const& parameter, std::size_t parameter_index, std::uint64_t seed,
-                std::span<Stored> values) {
-    for (std::size_t element = 0; element < values.size(); ++element) {
-        values[element] = narrow<Stored>(initial_value(parameter, parameter_index, element, seed));
+                std::size_t begin, std::span<Stored> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = narrow<Stored>(initial_value(parameter, parameter_index, begin + i, seed));
     }
 }
 

@@ -19,6 +19,27 @@ namespace gpt {
 
 namespace {
 
+/// Adds the options of stage 3, and of the update.
+void add_gather_options(CLI::App& app, Settings& settings) {
+    zero::GatherOptions& gather = settings.gather;
+    auto const elements = [&](char const* option, auto& value, char const* help) {
+        app.add_option(option, value, help)->group("Stage 3");
+    };
+    elements("--prefetch-elements", gather.prefetch_elements,
+             "elements gathered in advance (default: one unit)");
+    elements("--persistence-threshold", gather.persistence_threshold,
+             "parameters of at most so many elements stay gathered until the update");
+    elements("--max-persistent-elements", gather.max_persistent_elements,
+             "elements of all persistent parameters");
+    elements("--max-reuse-distance", gather.max_reuse_distance,
+             "a unit stays gathered if it comes again within so many elements");
+    elements("--keep-after-forward", gather.keep_after_forward,
+             "units at the end of the forward pass that stay gathered");
+    elements("--max-live-elements", gather.max_live_elements, "elements gathered at once");
+    app.add_option("--update-tile-elements", settings.update_tile_elements,
+                   "elements updated by one command in stages 0 and 3 (default: all)");
+}
+
 std::string library_headers() {
     std::vector<std::string> paths;
     for (auto const& entry : std::filesystem::recursive_directory_iterator(
@@ -49,6 +70,10 @@ int train_once(Settings const& settings, Text const& text, Training const& train
                 summary.parameters, summary.validation_loss, simple.unigram, simple.bigram);
     print_memory(summary);
     print_traffic(summary);
+    print_gathers(summary);
+    if (!settings.timeline.empty()) {
+        print_hidden(summary);
+    }
     std::printf("\nparameters: %016llx\n", static_cast<unsigned long long>(summary.hash));
     return 0;
 }
@@ -139,17 +164,32 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "and --partitioner");
     app.add_option("--stop-after", settings.stop_after,
                    "end after this step; --steps stays the length of the schedule");
+    add_gather_options(app, settings);
+    app.add_option("--communicator", settings.communicator,
+                   "whether ranks are threads, or processes over MPI (then their number is that of "
+                   "the launcher)")
+        ->check(CLI::IsMember({"loopback", "mpi"}))
+        ->capture_default_str();
+    app.add_option("--order", settings.order, "the order of sums over MPI")
+        ->check(CLI::IsMember({"rank", "library"}))
+        ->capture_default_str();
+    app.add_option("--time-out", settings.time_out, "seconds to wait for a rank over MPI")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--text", settings.text,
                    "a file to train on (default: the headers of the library)")
         ->check(CLI::ExistingFile);
+    app.add_option("--timeline", settings.timeline,
+                   "file for a trace of the last 3 steps, which ui.perfetto.dev shows");
     app.add_option("--seed", settings.seed, "of initial values and batches")->capture_default_str();
     app.add_option(
         "--verify", settings.verify,
         "repeat this many steps under all stages and partitioners and compare the parameters");
     CLI11_PARSE(app, argc, argv);
     try {
-        if (settings.verify != 0 && !(settings.save + settings.resume).empty()) {
-            std::fprintf(stderr, "%s: --verify neither saves nor resumes\n", name);
+        if (settings.verify != 0
+            && !(settings.save + settings.resume + settings.timeline).empty()) {
+            std::fprintf(stderr, "%s: --verify neither saves nor resumes nor records\n", name);
             return 1;
         }
         if (!prepare(settings)) {

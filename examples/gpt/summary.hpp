@@ -6,6 +6,7 @@
 #include <zero/layout/detail/count_blocks.hpp>
 #include <zero/layout/memory_plan.hpp>
 #include <zero/layout/traffic.hpp>
+#include <zero/stage/trace_report.hpp>
 
 #include <array>
 #include <cstddef>
@@ -22,8 +23,12 @@ struct RankSummary {
     std::array<std::size_t, zero::buffer_kinds> allocated{};
     zero::TrafficCount traffic; ///< of the training steps only, counted by the transport
     zero::Traffic formula;      ///< elements by the formulas
+    std::size_t leases = 0;     ///< planned elements of gathered parameters
+    double seconds = 0.0;       ///< of the training steps
     double validation_loss_sum = 0.0;
     std::size_t validation_batches = 0;
+    double communication = 0.0; ///< seconds of the steps in the timeline
+    double exposed = 0.0;       ///< the part of it that the model waited for
 };
 
 /// @brief The result of a training.
@@ -31,6 +36,7 @@ struct Summary {
     std::uint64_t hash = 0;       ///< over the bits of all final parameters
     double validation_loss = 0.0; ///< nats per byte
     std::size_t parameters = 0;
+    zero::TraceReport trace; ///< stage 3: the gathers of the training steps, on rank 0
     std::vector<RankSummary> ranks;
 
     /// @brief Derives the other members from the model and the results of the ranks.

@@ -68,4 +68,43 @@ inline void print_traffic(Summary const& summary) {
     }
 }
 
+/// @brief How the acquisitions of each unit found its parameters, on rank 0. Only stage 3 gathers.
+inline void print_gathers(Summary const& summary) {
+    zero::TraceReport const& trace = summary.trace;
+    if (trace.gathers == 0) {
+        return;
+    }
+    std::printf("\ngathers of all steps on rank 0\n%-5s %10s %10s %10s %10s %10s\n", "unit",
+                "gathered", "in time", "late", "resident", "dropped");
+    auto const row = [](std::string const& name, zero::UnitGathers const& unit) {
+        std::printf("%-5s %10llu %10llu %10llu %10llu %10llu\n", name.c_str(),
+                    static_cast<unsigned long long>(unit.in_time + unit.late),
+                    static_cast<unsigned long long>(unit.in_time),
+                    static_cast<unsigned long long>(unit.late),
+                    static_cast<unsigned long long>(unit.resident),
+                    static_cast<unsigned long long>(unit.dropped));
+    };
+    for (std::size_t unit = 0; unit < trace.units.size(); ++unit) {
+        row(std::to_string(unit), trace.units[unit]);
+    }
+    row("all", trace.total());
+    std::printf("%zu elements were gathered at once, of %zu planned; %llu micro-steps left the "
+                "recorded order\n%.2f s\n",
+                trace.most_live_elements, summary.ranks.front().leases,
+                static_cast<unsigned long long>(trace.changed_orders),
+                summary.ranks.front().seconds);
+}
+
+/// @brief How much of each rank's communication ran beside its model, in the recorded steps.
+inline void print_hidden(Summary const& summary) {
+    std::printf("\ncommunication of the recorded steps\n%-5s %12s %12s %8s\n", "rank", "ms",
+                "exposed ms", "hidden");
+    for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
+        auto const& own = summary.ranks[rank];
+        double const hidden = own.communication > 0.0 ? 1.0 - own.exposed / own.communication : 1.0;
+        std::printf("%-5zu %12.3f %12.3f %6.1f %%\n", rank, own.communication * 1e3,
+                    own.exposed * 1e3, hidden * 100.0);
+    }
+}
+
 } // namespace gpt

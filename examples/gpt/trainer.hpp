@@ -8,6 +8,8 @@
 #include "tensors.hpp"
 #include "text.hpp"
 
+#include <zero/core/timeline.hpp>
+#include <zero/core/timeline_summary.hpp>
 #include <zero/stage/detail/accepted_stage.hpp>
 #include <zero/stage/detail/diagnose_stage.hpp>
 #include <zero/stage/detail/rejected_stage.hpp>
@@ -15,6 +17,7 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +25,11 @@
 #include <vector>
 
 namespace gpt {
+
+/// @brief While an object lives, what the model enqueues on a queue is a span of the engine's
+/// timeline.
+template <class Engine>
+using Work = typename Engine::Backend::Work;
 
 /// @brief The trainer of one rank: it holds the engine, the model and its part of each batch.
 template <class Engine, class Device>
@@ -80,10 +88,12 @@ private:
     void forward() {
         {
             auto const weights = _engine->acquire(Config::embedding_unit());
+            Work<Engine> const work(queue(), "forward", Config::embedding_unit());
             _model.embedding_forward(Tensors<P const>(weights), _batch.tokens());
         }
         for (std::size_t layer = 0; layer < _config.layers; ++layer) {
             auto const weights = _engine->acquire(Config::block_unit(layer));
+            Work<Engine> const work(queue(), "forward", Config::block_unit(layer));
             _model.block_forward(layer, Tensors<P const>(weights));
         }
     }
@@ -93,20 +103,38 @@ private:
             std::size_t const unit = _config.head_unit();
             auto const weights = _engine->acquire(unit);
             auto const gradients = _engine->gradients(unit);
-            _model.head_forward_backward(Tensors<P const>(weights), Tensors<G>(gradients),
-                                         _batch.targets(), scale);
+            {
+                Work<Engine> const work(queue(), "backward", unit);
+                _model.head_forward_backward(Tensors<P const>(weights), Tensors<G>(gradients),
+                                             _batch.targets(), scale);
+            }
             _engine->gradients_ready(unit);
         }
         for (std::size_t layer = _config.layers; layer-- > 0;) {
             std::size_t const unit = Config::block_unit(layer);
             auto const weights = _engine->acquire(unit);
             auto const gradients = _engine->gradients(unit);
-            _model.block_backward(layer, Tensors<P const>(weights), Tensors<G>(gradients));
+            {
+                Work<Engine> const work(queue(), "backward", unit);
+                _model.block_backward(layer, Tensors<P const>(weights), Tensors<G>(gradients));
+            }
             _engine->gradients_ready(unit);
         }
         auto const gradients = _engine->gradients(Config::embedding_unit());
-        _model.embedding_backward(Tensors<G>(gradients), _batch.tokens());
+        {
+            Work<Engine> const work(queue(), "backward", Config::embedding_unit());
+            _model.embedding_backward(Tensors<G>(gradients), _batch.tokens());
+        }
         _engine->gradients_ready(Config::embedding_unit());
+    }
+
+    /// The queue on which the model runs.
+    [[nodiscard]] typename Engine::Queue queue() {
+        if constexpr (requires { _model.device().stream(); }) {
+            return _model.device().stream();
+        } else {
+            return Engine::Backend::default_compute_queue();
+        }
     }
 
     Engine* _engine;
@@ -145,9 +173,11 @@ std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model
              .elements = model[index].elements,
              .units = model[index].units,
              .group = model[index].is_matrix ? 0U : 1U, // biases and norms are not decayed
-             .initialise = [&model, seed, index](std::size_t, std::span<P> values) {
-                 initialise(model[index], index, seed, values);
-             }});
+             .initialise =
+                 [&model, seed, index](std::size_t begin, std::span<P> values) {
+                     initialise(model[index], index, seed, begin, values);
+                 },
+             .is_deterministic = true}); // each rank computes what it owns, and nothing is sent
     }
     return parameters;
 }
@@ -158,6 +188,8 @@ typename Stage::Options engine_options(Settings const& settings) {
     typename Stage::Options options;
     options.gradient_clipping = 1.0F;
     options.bucketer.bucket_bytes = settings.bucket_bytes;
+    options.gather = settings.gather;
+    options.update_tile_elements = settings.update_tile_elements;
     options.groups = {{{.weight_decay = 0.1}}, {{.weight_decay = 0.0}}};
     if (!settings.schedule.empty()) {
         options.reduction.schedule = settings.schedule == "boundary"
@@ -167,14 +199,14 @@ typename Stage::Options engine_options(Settings const& settings) {
     return options;
 }
 
-/// @brief Runs the steps of one rank and fills its results.
+/// @brief Runs the steps of one rank and fills its results, and the report of its gathers.
 /// @param communicator counts its traffic
 /// @param memory the memory resource of the engine; it counts by kind
 /// @return the hash of the parameters
 template <class Engine, class Device, class Communicator, class Memory>
 std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicator,
                          Config const& config, Settings const& settings, Text const& text,
-                         Memory const& memory, RankSummary& own) {
+                         Memory const& memory, RankSummary& own, zero::TraceReport& trace) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
     Checkpoints checkpoints(engine, communicator, settings);
@@ -185,24 +217,53 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
     Trainer<Engine, Device> trainer(engine, std::move(device), rank, world, config, settings, text);
     Progress const progress(settings);
     std::size_t const tokens = world * settings.batch * settings.accumulate * settings.context;
+    auto const start = std::chrono::steady_clock::now();
+    constexpr std::size_t recorded_steps = 3;
+    zero::Timeline* const timeline = engine.timeline();
     for (std::size_t step = first; step < end; ++step) {
+        if (timeline != nullptr && step == std::max(end, first + recorded_steps) - recorded_steps) {
+            (void)engine.step_count(); // waits, so that no step is recorded in part
+            timeline->clear();
+            timeline->set_recording(true);
+        }
         trainer.step(step, learning_rate_at(step, settings));
         if (rank == 0 && progress.is_due(step)) {
             progress.show(step, trainer.loss(), tokens);
         }
         checkpoints.save_if_due(step + 1, end);
     }
+    (void)engine.step_count(); // waits for all steps
+    own.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     own.traffic = checkpoints.traffic_of_steps();
+    if (timeline != nullptr) {
+        timeline->set_recording(false);
+        auto const summary = timeline->summary();
+        own.communication = summary.communication;
+        own.exposed = summary.exposed;
+    }
     own.plan = engine.memory_plan();
+    trace = engine.trace_report();
+    own.leases = own.plan[zero::BufferKind::parameter_leases].bytes()
+                 / sizeof(typename Engine::ParameterType);
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
-    auto const formula = zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(),
-                                                    engine.schedule(), settings.accumulate,
-                                                    acquired_units(config, settings.accumulate));
+    auto const formula = [&](std::size_t micro_steps, zero::GatherOptions const& gather) {
+        return zero::step_traffic_of_rank(engine.layout(), rank, engine.stage_number(),
+                                          engine.schedule(), micro_steps,
+                                          acquired_units(config, micro_steps), gather);
+    };
+    auto const usual = formula(settings.accumulate, settings.gather);
     std::size_t const steps = end > first ? end - first : 0;
-    own.formula = {formula.reduce_scatter * steps, formula.all_gather * steps,
-                   formula.all_reduce * steps};
+    own.formula = {usual.reduce_scatter * steps, usual.all_gather * steps,
+                   usual.all_reduce * steps};
+    if (steps != 0) { // the first micro-step records the order and keeps no unit
+        own.formula.all_gather +=
+            formula(1, {}).all_gather
+            - formula(1, {.max_reuse_distance = settings.gather.max_reuse_distance,
+                          .keep_after_forward = settings.gather.keep_after_forward})
+                  .all_gather;
+    }
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) {

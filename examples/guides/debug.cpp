@@ -143,7 +143,7 @@ int main() {
                       std::isnan(train<3>(Mistake::pointer_kept).kept)
                           && !std::isnan(train<0>(Mistake::pointer_kept).kept));
     is_good &= report("a rank that skips a unit", train<3>(Mistake::unit_skipped_on_a_rank),
-                      "every rank must call the same collectives in the same order");
+                      "every rank must make the same calls in the same order");
     is_good &= report("ranks with different models", train<3>(Mistake::model_differs),
                       "parameter number 1 is 'second' (1000 elements");
     is_good &= report("a gradient that is not finite", train<3>(Mistake::infinite_gradient),

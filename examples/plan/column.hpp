@@ -2,6 +2,7 @@
 
 // The column of one stage in the table of the planner.
 
+#include <zero/layout/step_communication.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -14,13 +15,19 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    std::uint64_t read_bytes; ///< from other ranks in a step of one micro-step
-    std::string leases;       ///< what sets their size
+    zero::StepCommunication step; ///< with the default schedule
+    std::string leases;           ///< what sets their size
+
+    /// From other ranks in a step.
+    [[nodiscard]] std::uint64_t read_bytes() const {
+        return step.gathers.bytes + step.reductions.bytes + step.publishes.bytes;
+    }
 };
 
 /// @param accumulate_bytes per gradient
+/// @param micro_steps accumulated in a step; in stage 3 each acquires every unit twice
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
-                   std::size_t accumulate_bytes, int stage) {
+                   std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1) {
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -45,11 +52,24 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         schedule == zero::ReductionSchedule::boundary && sizes.accumulation != sizes.communication;
     auto const memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
     auto const leases = zero::describe_leases(layout, row, sizes, zero::Storage::owned);
-    std::vector<std::size_t> acquired; // stage 3: each unit, forward and backward
-    for (std::size_t unit = 0; unit < layout.units(); ++unit)
-        acquired.insert(acquired.end(), {unit, unit});
-    auto const traffic = zero::step_traffic_of_rank(layout, 0, stage, schedule, 1, acquired);
-    return {memory, sizes.communication * traffic.total(), leases};
+    std::vector<std::size_t> acquired; // forward and backward
+    if (stage == 3) {
+        for (std::size_t pass = 0; pass < 2 * micro_steps; ++pass) {
+            for (std::size_t unit = 0; unit < layout.units(); ++unit) acquired.push_back(unit);
+        }
+    }
+    // The exact sum of squares is reduced, and the index of the first gradient that is not finite,
+    // in stage 3 with three integers that compare the order of units.
+    std::size_t const minima = stage == 3 ? 4 : 1;
+    zero::StepCommunicationOptions const calls{
+        .sizes = sizes,
+        .wire_elements =
+            has_wire ? zero::GradientReductionOptions{}.wire_bytes / sizes.communication : 0,
+        .control_calls = 2,
+        .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima)};
+    auto const step =
+        zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
+    return {memory, step, leases};
 }
 
 } // namespace planner

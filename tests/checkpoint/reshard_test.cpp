@@ -107,6 +107,8 @@ TEST_CASE("Values that would be rounded are refused unless that is asked for") {
     for (Loaded const& own : load<Rounded>(2, folder.path())) {
         CHECK(own.outcome.type == "other");
         CHECK(own.outcome.message.find("which BF16 rounds") != std::string::npos);
+        CHECK(own.outcome.message.find("may_round accepts") != std::string::npos);
+        CHECK(own.outcome.message.find("may_differ") == std::string::npos);
         CHECK(own.state == own.before);
     }
     for (Loaded const& own : load<Rounded>(2, folder.path(), {.may_round = true})) {
@@ -124,6 +126,10 @@ TEST_CASE("Another optimizer is refused, or loaded as far as its states have the
     CHECK(load<ZeroStage<2, Adam>>(2, folder.path(), {.may_differ = true})[0].state == saved);
     auto const sgd = load<ZeroStage<2, Sgd>>(2, folder.path());
     CHECK(sgd[1].outcome.message.find("no state 'momentum_buffer'") != std::string::npos);
+    CHECK(sgd[1].outcome.message.find("optimizer AdamW and not with Sgd")
+          < sgd[1].outcome.message.find("no state"));
+    CHECK(sgd[1].outcome.message.find("may_differ accepts") != std::string::npos);
+    CHECK(sgd[1].outcome.message.find("may_round") == std::string::npos);
     CHECK(sgd[1].state == sgd[1].before);
     CHECK(load<ZeroStage<2, Sgd>>(2, folder.path(), {.scope = LoadScope::weights})[0].outcome.type
           == "returned");

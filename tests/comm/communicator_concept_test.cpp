@@ -4,6 +4,7 @@
 #include <zero/comm/checked.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/recording.hpp>
+#include <zero/comm/splittable_communicator.hpp>
 
 namespace zero::test::communicator_concept_test {
 
@@ -99,6 +100,36 @@ struct ThrowingAbort {
 template <class... Changed>
 constexpr bool is_communicator = Communicator<Archetype<Changed...>>;
 
+/// A communicator and one more part.
+template <class... Parts>
+struct Whole : Category,
+               HasBackend,
+               Rank,
+               Size,
+               ReduceScatter,
+               AllGather,
+               AllReduce,
+               Broadcast,
+               Integers,
+               Abort,
+               Parts... {};
+
+struct Splittable : Whole<> {
+    Splittable split(int color, int key);
+};
+struct SplitWithoutKey : Whole<> {
+    SplitWithoutKey split(int color);
+};
+struct SplitIntoPointer : Whole<> {
+    SplitIntoPointer* split(int color, int key);
+};
+struct SplitIntoOther : Whole<> {
+    Splittable split(int color, int key);
+};
+struct SplitAlone { // not a communicator
+    SplitAlone split(int color, int key);
+};
+
 } // namespace
 
 TEST_CASE("The shipped communicators model their concept without a diagnosis") {
@@ -173,6 +204,18 @@ TEST_CASE("A type that supports a single element type is not a communicator") {
                                          FloatAllReduce, Broadcast, Integers, Abort>);
     STATIC_REQUIRE_FALSE(is_communicator<Category, HasBackend, Rank, Size, ReduceScatter, AllGather,
                                          AllReduce, FloatBroadcast, Integers, Abort>);
+}
+
+TEST_CASE("A communicator that can be split returns one of its own type") {
+    STATIC_REQUIRE(SplittableCommunicator<Splittable>);
+    STATIC_REQUIRE(diagnose_splittable_communicator<Splittable>());
+    STATIC_REQUIRE(diagnose_splittable_communicator<LoopbackCommunicator>());
+    STATIC_REQUIRE(Communicator<Whole<>>);
+    STATIC_REQUIRE_FALSE(SplittableCommunicator<Whole<>>);
+    STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitWithoutKey>);
+    STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitIntoPointer>);
+    STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitIntoOther>);
+    STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitAlone>);
 }
 
 } // namespace zero::test::communicator_concept_test

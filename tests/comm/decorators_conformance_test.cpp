@@ -4,6 +4,7 @@
 #include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/timed.hpp>
 
 #include <chrono>
 
@@ -22,30 +23,41 @@ struct DecoratorFixture {
     }
 };
 
+struct TimedFixture {
+    template <class Body>
+    static void run(int world, Body const& body) {
+        run_ranks(world, {.time_out = std::chrono::seconds(60)}, [&](LoopbackCommunicator& inner) {
+            Timeline timeline(inner.rank(), 1000); // some cases fill it
+            Timed<LoopbackCommunicator> communicator(inner, &timeline);
+            body(communicator);
+        });
+    }
+};
+
 using RecordingFixture = DecoratorFixture<Recording>;
 using CheckedFixture = DecoratorFixture<Checked>;
 
 } // namespace
 
 TEMPLATE_TEST_CASE("A decorated loopback sums in rank order and rounds once", "", RecordingFixture,
-                   CheckedFixture) {
+                   CheckedFixture, TimedFixture) {
     check_sums_of<TestType, float>();
     check_sums_of<TestType, bfloat16>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback gathers and broadcasts", "", RecordingFixture,
-                   CheckedFixture) {
+                   CheckedFixture, TimedFixture) {
     check_gathers_of<TestType, float, float16, std::int64_t, unsigned char>();
     check_broadcasts_of<TestType, bfloat16, std::int64_t>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback reduces integers exactly", "", RecordingFixture,
-                   CheckedFixture) {
+                   CheckedFixture, TimedFixture) {
     check_integer_reductions<TestType>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback releases all ranks when one rank aborts", "",
-                   RecordingFixture, CheckedFixture) {
+                   RecordingFixture, CheckedFixture, TimedFixture) {
     check_abort<TestType>();
 }
 

@@ -65,6 +65,29 @@ std::vector<T> sums_of(int world, std::size_t begin, std::size_t end, std::size_
     return sums;
 }
 
+/// @brief The same in two levels, as `Hierarchical` sums: inside each group of G ranks, rounded,
+/// and between the R groups.
+template <class T>
+std::vector<T> sums_in_levels(std::size_t inner_ranks, std::size_t outer_ranks, std::size_t begin,
+                              std::size_t end, std::size_t salt) {
+    std::vector<T> sums(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+        float between = 0.0F;
+        for (std::size_t outer = 0; outer < outer_ranks; ++outer) {
+            float inside = 0.0F;
+            for (std::size_t inner = 0; inner < inner_ranks; ++inner) {
+                auto const rank = static_cast<int>(inner * outer_ranks + outer);
+                float const value = to_float(value_of<T>(rank, i, salt));
+                inside = inner == 0 ? value : inside + value;
+            }
+            float const rounded = to_float(from_float<T>(inside));
+            between = outer == 0 ? rounded : between + rounded;
+        }
+        sums[i - begin] = from_float<T>(between);
+    }
+    return sums;
+}
+
 template <class T>
 bool equal_bits(std::vector<T> const& a, std::vector<T> const& b) noexcept {
     return a.size() == b.size()

@@ -25,6 +25,8 @@ elseif(WAY STREQUAL "pkg-config")
     set(ENV{PKG_CONFIG_PATH} "${prefix}-moved/share/pkgconfig")
     execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs "${PACKAGE} = ${VERSION}" OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     separate_arguments(flags UNIX_COMMAND "${flags}")
+    execute_process(COMMAND "${PKG_CONFIG}" --variable=libdir "${PACKAGE}" OUTPUT_VARIABLE libraries OUTPUT_STRIP_TRAILING_WHITESPACE)
+    set(ENV{LD_LIBRARY_PATH} "${libraries}") # for a shared library
     execute_process(COMMAND "${COMPILER}" -std=c++20 ${sources} ${flags} -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
 else()
     execute_process(

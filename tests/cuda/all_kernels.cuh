@@ -32,8 +32,8 @@ public:
         add(kernels::convert_kernel<true, To, From>);
         add(kernels::convert_kernel<false, To, From>);
         add(kernels::accumulate_kernel<To, From>);
-        add(kernels::copy_kernel<true, From, To>);
-        add(kernels::copy_kernel<false, To, From const>);
+        add(kernels::copy_table<true, From, To>); // launches a kernel of CUB
+        add(kernels::copy_table<false, To, From const>);
     }
 
     template <class T>

@@ -1,8 +1,8 @@
 # cmake -DNVCC=<nvcc> -DHOST=<host compiler> -DROOT=<repository> -DWORK=<folder> -DCHECK=registers -DARCHITECTURE=<number> -P check_kernels.cmake
 # cmake ... -DCHECK=accesses -DARCHITECTURE=<number> -P check_kernels.cmake
 #
-# registers: every kernel for one architecture uses no local memory and at most 128 registers, so two blocks of 256 threads fit.
-# accesses: in PTX, the main loop of every hot kernel accesses global memory only, at least 16 bytes at a time, and PTX does not depend on -fmad,
+# registers: every kernel for one architecture uses no local memory and at most 128 registers, so two blocks of 256 threads fit; norms at most 64, so four fit.
+# accesses: in PTX, copies access 16 bytes at a time, the main loop of every hot kernel accesses global memory only, at least 16 bytes at a time, and PTX does not depend on -fmad,
 # -prec-div or -prec-sqrt. Reads the PTX that the check of registers for the same architecture wrote.
 
 cmake_minimum_required(VERSION 3.25)
@@ -44,6 +44,9 @@ if(CHECK STREQUAL "registers")
         if(registers GREATER 128)
             complain("${name} needs ${registers} registers")
         endif()
+        if(name MATCHES "inspect_kernel|norms_kernel" AND registers GREATER 64)
+            complain("${name} needs ${registers} registers, so fewer than the 4 blocks that are launched for a multiprocessor run at once")
+        endif()
         if(NOT entry MATCHES "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads")
             complain("${name} uses local memory")
         endif()
@@ -65,6 +68,26 @@ else()
     string(REPLACE ";" "," text "${text}") # semicolons and brackets mean something in lists
     string(REPLACE "[" "(" text "${text}")
     string(REPLACE "]" ")" text "${text}")
+    # CUB's kernel around a copy has no markers, and elements at the ends of slices; its packs must be there: a load and a store for each of two items.
+    set(copies 0)
+    set(rest "${text}")
+    while(rest MATCHES "\\.entry ([^( \n]*CopyPackOfTable[^( \n]*)")
+        set(name "${CMAKE_MATCH_1}")
+        string(FIND "${rest}" ".entry ${name}" begin)
+        math(EXPR begin "${begin} + 7") # behind ".entry "
+        string(SUBSTRING "${rest}" ${begin} -1 rest)
+        string(FIND "${rest}" ".entry" next)
+        string(SUBSTRING "${rest}" 0 ${next} body) # to the end if there is no further kernel
+        string(REGEX MATCHALL "(ld|st)\\.global(\\.[a-z0-9:]+)*\\.(v4\\.[a-z]32|v2\\.[a-z]64|v8\\.[a-z]32|v4\\.[a-z]64)" wide "${body}")
+        list(LENGTH wide count)
+        if(count LESS 4)
+            complain("${name}: only ${count} accesses of 16 bytes")
+        endif()
+        math(EXPR copies "${copies} + 1")
+    endwhile()
+    if(copies LESS 14)
+        complain("only ${copies} kernels that copy were found")
+    endif()
     set(loops 0)
     while(TRUE)
         string(FIND "${text}" "// zero: main loop begins" begin)
@@ -98,10 +121,10 @@ else()
             complain("${name}: no access was found in the main loop")
         endif()
     endwhile()
-    if(loops LESS 60)
+    if(loops LESS 50)
         complain("only ${loops} main loops were found")
     endif()
-    message("${loops} main loops")
+    message("${loops} main loops, ${copies} kernels that copy")
 endif()
 
 if(failures GREATER 0)

@@ -221,7 +221,10 @@ Trained trained_on_device(int world, typename Stage::Options const& options = {}
             cuda::OwnedStream const stream;
             own_options.compute_queue = stream.get();
             own_options.reduction.schedule =
-                ReductionSchedule::boundary; // the default differs between stages
+                ReductionSchedule::boundary;     // the default differs between stages
+            for (auto& parameter : parameters) { // computed by the owners, or by rank 0
+                parameter.is_deterministic = options.storage == Storage::owned && world % 2 == 1;
+            }
             std::optional<DeviceParameters<T, typename Stage::GradientType>> memory;
             if (options.storage != Storage::owned) {
                 memory.emplace(parameters);

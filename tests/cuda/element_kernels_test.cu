@@ -1,10 +1,12 @@
 #include "cuda/mirror.hpp"
 
 #include <zero/cuda/backend.cuh>
+#include <zero/host/host_backend.hpp>
 #include <zero/host/kernels.hpp>
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 // Element-wise operations: the device gives the bits of the host's loops at any length and
@@ -85,7 +87,78 @@ int wrong_sums(int world) {
     });
 }
 
+/// Copies tensors of every length to a bucket and back. The tensors lie apart by `gap` elements, so
+/// that some or all of them are not aligned.
+template <class InBucket, class T>
+int wrong_copies(std::size_t first, std::size_t gap) {
+    cuda::OwnedStream const stream;
+    std::vector<CopySlice<T>> on_host;
+    std::vector<CopySlice<T>> on_device;
+    std::size_t elements = first;
+    for (std::size_t const length : device_lengths) {
+        elements += length + gap;
+    }
+    Mirror<T> tensors(kernel_inputs<T>(elements, 3));
+    Mirror<InBucket> bucket(kernel_inputs<InBucket>(elements, 4));
+    std::size_t at = first;
+    for (std::size_t const length : device_lengths) {
+        on_host.push_back({tensors.host(at), at + gap / 2, length});
+        on_device.push_back({tensors.device(at), at + gap / 2, length});
+        at += length + gap;
+    }
+    Device::SliceTable<CopySlice<T>> const table(stream.get(), Device::default_memory(),
+                                                 zero::detail::List<CopySlice<T>>(on_device));
+    host::InlineQueue queue;
+    zero::HostBackend::copy_to_bucket(&queue, std::span<CopySlice<T> const>(on_host),
+                                      bucket.host());
+    Device::copy_to_bucket(stream.get(), table.all(), bucket.device());
+    int const wrong = bucket.agrees() ? 0 : 1;
+    std::vector<T> const cleared(elements);
+    std::copy(cleared.begin(), cleared.end(), tensors.host());
+    copy_to_device(tensors.device(), cleared.data(), elements);
+    zero::HostBackend::copy_from_bucket(&queue, std::span<CopySlice<T> const>(on_host),
+                                        static_cast<InBucket const*>(bucket.host()));
+    Device::copy_from_bucket(stream.get(), table.all(),
+                             static_cast<InBucket const*>(bucket.device()));
+    return wrong + (tensors.agrees() ? 0 : 2);
+}
+
 } // namespace
+
+TEST_CASE("A device copies tensors of every length at every alignment to a bucket and back",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    for (std::size_t const first : {0, 1, 4}) {
+        for (std::size_t const gap : {0, 1, 16}) {
+            INFO("first tensor at " << first << ", gaps of " << gap);
+            CHECK(wrong_copies<float, float>(first, gap) == 0);
+            CHECK(wrong_copies<bfloat16, bfloat16>(first, gap) == 0);
+            CHECK(wrong_copies<float, bfloat16>(first, gap) == 0);
+            CHECK(wrong_copies<float16, float>(first, gap) == 0);
+        }
+    }
+}
+
+TEST_CASE("A copy to a bucket succeeds although an earlier query of the program left its result as "
+          "the last error",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    Mirror<float> tensor(std::vector<float>(100, 2.0F));
+    DeviceArray<float> const bucket(100);
+    Device::SliceTable<CopySlice<float>> const table(
+        stream.get(), Device::default_memory(),
+        zero::detail::List<CopySlice<float>>{{tensor.device(), 0, 100}});
+    CHECK(cudaSetDevice(-1) != cudaSuccess);
+    REQUIRE(cudaPeekAtLastError() != cudaSuccess);
+    CHECK_NOTHROW(Device::copy_to_bucket(stream.get(), table.all(), bucket.data()));
+    CHECK(cudaGetLastError() != cudaSuccess); // still the program's
+    CHECK(on_host(bucket) == std::vector<float>(100, 2.0F));
+}
 
 TEST_CASE("A device converts every length at every alignment to the bits of the host", "[cuda]") {
     if (skips_without_device()) {

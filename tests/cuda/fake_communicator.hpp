@@ -54,6 +54,10 @@ public:
         return ranks;
     }
 
+    [[nodiscard]] FakeNcclCommunicator split(int color, int key) {
+        return FakeNcclCommunicator(this->fakes, Base::split(color, key));
+    }
+
 private:
     FakeNcclCommunicator(std::shared_ptr<World> world, Base&& base)
         : FakeWorldKeeper<World>{std::move(world)}, Base(std::move(base)) {}

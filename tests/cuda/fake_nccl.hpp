@@ -86,6 +86,29 @@ public:
             *comm); // a blocking communicator would wait here; this one waits in its first kernel
     }
 
+    bool has_split() noexcept override { return true; }
+    Result split(Handle handle, int color, int key, Handle& part) noexcept override {
+        Comm& comm = comm_of(handle);
+        join(comm);
+        auto const group = comm.group; // an abort frees the communicator while it waits
+        auto const is_aborted = comm.is_aborted;
+        Pending const pending{comm.splits++, color, key, comm.rank, comm.is_non_blocking, &part};
+        {
+            std::unique_lock lock(group->mutex);
+            auto& callers = group->splits[pending.number];
+            callers.push_back({color, key, comm.rank});
+            group->changed.notify_all();
+            if (!pending.is_non_blocking) {
+                group->changed.wait(lock, [&] {
+                    return is_aborted->load() || static_cast<int>(callers.size()) == group->world;
+                });
+                return is_aborted->load() ? Result::internal_error : make_part(*group, pending);
+            }
+        }
+        comm.pending = pending;
+        return issue({&comm});
+    }
+
     Result count(Handle handle, int& world) noexcept override {
         join(comm_of(handle));
         world = comm_of(handle).group->world;
@@ -106,6 +129,15 @@ public:
                 error = Result::in_progress;
                 return Result::success;
             }
+        }
+        if (comm.pending.part != nullptr) {
+            std::lock_guard const lock(comm.group->mutex);
+            if (static_cast<int>(comm.group->splits[comm.pending.number].size())
+                < comm.group->world) {
+                error = Result::in_progress;
+                return Result::success;
+            }
+            error = make_part(*comm.group, std::exchange(comm.pending, {}));
         }
         if (comm.waiting.empty()) {
             return Result::success;
@@ -231,8 +263,17 @@ private:
         int computed = 0;
     };
 
+    /// The arguments of a rank in a split.
+    struct SplitCaller {
+        int color;
+        int key;
+        int rank;
+    };
+
     struct Group {
         explicit Group(int ranks) : world(ranks) {}
+        std::map<std::size_t, std::vector<SplitCaller>> splits;              ///< by number
+        std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>> parts; ///< and by color
         int world;
         int joined = 0;
         std::mutex mutex;
@@ -248,6 +289,16 @@ private:
         std::atomic<bool> is_open{false};
     };
 
+    /// A split that is not done.
+    struct Pending {
+        std::size_t number = 0;
+        int color = 0;
+        int key = 0;
+        int rank = 0;
+        bool is_non_blocking = false;
+        Handle* part = nullptr;
+    };
+
     struct Comm {
         Comm(std::shared_ptr<Group> of, int number, bool is_polled)
             : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
@@ -255,6 +306,8 @@ private:
         int rank;
         bool is_non_blocking;
         std::vector<Call> waiting;
+        std::size_t splits = 0;
+        Pending pending;
         Stream stream = nullptr;
         int questions_left = 0;
         std::thread::id caller{};
@@ -280,6 +333,30 @@ private:
     static std::vector<Comm*>& comms_of_group() noexcept {
         static thread_local std::vector<Comm*> comms;
         return comms;
+    }
+
+    /// Under the mutex of the group, when all its ranks have called.
+    Result make_part(Group& group, Pending const& pending) {
+        int world = 0;
+        int rank = 0;
+        for (SplitCaller const& caller : group.splits[pending.number]) {
+            bool const is_before = caller.key < pending.key
+                                   || (caller.key == pending.key && caller.rank < pending.rank);
+            world += caller.color == pending.color ? 1 : 0;
+            rank += caller.color == pending.color && is_before ? 1 : 0;
+        }
+        auto& part = group.parts[{pending.number, pending.color}];
+        if (part == nullptr) {
+            part = std::make_shared<Group>(world);
+        }
+        {
+            std::lock_guard const lock(part->mutex);
+            ++part->joined;
+        }
+        part->changed.notify_all();
+        ++live;
+        *pending.part = new Comm(part, rank, pending.is_non_blocking);
+        return Result::success;
     }
 
     void free(Handle handle) noexcept {
@@ -364,6 +441,7 @@ private:
             lock, [&] { return meeting.arrived == group.world || kernel.is_aborted->load(); });
         --hanging;
         if (meeting.arrived != group.world) {
+            --meeting.arrived; // the others must not count on this rank
             return;
         }
         if (!goes_together(meeting)) {

@@ -1,4 +1,4 @@
-#include "comm/conformance.hpp"
+#include "comm/split_conformance.hpp"
 #include "fake_communicator.hpp"
 
 #include <array>
@@ -24,7 +24,22 @@ struct Fixture {
 using NonBlocking = Fixture<cuda::NcclMode::non_blocking>;
 using Blocking = Fixture<cuda::NcclMode::blocking>;
 
-static_assert(Communicator<FakeNcclCommunicator<cuda::NcclMode::blocking>>);
+static_assert(SplittableCommunicator<FakeNcclCommunicator<cuda::NcclMode::blocking>>);
+static_assert(SplittableCommunicator<cuda::BasicNcclCommunicator<HostBackend>>);
+
+/// A part without rank 0, in reverse order. Rank 0 is in a part of its own, and ends at once.
+template <class Whole>
+struct PartFixture {
+    template <class Body>
+    static void run(int world, Body const& body) {
+        Whole::run(world + 1, [&](auto& parent) {
+            auto part = parent.split(parent.rank() == 0 ? 0 : 1, -parent.rank());
+            if (parent.rank() != 0) {
+                body(part);
+            }
+        });
+    }
+};
 
 } // namespace
 
@@ -53,6 +68,19 @@ TEMPLATE_TEST_CASE("NCCL reduces integers exactly", "", NonBlocking, Blocking) {
 TEMPLATE_TEST_CASE("Ranks of NCCL in one process release each other when one aborts", "",
                    NonBlocking, Blocking) {
     check_abort<TestType>();
+}
+
+TEMPLATE_TEST_CASE("NCCL passes the suite of groups that can be split", "", NonBlocking, Blocking) {
+    check_split<TestType>();
+    check_abort_of_parts<TestType>();
+}
+
+TEMPLATE_TEST_CASE("A part of a group of NCCL passes the suite of communicators", "",
+                   PartFixture<NonBlocking>, PartFixture<Blocking>) {
+    check_sums_of<TestType, bfloat16>();
+    check_gathers_of<TestType, float>();
+    check_broadcasts_of<TestType, std::int64_t>();
+    check_integer_reductions<TestType>();
 }
 
 TEMPLATE_TEST_CASE(

@@ -265,7 +265,8 @@ TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch
     for (Outcome const& outcome : outcomes_of(false, replicated)) {
         CHECK(outcome.type == "LayoutMismatch");
         CHECK_THAT(outcome.message,
-                   contains_text("other options: 'communicator'; give all ranks the same"));
+                   contains_text(
+                       "different options or policies: 'communicator'; give all ranks the same"));
     }
     for (Outcome const& outcome : outcomes_of(true, replicated)) {
         CHECK(outcome == Outcome{});
@@ -273,6 +274,55 @@ TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch
     for (Outcome const& outcome : outcomes_of(false, sharded)) {
         CHECK(outcome == Outcome{});
     }
+}
+
+TEST_CASE(
+    "A rank that acquires units in another order is named over NCCL, which compares no tags") {
+    std::vector<ParameterSpec> specs;
+    for (std::size_t unit = 0; unit < 3; ++unit) {
+        specs.push_back({"w" + std::to_string(unit), 192, {unit}, 0, true});
+    }
+    auto const deviate = [&](GatherOptions const& gather, std::uint64_t step_of_change) {
+        return run_and_observe<NonBlocking>(3, [&](NonBlocking& communicator) {
+            ZeroStage<3, NonBlocking> engine(communicator, registration<float>(specs),
+                                             {.gather = gather});
+            for (std::uint64_t step = 0; step < 50; ++step) {
+                engine.begin_step();
+                engine.begin_micro_step();
+                bool const is_odd = step == step_of_change && communicator.rank() == 1;
+                for (std::size_t const unit : {0U, is_odd ? 2U : 1U, is_odd ? 1U : 2U}) {
+                    (void)engine.acquire(unit);
+                }
+                for (std::size_t unit = 3; unit-- > 0;) {
+                    auto const weights = engine.acquire(unit);
+                    engine.gradients(unit)[unit][0] += 1.0F;
+                    engine.gradients_ready(unit);
+                }
+                engine.end_micro_step();
+                (void)engine.step(0.1);
+            }
+        });
+    };
+    for (Outcome const& rank : deviate({}, 0).ranks) { // in the first step all ranks compare
+        // The first rank that knows aborts the communicator, and may overtake the others.
+        CHECK((rank.type == "CollectiveMismatch" || rank.type == "Aborted"));
+        CHECK_THAT(rank.message,
+                   contains_text("as number 1 of a micro-step rank 0 acquired unit 1 and rank 1 "
+                                 "acquired unit 2; rank 0: 0, [1], 2, 2, 1, 0; rank 1: 0, [2], 1, "
+                                 "2, 1, 0"));
+    }
+    // Later a rank compares its order with the one that was agreed, and tells the others.
+    std::string const both = "its order is 0, [2], 1, 2, 1, 0, the recorded one 0, [1], 2, 2, 1, 0";
+    auto const later = deviate({.prefetch_elements = 0}, 3);
+    CHECK(later.ranks[1].type == "CollectiveMismatch");
+    CHECK_THAT(later.ranks[1].message, contains_text(both));
+    CHECK(later.ranks[0].type == "Aborted");
+    CHECK_THAT(later.ranks[0].message, contains_text("rank 1 came to unit 2"));
+    // With units in flight the collectives themselves would differ. By option nothing is sent.
+    auto const refused = deviate({.changed_order = ChangedOrder::error}, 3);
+    CHECK(refused.ranks[1].type == "OutOfOrder");
+    CHECK(refused.ranks[0].type == "Aborted");
+    CHECK_THAT(refused.ranks[0].message, contains_text("rank 1 acquires unit 2 as number 1"));
 }
 
 } // namespace zero::test::nccl_stage_test

@@ -105,6 +105,14 @@ public:
                                      + std::to_string(std::to_integer<int>(id.bytes[0]))
                                      + (mode == cuda::NcclMode::blocking ? " blocking" : ""));
     }
+    bool can_split = true;
+    bool has_split() noexcept override { return can_split; }
+    Result split(Handle, int color, int key, Handle& part) noexcept override {
+        Result const result =
+            note("split", "color " + std::to_string(color) + " key " + std::to_string(key));
+        part = result == Result::success || result == Result::in_progress ? this : nullptr;
+        return result;
+    }
     Result count(Handle, int& ranks) noexcept override {
         if (on_count) {
             on_count();

@@ -37,7 +37,7 @@ TEST_CASE("Initial values depend on seed, parameter and place only", "[gpt]") {
     gpt::Config const config{.layers = 8, .width = 32, .heads = 2, .context = 16};
     auto const list = gpt::parameters_of(config);
     std::vector<float> values(list[0].elements);
-    gpt::initialise(list[0], 0, 5, std::span(values));
+    gpt::initialise(list[0], 0, 5, 0, std::span(values));
     CHECK(values[77] == gpt::initial_value(list[0], 0, 77, 5));
     CHECK(values[77] != gpt::initial_value(list[0], 0, 77, 6));
     CHECK(values[77] != gpt::initial_value(list[0], 1, 77, 5));

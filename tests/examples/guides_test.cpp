@@ -30,12 +30,12 @@ std::string body_of(std::string program) {
 
 /// Checks that the blocks of the page show code of these files, and nothing else.
 void check_code(std::string const& page, std::vector<std::string> const& files,
-                std::size_t least_blocks) {
+                std::size_t least_blocks, std::string const& language = "cpp") {
     std::string sources;
     for (std::string const& file : files) {
         sources += text_of(file);
     }
-    auto const blocks = blocks_of(page, "cpp");
+    auto const blocks = blocks_of(page, language);
     CHECK(blocks.size() >= least_blocks);
     for (std::string const& block : blocks) {
         INFO(block);
@@ -94,6 +94,10 @@ void check_consoles(std::string const& page, std::size_t expected_blocks) {
 
 } // namespace
 
+TEST_CASE("The guide of LibTorch shows the code of its example") {
+    check_code("docs/guides/libtorch.md", {"examples/torch_gpt.cpp"}, 3);
+}
+
 TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2 and 3") {
     auto const diffs = blocks_of("docs/guides/existing_trainer.md", "diff");
     std::vector<std::string> const names{"stage1", "stage2", "stage3"};
@@ -122,6 +126,17 @@ TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 6);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
+    check_code("docs/guides/c_trainer.md", {"examples/c_trainer.c"}, 5, "c");
+    check_code("docs/guides/large_model.md",
+               {"examples/guides/large_model.cpp", "examples/tiled_linear.cpp"}, 4);
+    check_code("docs/guides/own_optimizer.md",
+               {"examples/guides/ada_max.hpp", "examples/guides/own_optimizer.cpp"}, 3);
+    check_code("docs/guides/own_communicator.md",
+               {"examples/guides/socket_communicator.hpp", "examples/guides/own_communicator.cpp",
+                "tests/examples/socket_communicator_test.cpp"},
+               8);
+    CHECK(blocks_of("docs/mpi.md", "cpp").front()
+          == body_of(text_of("examples/mpi_minimal.cpp")).substr(1));
     CHECK(blocks_of("docs/cuda.md", "cpp").front()
           == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
 }
@@ -150,9 +165,11 @@ TEST_CASE("An excerpt with another line, or in another order, is refused") {
 
 TEST_CASE("The guides show what their programs print") {
     check_consoles("docs/guides/existing_trainer.md", 4);
-    check_consoles("docs/guides/choose_a_stage.md", 2);
+    check_consoles("docs/guides/choose_a_stage.md", 4);
     check_consoles("docs/guides/mixed_precision.md", 1);
     check_consoles("docs/guides/debug_a_divergence.md", 1);
+    check_consoles("docs/guides/own_optimizer.md", 1);
+    check_consoles("docs/guides/own_communicator.md", 1);
 }
 
 TEST_CASE("The picture of sharding is what its program draws") {
@@ -213,6 +230,34 @@ TEST_CASE("The planner names what sets the size of the leases of Llama-3 8B") {
                            + "parameter leases (1.49 GB) at their peak:\n" + units));
 }
 
+TEST_CASE("The planner predicts the seconds that a step communicates on a network") {
+    // Three layers of 2^20 elements of 2 bytes on 4 ranks. One level: a call takes 3 messages of 1
+    // s; a rank reads 4.5 * 2^20 B of the one bucket of stages 0 to 2 and 1.5 * 2^20 B of each of
+    // the three of stage 3, which gathers twice. Control: 2 calls of 2 messages, and a few bytes.
+    std::string const layers = "/plan --parameters 3145728 --layers 3 --ranks 4 ";
+    auto const one = run_program(ZERO_EXAMPLES + layers + "--latency 1 --bandwidth 1048576");
+    CHECK(one.status == 0);
+    CHECK(one.after("\ngathers ") == "                       0         0         0        27");
+    CHECK(one.after("\nreductions ") == "                   15       7.5       7.5      13.5");
+    CHECK(one.after("\npublishes ") == "                     0       7.5       7.5         0");
+    CHECK(one.after("\ncontrol ") == "                       4         4         4         4");
+    CHECK(one.after("\ncommunication ") == "                19        19        19      44.5");
+    // Three micro-steps: three reductions in stages 2 and 3, and three times as many gathers.
+    auto const three =
+        run_program(ZERO_EXAMPLES + layers + "--latency 1 --bandwidth 1048576 --micro-steps 3");
+    CHECK(three.after("\ngathers ") == "                       0         0         0        81");
+    CHECK(three.after("\nreductions ") == "                   15       7.5      22.5      40.5");
+    // Two hosts, hierarchically: half of a bucket inside, and half of it between at half the speed,
+    // with one message each: 2 + 3 + 6 s, and 2 + 1 + 2 s in stage 3.
+    auto const hosts =
+        run_program(ZERO_EXAMPLES + layers
+                    + "--latency 1 --bandwidth 1048576 --ranks-per-host 2 --bandwidth-between "
+                      "524288 --algorithm hierarchical");
+    CHECK(hosts.after("\nreductions ") == "                   22        11        11        15");
+    // Without a network there are no seconds.
+    CHECK(!run_program(ZERO_EXAMPLES + layers).contains("communication"));
+}
+
 TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid arguments") {
     // 16e12 / 1024 = 15.625e9; optimizer state 12e12 / 1024 = 11.72e9
     auto const large =
@@ -222,8 +267,26 @@ TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid 
     CHECK(one.contains("model states               120.0     120.0     120.0     120.0\n"));
     CHECK(one.contains("read in a step               0.0       0.0       0.0       0.0\n"));
     for (char const* arguments :
-         {"7.5e9", "--ranks", "--ranks 0", "--ranks 1.5", "--ranks many", "--parameters nan",
-          "--layers 100 --parameters 99", "--model", "--model gpt", "--model gpt2 --layers 3"}) {
+         {"7.5e9",
+          "--ranks",
+          "--ranks 0",
+          "--ranks 1.5",
+          "--ranks many",
+          "--parameters nan",
+          "--layers 100 --parameters 99",
+          "--model",
+          "--model gpt",
+          "--model gpt2 --layers 3",
+          "--latency 1e-6",
+          "--bandwidth 0",
+          "--bandwidth 1e9 --latency -1",
+          "--micro-steps 0",
+          "--bandwidth 1e9 --ranks-per-host 8",
+          "--bandwidth 1e9 --bandwidth-between 1e9",
+          "--bandwidth 1e9 --algorithm direct",
+          "--bandwidth 1e9 --latency-between 0",
+          "--bandwidth 1e9 --ranks-per-host 7 --bandwidth-between 1e9",
+          "--bandwidth 1e9 --ranks-per-host 8 --bandwidth-between 1e9 --algorithm tree"}) {
         INFO(arguments);
         auto const refused = run_program(std::string(ZERO_EXAMPLES "/plan ") + arguments);
         CHECK(refused.status == 2);

@@ -7,6 +7,7 @@
 #include <zero/zero.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ void compare(std::vector<ParameterSpec> const& model, int world) {
     auto const column = planner::plan(model, static_cast<std::size_t>(world), 4, N);
     MemoryPlan without_tables = ranks[0].plan;
     without_tables[BufferKind::control] = {};
+    without_tables[BufferKind::communicator] = {};
     CHECK((column.memory.rows == without_tables.rows));
     for (Seen const& seen : ranks) {
         CHECK(column.memory.engine_bytes()
@@ -50,7 +52,60 @@ void compare(std::vector<ParameterSpec> const& model, int world) {
     }
 }
 
+/// Compares the calls of a step, and the bytes that each rank reads in them.
+template <int N>
+void compare_step(std::vector<ParameterSpec> const& model, int world, std::size_t micro_steps) {
+    INFO("stage " << N << ", world " << world << ", " << micro_steps << " micro-steps");
+    auto const ranks = on_ranks<TrafficCount>(world, [&](LoopbackCommunicator& communicator) {
+        std::vector<Parameter<bfloat16>> parameters;
+        for (ParameterSpec const& spec : model) {
+            parameters.push_back(
+                {.name = spec.name, .elements = spec.elements, .units = spec.units});
+        }
+        ZeroStage<N, AdamW, Parameters<bfloat16>> engine(communicator, parameters);
+        auto const& layout = engine.layout();
+        communicator.reset_traffic();
+        engine.begin_step();
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(micro_steps)) {
+            for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+                auto const weights = engine.acquire(unit);
+            }
+            for (std::size_t unit = layout.units(); unit-- > 0;) {
+                auto const weights = engine.acquire(unit);
+                auto const gradients = engine.gradients(unit); // zeros
+                (void)gradients[layout.unit_parameters(unit).front()];
+                engine.gradients_ready(unit);
+            }
+        }
+        (void)engine.step(0.1).report();
+        return communicator.traffic();
+    });
+    auto const step = planner::plan(model, static_cast<std::size_t>(world), 4, N, micro_steps).step;
+    auto const peers = static_cast<std::uint64_t>(world) - 1;
+    for (TrafficCount const& rank : ranks) {
+        auto const& scatters = rank[CollectiveKind::reduce_scatter];
+        auto const& reduces = rank[CollectiveKind::all_reduce];
+        auto const& gathers = rank[CollectiveKind::all_gather];
+        CHECK(step.reductions
+              == CommunicationTerm{scatters.calls + 2 * reduces.calls,
+                                   scatters.bytes + reduces.bytes});
+        CHECK((N == 3 ? step.gathers : step.publishes)
+              == CommunicationTerm{gathers.calls, gathers.bytes});
+        CHECK((N == 3 ? step.publishes : step.gathers) == CommunicationTerm{});
+        CHECK(step.control.calls == rank[CollectiveKind::integers].calls);
+        CHECK(step.control.bytes * peers == rank[CollectiveKind::integers].bytes);
+    }
+}
+
 } // namespace
+
+TEMPLATE_TEST_CASE_SIG("The planner's calls and bytes of a step are those of an engine", "",
+                       ((int N), N), 0, 1, 2, 3) {
+    for (std::size_t const micro_steps : {std::size_t{1}, std::size_t{3}}) {
+        compare_step<N>(planner::gpt2(2, 64), 3, micro_steps);
+        compare_step<N>(planner::equal_layers(10'001, 3), 2, micro_steps);
+    }
+}
 
 TEMPLATE_TEST_CASE_SIG("The planner's bytes and lines are those of an engine", "", ((int N), N), 0,
                        1, 2, 3) {

@@ -1,6 +1,9 @@
 #include "support/catch.hpp"
 #include "support/program.hpp"
+#include "support/temporary_folder.hpp"
 
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #ifdef ZERO_TRAIN_GPT // undefined where the dependencies of the example were not found
@@ -19,6 +22,11 @@ ProgramOutcome train_gpt(std::string const& arguments) {
         }
     }
     return run_program(command);
+}
+
+std::string text_in_file(std::string const& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 } // namespace
@@ -63,6 +71,59 @@ TEST_CASE("The example train_gpt shows progress, the losses to beat, memory and 
         INFO(text);
         CHECK(outcome.contains(text));
     }
+}
+
+TEST_CASE("The example train_gpt writes a trace of its last steps and shows how much communication "
+          "was hidden, with the same bits",
+          "[train_gpt]") {
+    TemporaryFolder const folder;
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 2 --steps 5 --stage 2 ";
+    std::string const file = (folder / "trace.json").string();
+    auto const outcome = train_gpt(common + "--timeline '" + file + "'");
+    INFO(outcome.output);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.contains("exposed ms"));
+    auto const plain = train_gpt(common);
+    CHECK(!plain.contains("exposed ms"));
+    CHECK(outcome.after(label) == plain.after(label));
+    std::string const trace = text_in_file(file);
+    for (std::string const text :
+         {"\"rank 1\"", "communication queue", "gradients of bucket 0", "\"cat\":\"publish\"",
+          "\"cat\":\"update\"", "forward 0", "backward 3"}) {
+        INFO(text);
+        CHECK(trace.find(text) != std::string::npos);
+    }
+    std::size_t forwards = 0; // one for each of 3 steps and 2 ranks
+    for (std::size_t at = trace.find("\"forward 0\""); at != std::string::npos;
+         at = trace.find("\"forward 0\"", at + 1)) {
+        ++forwards;
+    }
+    CHECK(forwards == 6);
+    CHECK(train_gpt("--verify 1 --world 1 --timeline '" + file + "'").status != 0);
+}
+
+TEST_CASE("The example train_gpt shows what stage 3 gathered, and no limit changes a bit",
+          "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 2 --steps 4 --accumulate 2 --stage 3 ";
+    auto const plain = train_gpt(common);
+    INFO(plain.output);
+    CHECK(plain.status == 0);
+    CHECK(plain.contains("0 micro-steps left the recorded order"));
+    for (std::string const options :
+         {"--prefetch-elements 8000", "--persistence-threshold 100",
+          "--persistence-threshold 100 --max-persistent-elements 300", "--max-reuse-distance 4000",
+          "--keep-after-forward 2", "--max-live-elements 10000", "--update-tile-elements 500"}) {
+        auto const limited = train_gpt(common + options);
+        INFO(options << limited.output);
+        CHECK(limited.status == 0);
+        CHECK(limited.after(label) == plain.after(label));
+        CHECK(limited.contains("0 micro-steps left the recorded order"));
+    }
+    auto const small = train_gpt(common + "--max-live-elements 100");
+    CHECK(small.status != 0);
+    CHECK(small.contains("max_live_elements is 100, but unit "));
 }
 
 TEST_CASE("The example train_gpt refuses what it cannot do and says why", "[train_gpt]") {

@@ -1,9 +1,9 @@
 # cmake -DROOT=<repository> -P check_headers.cmake
-# Each header includes only from its own layer and the layers before it (checkpoint not from cuda, and no umbrella header from checkpoint), leaves no macro defined but ZERO_..., and has '#pragma once'.
+# Each header includes only from its own layer and the layers before it (checkpoint, mpi and torch not from cuda, nor from one another, and no umbrella header from either), leaves no macro defined but ZERO_..., and has '#pragma once'.
 
 cmake_minimum_required(VERSION 3.20)
 
-set(layers core layout ops backend host comm policy stage cuda checkpoint)
+set(layers core launch layout ops backend host comm policy stage cuda checkpoint mpi torch)
 set(failures 0)
 
 function(complain text)
@@ -27,8 +27,11 @@ foreach(header IN LISTS headers)
         endif()
     endforeach()
     if(NOT header MATCHES "^zero/([a-z]+)/")
-        if(text MATCHES "#[ \t]*include[ \t]*[<\"]([^>\"]*/)?checkpoint/")
-            complain("${header}: includes 'checkpoint', which needs libraries that not every user has")
+        if(text MATCHES "#[ \t]*include[ \t]*[<\"]([^>\"]*/)?(checkpoint|mpi)/")
+            complain("${header}: includes 'checkpoint' or 'mpi', which needs libraries that not every user has")
+        endif()
+        if(NOT header STREQUAL "zero/torch.hpp" AND text MATCHES "#[ \t]*include[ \t]*[<\"]([^>\"]*/)?torch[/.]")
+            complain("${header}: includes 'torch', which needs a library that not every user has")
         endif()
         continue() # the umbrella headers
     endif()
@@ -53,8 +56,8 @@ foreach(header IN LISTS headers)
         endif()
         string(REGEX REPLACE "/.*" "" used_layer "${used}")
         list(FIND layers "${used_layer}" used_rank)
-        if(used_rank LESS 0 OR used_rank GREATER rank OR (layer STREQUAL "checkpoint" AND used_layer STREQUAL "cuda"))
-            complain("${header}: includes ${used}, which is not in '${layer}' or a layer before it (order: ${layers}; checkpoint does not use cuda)")
+        if(used_rank LESS 0 OR used_rank GREATER rank OR (layer MATCHES "^(checkpoint|mpi|torch)$" AND NOT used_layer STREQUAL layer AND used_layer MATCHES "^(cuda|checkpoint|mpi)$"))
+            complain("${header}: includes ${used}, which is not in '${layer}' or a layer before it (order: ${layers}; none of checkpoint, mpi and torch uses cuda or another of them)")
         endif()
     endforeach()
 endforeach()

@@ -49,6 +49,15 @@ TEST_CASE("Each single change of a parameter changes the hash") {
         [](auto& specs) { std::swap(specs[1].name, specs[2].name); },
         [](auto& specs) { specs.pop_back(); },
         [](auto& specs) {
+            specs[1].tile = {"w", 0, 200, {}};
+        },
+        [](auto& specs) {
+            specs[1].tile = {"v", 0, 200, {}};
+        },
+        [](auto& specs) {
+            specs[1].tile = {"w", 0, 200, {20, 10}};
+        },
+        [](auto& specs) {
             specs.push_back({"empty", 0, {0}, 0, true});
         },
     };

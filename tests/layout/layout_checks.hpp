@@ -29,7 +29,7 @@ namespace detail {
 inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket,
                                 LayoutRules const& rules) {
     auto const cuts = layout.cuts(bucket);
-    if (cuts.size() != layout.world() + 1 || cuts.front() != 0) {
+    if (cuts.size() != layout.world() + 1 || cuts[0] != 0) {
         return "there are not W + 1 cuts from 0";
     }
     for (std::size_t rank = 0; rank < layout.world(); ++rank) {

@@ -3,6 +3,7 @@
 // The result of a partitioner as plain lists.
 
 #include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/cuts.hpp>
 #include <zero/layout/detail/place_in_bucket.hpp>
 #include <zero/layout/partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -12,6 +13,14 @@
 namespace zero::test {
 
 using List = std::vector<std::size_t>;
+
+inline List listed(Cuts cuts) {
+    List offsets;
+    for (std::size_t rank = 0; rank < cuts.size(); ++rank) {
+        offsets.push_back(cuts[rank]);
+    }
+    return offsets;
+}
 
 struct Partition {
     List order;

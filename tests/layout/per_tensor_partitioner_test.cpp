@@ -23,7 +23,7 @@ std::vector<List> cuts(List const& sizes, std::size_t world) {
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         CHECK(layout.pieces(bucket).size() == 1);
         CHECK(layout.pieces(bucket)[0].parameter == sizes.size() - 1 - bucket);
-        result.push_back(layout.bucket(bucket).cuts);
+        result.push_back(listed(layout.cuts(bucket)));
     }
     return result;
 }

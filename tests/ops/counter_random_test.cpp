@@ -118,4 +118,28 @@ TEST_CASE("Neighbouring elements, consecutive steps and neighbouring seeds are i
     })));
 }
 
+TEST_CASE("Uniform numbers are multiples of 2^-24 in [0, 1) with the mean and variance of these") {
+    double sum = 0.0;
+    double squares = 0.0;
+    int odd = 0; ///< numbers that are no such multiples
+    float least = 1.0F;
+    float largest = 0.0F;
+    for (std::uint64_t i = 0; i < draws; ++i) {
+        float const value = ops::uniform(ops::random_key(3, 5), i);
+        odd += value * 0x1.0p24F == std::floor(value * 0x1.0p24F) ? 0 : 1;
+        sum += static_cast<double>(value);
+        squares += static_cast<double>(value) * static_cast<double>(value);
+        least = std::min(least, value);
+        largest = std::max(largest, value);
+    }
+    CHECK(odd == 0);
+    CHECK(least >= 0.0F);
+    CHECK(least < 0.001F);
+    CHECK(largest < 1.0F);
+    CHECK(largest > 0.999F);
+    CHECK(std::abs(sum / draws - 1.0 / 2.0) < 5.0 * std::sqrt(1.0 / 12.0 / draws));
+    CHECK(std::abs(squares / draws - 1.0 / 3.0) < 5.0 * std::sqrt(4.0 / 45.0 / draws));
+    CHECK(ops::uniform(ops::random_key(3, 5), 7) != ops::uniform(ops::random_key(3, 6), 7));
+}
+
 } // namespace zero::test::counter_random_test

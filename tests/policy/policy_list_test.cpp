@@ -6,6 +6,7 @@
 #include <zero/layout/unit_bucketer.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/policy/detail/diagnose_policies.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/master_weights.hpp>

@@ -134,8 +134,15 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
                   {.gradient_clipping = 0.5F, .rebuild_buckets = ZeroStage<N>::in_ready_order},
                   true, 2, [] {})
               == 0);
-        CHECK(count<ZeroStage<N>>({.prefetch = false,
+        CHECK(count<ZeroStage<N>>({.gather = {.prefetch_elements = 0},
                                    .reduction = {.schedule = ReductionSchedule::every_micro_step}},
+                                  true, 3, [] {})
+              == 0);
+        CHECK(count<ZeroStage<N>>({.gather = {.prefetch_elements = 600,
+                                              .persistence_threshold = 70,
+                                              .max_reuse_distance = 700,
+                                              .keep_after_forward = 2},
+                                   .update_tile_elements = 100},
                                   true, 3, [] {})
               == 0);
     });

@@ -106,7 +106,7 @@ TEST_CASE("An unscaled gradient that was set is read back, and the step applies 
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
                 add_values(engine, gradients_of(communicator.rank()));
             }
-            TrainingState state(engine);
+            TrainingState<ZeroStage<N, StaticLossScaler>> state(engine); // the type, spelled out
             for (std::size_t p : {0U, 1U, 3U, 4U}) {
                 std::vector<float> values(specs()[p].elements);
                 if (p == 0) {

@@ -111,7 +111,7 @@ TEST_CASE("Ranks with other learning rates read both rates, over the loopback an
     }
 }
 
-TEST_CASE("A mismatch names the first parameter of both buckets") {
+TEST_CASE("A mismatch names the first parameter of both buckets, and the units that need them") {
     auto const differ = [](auto& communicator) {
         using Communicator = std::remove_reference_t<decltype(communicator)>;
         ZeroStage<3, Communicator, Sgd> engine(communicator, model());
@@ -124,8 +124,12 @@ TEST_CASE("A mismatch names the first parameter of both buckets") {
         differ(checking);
     });
     for (auto const& outcomes : {plain, checked}) {
-        CHECK_THAT(outcomes.ranks[0].message, contains_text("', first parameter 'middle', cuts"));
-        CHECK_THAT(outcomes.ranks[0].message, contains_text("', first parameter 'head', cuts"));
+        CHECK_THAT(
+            outcomes.ranks[0].message,
+            contains_text("', first parameter 'middle', for unit 1 outside of micro-steps, cuts"));
+        CHECK_THAT(
+            outcomes.ranks[0].message,
+            contains_text("', first parameter 'head', for unit 2 outside of micro-steps, cuts"));
     }
 }
 

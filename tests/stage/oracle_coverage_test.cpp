@@ -97,6 +97,7 @@ void count_model(Counts& counts, Configuration const& c) {
     for (std::size_t units = 1; units <= 5; ++units) {
         counts["units: " + std::to_string(units)] += c.units == units ? 1 : 0;
     }
+    counts["units: more"] += c.units > 5 ? 1 : 0;
     counts["frozen"] += std::any_of(c.shapes.begin(), c.shapes.end(),
                                     [](Shape const& shape) { return !shape.trainable; })
                             ? 1
@@ -110,6 +111,13 @@ void count_model(Counts& counts, Configuration const& c) {
                     [](Shape const& shape) { return shape.units.size() == 3; })
             ? 1
             : 0;
+    for (std::size_t tiles = 2; tiles <= 4; ++tiles) {
+        counts["tiles: " + std::to_string(tiles)] +=
+            std::any_of(c.shapes.begin(), c.shapes.end(),
+                        [&](Shape const& shape) { return shape.tiles == tiles; })
+                ? 1
+                : 0;
+    }
     counts["groups: " + std::to_string(c.groups.size())] += 1;
     count_flag(counts, "groups listed", c.lists_groups);
     counts["learning rate factor changed"] += c.changes.empty() ? 0 : 1;
@@ -164,6 +172,16 @@ void count_calls(Counts& counts, Configuration const& c) {
     counts["evaluates on another queue"] += c.evaluates_elsewhere ? 1 : 0;
     count_flag(counts, "poison", c.is_poisoned);
     count_flag(counts, "prefetch", c.prefetches);
+    count_flag(counts, "prefetch by elements", c.prefetch_elements.has_value());
+    count_flag(counts, "persistent parameters", c.persistence_threshold != 0);
+    count_flag(counts, "most persistent elements", c.max_persistent_elements != ~std::size_t{0});
+    count_flag(counts, "reuse distance", c.max_reuse_distance.has_value());
+    count_choices(counts, "kept after forward", std::array{"none", "some", "all"},
+                  c.kept_units == 0        ? std::size_t{0}
+                  : c.kept_units > c.units ? 2U
+                                           : 1U);
+    count_flag(counts, "live elements limited", c.limits_live);
+    count_flag(counts, "update in tiles", c.update_tile_elements != 0);
     count_flag(counts, "cancelled step", c.cancels);
     count_flag(counts, "buckets rebuilt", c.rebuilds);
     count_flag(counts, "several types", c.types().has_floats);

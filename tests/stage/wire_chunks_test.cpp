@@ -37,7 +37,7 @@ std::pair<std::vector<std::vector<float>>, std::size_t> trained(std::size_t wire
 } // namespace
 
 TEST_CASE("A chunk takes the same part of every extent, in multiples of 64 elements") {
-    std::array<std::size_t, 5> const even{0, 256, 512, 768, 1024};
+    Cuts const even = Cuts::even(4, 256);
     CHECK(wire_stride(even, 1024) == 1024); // the whole bucket
     CHECK(wire_chunks(even, 1024) == 1);
     CHECK(wire_stride(even, 1023) == 192); // 255 elements per rank
@@ -47,13 +47,19 @@ TEST_CASE("A chunk takes the same part of every extent, in multiples of 64 eleme
     CHECK(wire_part(256, 512, 192, 1) == Range{192, 256});
     CHECK(wire_stride(even, 0) == 64);
     CHECK(wire_chunks(even, 0) == 4);
-    std::array<std::size_t, 4> const uneven{0, 0, 320, 384};
+    std::array<std::size_t, 5> const list{0, 256, 512, 768, 1024};
+    Cuts const listed{list}; // the same
+    CHECK(wire_stride(listed, 1023) == 192);
+    CHECK(wire_chunks(listed, 1023) == 2);
+    CHECK(wire_elements(listed, 1023) == 768);
+    std::array<std::size_t, 4> const uneven_list{0, 0, 320, 384};
+    Cuts const uneven{uneven_list};
     CHECK(wire_stride(uneven, 300) == 64);
     CHECK(wire_chunks(uneven, 300) == 5);
     CHECK(wire_elements(uneven, 300) == 128);
     CHECK(wire_part(0, 0, 64, 0) == Range{0, 0});
     CHECK(wire_part(320, 384, 64, 1) == Range{64, 64});
-    std::array<std::size_t, 2> const empty{0, 0};
+    Cuts const empty = Cuts::even(1, 0);
     CHECK(wire_chunks(empty, 300) == 0);
 }
 

@@ -6,6 +6,10 @@
 #if __has_include(<nlohmann/json.hpp>) && __has_include(<xxhash.h>)
 #include <zero/checkpoint/checkpoint.hpp>
 #endif
+#if __has_include(<mpi.h>)
+#include <zero/mpi/communicator.hpp>
+#include <zero/mpi/session.hpp>
+#endif
 
 using Composition =
     zero::ZeroStage<3, zero::Parameters<zero::bfloat16>, zero::RoundRobinPartitioner,

@@ -92,6 +92,9 @@ public:
     CudaDevice(cudaStream_t stream, std::size_t rows)
         : _stream(stream), _products(stream), _losses(stream, rows), _loss(stream, 1) {}
 
+    /// @brief The stream on which everything is enqueued.
+    [[nodiscard]] cudaStream_t stream() const noexcept { return _stream; }
+
     Buffer buffer(std::size_t elements) const { return Buffer(_stream, elements); }
     Matrix matrix(std::size_t rows, std::size_t columns) const {
         return Matrix(_stream, rows, columns);

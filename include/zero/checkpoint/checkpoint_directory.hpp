@@ -39,6 +39,8 @@ public:
 
     /// @brief Returns the checkpoint that was published last and still exists; empty if there is
     /// none.
+    /// @throws CheckpointError if there is none because the folder of the last one has no manifest:
+    /// a program that starts anew would not notice the incomplete copy
     [[nodiscard]] std::optional<std::string> latest() const;
 
     /// @brief Returns all checkpoints, the oldest first.

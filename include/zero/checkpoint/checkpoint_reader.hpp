@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -17,7 +18,8 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Reads a checkpoint by parameter, without an engine: values as floats, or the items of an
-/// array as they are stored. Opens the files that it needs.
+/// array as they are stored. Opens the files that it needs. Threads may share a reader; they read
+/// one after the other.
 class CheckpointReader {
 public:
     /// @param checkpoint folder of one checkpoint
@@ -76,7 +78,8 @@ private:
     Manifest _manifest;
     bool _is_file = false;             ///< of another program: tensors have the names of parameters
     std::vector<std::size_t> _by_name; ///< parameters, sorted by name
-    std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not opened yet
+    std::vector<std::unique_ptr<SafetensorsReader>> _files;                ///< null: not opened yet
+    std::unique_ptr<std::mutex> _reading = std::make_unique<std::mutex>(); ///< guards `_files`
 };
 
 } // namespace ZERO_NAMESPACE

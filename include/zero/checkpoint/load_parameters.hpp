@@ -38,19 +38,30 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
     return report;
 }
 
-/// @brief Returns a `Parameter::initialise` that reads the values from a safetensors file. The file
-/// is opened once for all parameters that share the reader, and read by interval.
-/// @param file of `CheckpointReader::of_file`, @param name of the tensor
+/// @brief Returns a `Parameter::initialise` that reads the values from a safetensors file or a
+/// checkpoint by interval. It needs memory for 2^14 elements.
+///
+/// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads what it
+/// owns. Otherwise rank 0 reads everything and sends it. The file is opened once for all parameters
+/// that share the reader, which ranks in one process may share as well.
+/// @param file of `CheckpointReader::of_file`, or of a checkpoint, whose rounded parameters are
+/// read
+/// @param name of the tensor or parameter
 /// @throws CheckpointError from the constructor of the engine if it has no such tensor
 template <class T>
 [[nodiscard]] Initialiser<T> initialise_from(std::shared_ptr<CheckpointReader> file,
                                              std::string name) {
     return
         [file = std::move(file), name = std::move(name)](std::size_t begin, std::span<T> values) {
-            std::vector<float> numbers(values.size());
-            file->read_parameter(name, begin, {numbers.data(), numbers.size()});
-            for (std::size_t i = 0; i < values.size(); ++i) {
-                values[i] = from_float<T>(numbers[i]);
+            constexpr std::size_t most = std::size_t{1} << 14U;
+            std::vector<float> numbers(values.size() < most ? values.size() : most);
+            for (std::size_t first = 0; first < values.size(); first += most) {
+                std::size_t const rest = values.size() - first;
+                std::size_t const count = rest < most ? rest : most;
+                file->read_parameter(name, begin + first, {numbers.data(), count});
+                for (std::size_t i = 0; i < count; ++i) {
+                    values[first + i] = from_float<T>(numbers[i]);
+                }
             }
         };
 }

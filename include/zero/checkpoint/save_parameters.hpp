@@ -37,12 +37,14 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
         if (access.rank() == 0) {
             std::vector<TensorEntry> tensors;
             for (auto const& spec : access.layout().parameters()) {
+                if (spec.tile.is_later()) {
+                    continue; // its values follow those of the first tile
+                }
                 TensorEntry tensor;
-                tensor.name = spec.name;
+                tensor.name = detail::stored_name(spec);
                 tensor.dtype = detail::dtype_text(dtype);
-                tensor.shape.assign(spec.shape.begin(), spec.shape.end());
-                if (spec.shape.empty()) {
-                    tensor.shape = {spec.elements};
+                for (std::size_t const size : detail::stored_shape(spec)) {
+                    tensor.shape.push_back(size);
                 }
                 tensors.push_back(std::move(tensor));
             }

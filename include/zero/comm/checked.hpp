@@ -8,6 +8,7 @@
 #include "collective_tag.hpp"
 #include "detail/call_signature.hpp"
 #include "detail/collective_call.hpp"
+#include "detail/scratch_bytes_of.hpp"
 #include "detail/wait_for_collectives.hpp"
 #include "integer_reduction.hpp"
 #include "traffic_count.hpp"
@@ -38,11 +39,11 @@ public:
     static constexpr bool is_checked = true;
 
     /// @param inner the communicator that moves the data; must outlive this object
-    explicit Checked(C& inner)
+    /// @param memory the resource of the scratch memory; must outlive this object
+    explicit Checked(C& inner, MemoryResource& memory = Backend::default_memory())
         : _inner(&inner),
-          _signatures(Backend::default_memory(),
-                      static_cast<std::size_t>(inner.size()) * detail::CallSignature::words,
-                      BufferKind::control) {
+          _signatures(memory, static_cast<std::size_t>(inner.size()) * detail::CallSignature::words,
+                      BufferKind::communicator) {
         for (std::size_t rank = 0; rank <= static_cast<std::size_t>(inner.size()); ++rank) {
             _cuts.push_back(rank * detail::CallSignature::words);
         }
@@ -57,6 +58,11 @@ public:
         requires requires(C const& inner) { inner.options_hash(); }
     {
         return _inner->options_hash();
+    }
+
+    /// @brief See `Communicator`. Includes the scratch memory of the inner communicator.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        return _signatures.size_bytes() + detail::scratch_bytes_of(*_inner, largest_bucket_bytes);
     }
 
     /// @brief See `Communicator`. @throws CollectiveMismatch

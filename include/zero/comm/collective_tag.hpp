@@ -15,6 +15,8 @@ struct CollectiveTag {
     std::size_t index = 0;      ///< number of the bucket, parameter, ...
     char const* parameter = ""; ///< name of the first parameter in the buffer, if there is one; for
                                 ///< messages only
+    char const* context = "";   ///< why the collective is called, if that helps to find a rank that
+                                ///< calls another one; for messages only
 };
 
 } // namespace ZERO_NAMESPACE

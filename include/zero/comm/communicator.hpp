@@ -57,6 +57,10 @@ namespace ZERO_NAMESPACE {
 /// (`detail::wait_for_collectives`).
 /// - optional, `options_hash()`, const and noexcept: the hash of the options of `all_reduce` that
 /// must be equal on all ranks. Engines of stage 0 compare it on construction.
+/// - optional, `scratch_bytes(largest_bucket_bytes)`, const and noexcept: the bytes of
+/// `BufferKind::communicator` that the communicator holds if no reduction is larger than
+/// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
+/// own.
 /// - optional, `forget_events()`, noexcept: drops the events that the communicator keeps. Call it
 /// when all earlier commands of this rank are ordered before all later ones, as for the capture of
 /// a graph, where kept events are invalid.

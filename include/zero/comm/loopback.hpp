@@ -13,9 +13,11 @@
 #include "collective_tag.hpp"
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
+#include "detail/group_place.hpp"
 #include "detail/loopback_frame.hpp"
 #include "integer_reduction.hpp"
 #include "loopback_options.hpp"
+#include "splittable_communicator.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>
@@ -109,8 +111,22 @@ public:
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {});
 
+    /// @brief Aborts this group, the one that it was split from and all groups split from them.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         _frame.abort(cause, is_provisional);
+    }
+
+    /// @brief See `SplittableCommunicator`. Blocks until all ranks have called. @throws
+    /// CommunicatorError; std::bad_alloc, which aborts the group
+    [[nodiscard]] Loopback split(int color, int key) { return Loopback(_frame.split(color, key)); }
+
+    /// @brief Makes the collectives of this group throw `Aborted` on every rank, because this rank
+    /// calls none any more. Groups that were split from it go on.
+    void leave(std::string_view cause) noexcept { _frame.leave(cause); }
+
+    /// @brief See `Communicator`. The same for buckets of any size.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {
+        return _scratch.values.size_bytes();
     }
 
     /// @brief Drops the events of earlier commands, which must be ordered before all later ones.
@@ -134,7 +150,8 @@ private:
     struct Scratch {
         static constexpr std::size_t elements = 64;
 
-        Scratch() : values(B::default_memory(), elements, BufferKind::control) {}
+        explicit Scratch(MemoryResource& memory)
+            : values(memory, elements, BufferKind::communicator) {}
         Scratch(Scratch&&) noexcept = default;
         Scratch& operator=(Scratch&&) = delete;
         ~Scratch();
@@ -143,16 +160,12 @@ private:
         Event used{};
     };
 
-    Loopback(std::shared_ptr<typename Frame::Group> group, std::size_t rank)
-        : _frame(std::move(group), rank) {}
+    explicit Loopback(Frame&& frame) : _scratch(frame.memory()), _frame(std::move(frame)) {}
 
     [[nodiscard]] std::size_t peers() const noexcept { return _frame.world() - 1; }
-    [[nodiscard]] detail::CollectiveCall cut_call(CollectiveKind kind, DType type,
-                                                  std::span<std::size_t const> cuts,
-                                                  CollectiveTag tag) const;
-    [[nodiscard]] std::size_t own_elements(std::span<std::size_t const> cuts) const noexcept;
-    void require_memory(detail::CollectiveCall const& call, void const* memory,
-                        std::size_t elements) const;
+    [[nodiscard]] detail::GroupPlace place() const noexcept {
+        return {_frame.rank(), _frame.world()};
+    }
     void scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
                       std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag);
     void gather(DType type, void const* send, void* receive, std::span<std::size_t const> cuts,
@@ -176,7 +189,7 @@ std::vector<Loopback<B>> Loopback<B>::make_group(int world, LoopbackOptions cons
     std::vector<Loopback> ranks;
     ranks.reserve(group->world());
     for (std::size_t rank = 0; rank < group->world(); ++rank) {
-        ranks.push_back(Loopback(group, rank));
+        ranks.push_back(Loopback(Frame(group, rank)));
     }
     return ranks;
 }
@@ -184,9 +197,7 @@ std::vector<Loopback<B>> Loopback<B>::make_group(int world, LoopbackOptions cons
 template <class B>
 void Loopback<B>::all_reduce_integers(std::int64_t* values, std::size_t elements,
                                       IntegerReduction reduction, Queue queue, CollectiveTag tag) {
-    detail::CollectiveCall const call{CollectiveKind::integers, DType::int64, elements,
-                                      static_cast<std::uint64_t>(reduction), tag};
-    require_memory(call, values, elements);
+    detail::CollectiveCall const call = place().integers(values, elements, reduction, tag);
     std::size_t done = 0;
     do { // the ranks meet even if there are no values
         std::size_t const count = detail::smaller(elements - done, Scratch::elements);
@@ -207,53 +218,27 @@ Loopback<B>::Scratch::~Scratch() {
 }
 
 template <class B>
-detail::CollectiveCall Loopback<B>::cut_call(CollectiveKind kind, DType type,
-                                             std::span<std::size_t const> cuts,
-                                             CollectiveTag tag) const {
-    return detail::cut_call(kind, type, cuts, tag, _frame.rank(), _frame.world());
-}
-
-template <class B>
-std::size_t Loopback<B>::own_elements(std::span<std::size_t const> cuts) const noexcept {
-    return cuts[_frame.rank() + 1] - cuts[_frame.rank()];
-}
-
-template <class B>
-void Loopback<B>::require_memory(detail::CollectiveCall const& call, void const* memory,
-                                 std::size_t elements) const {
-    detail::require_memory(call, memory, elements, _frame.rank());
-}
-
-template <class B>
 void Loopback<B>::scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
                                std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag) {
-    auto const call = cut_call(CollectiveKind::reduce_scatter, type, cuts, tag);
-    std::size_t const own = own_elements(cuts);
-    require_memory(call, send, call.count);
-    require_memory(call, receive, own);
+    auto const call = place().reduce_scatter(type, send, receive, cuts, tag);
     _frame.collective(call, send, receive, queue, [&] { sum(_frame, receive, cuts, queue); });
-    _traffic.add(call.kind, own * peers(), size_of(type));
+    _traffic.add(call.kind, place().own(cuts) * peers(), size_of(type));
 }
 
 template <class B>
 void Loopback<B>::gather(DType type, void const* send, void* receive,
                          std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag) {
-    auto const call = cut_call(CollectiveKind::all_gather, type, cuts, tag);
-    std::size_t const own = own_elements(cuts);
-    require_memory(call, send, own);
-    require_memory(call, receive, call.count);
+    auto const call = place().all_gather(type, send, receive, cuts, tag);
     _frame.collective(call, send, receive, queue,
                       [&] { _frame.copy_extents(receive, false, cuts, size_of(type), queue); });
-    _traffic.add(call.kind, call.count - own, size_of(type));
+    _traffic.add(call.kind, call.count - place().own(cuts), size_of(type));
 }
 
 template <class B>
 void Loopback<B>::gather_sums(DType type, SumExtent sum, void const* send, void* receive,
                               std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag) {
-    auto const call = cut_call(CollectiveKind::all_reduce, type, cuts, tag);
-    std::size_t const own = own_elements(cuts);
-    require_memory(call, send, call.count);
-    require_memory(call, receive, call.count);
+    auto const call = place().all_reduce(type, send, receive, cuts, tag);
+    std::size_t const own = place().own(cuts);
     _frame.collective(
         call, send, receive, queue,
         [&] {
@@ -267,9 +252,8 @@ void Loopback<B>::gather_sums(DType type, SumExtent sum, void const* send, void*
 template <class B>
 void Loopback<B>::spread(DType type, void* buffer, std::size_t elements, int root, Queue queue,
                          CollectiveTag tag) {
-    auto const call = detail::broadcast_call(type, elements, root, tag, _frame.world());
+    auto const call = place().broadcast(type, buffer, elements, root, tag);
     auto const source = static_cast<std::size_t>(root);
-    require_memory(call, buffer, elements);
     _frame.collective(call, buffer, buffer, queue, [&] {
         B::copy_bytes(queue, buffer, _frame.slot(source).send, elements * size_of(type));
     });
@@ -296,7 +280,7 @@ void Loopback<B>::reduce_integers(detail::CollectiveCall const& call, std::int64
 
 /// @brief The communicator between threads whose memory is on the host.
 using LoopbackCommunicator = Loopback<HostBackend>;
-static_assert(Communicator<LoopbackCommunicator>);
+static_assert(SplittableCommunicator<LoopbackCommunicator>);
 
 } // namespace ZERO_NAMESPACE
 

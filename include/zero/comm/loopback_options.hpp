@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/memory_resource.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 
@@ -10,6 +11,10 @@ namespace ZERO_NAMESPACE {
 struct LoopbackOptions {
     /// @brief The time that a rank waits for its peers in one collective; must be positive.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
+
+    /// @brief The resource of the scratch memory, which must outlive the group and is used from all
+    /// of its threads; null: `Backend::default_memory()`.
+    MemoryResource* memory = nullptr;
 };
 
 } // namespace ZERO_NAMESPACE

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
+#include "detail/scratch_bytes_of.hpp"
 #include "integer_reduction.hpp"
 #include "traffic_count.hpp"
 
@@ -37,6 +38,11 @@ public:
         requires requires(C const& inner) { inner.options_hash(); }
     {
         return _inner->options_hash();
+    }
+
+    /// @brief See `Communicator`.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        return detail::scratch_bytes_of(*_inner, largest_bucket_bytes);
     }
 
     /// @brief See `Communicator`. Counts the call.

@@ -19,17 +19,18 @@ enum class BufferKind : std::uint8_t {
     parameter_leases, ///< gathered units of stage 3; staging of scattered and adopted parameters
     wire,             ///< one bucket in the communication type, where that type differs
     control,          ///< scalars of the step, reports, and tables in the backend's memory
-    scratch           ///< scratch space for the update of one whole parameter
+    scratch,          ///< scratch space for the update of one whole parameter
+    communicator      ///< scratch space of a communicator, which allocates it itself
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 9;
+inline constexpr std::size_t buffer_kinds = 10;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
         "parameters",       "gradients", "master weights", "optimizer state", "gradient leases",
-        "parameter leases", "wire",      "control",        "scratch"};
+        "parameter leases", "wire",      "control",        "scratch",         "communicator"};
     return names[static_cast<std::size_t>(kind)];
 }
 

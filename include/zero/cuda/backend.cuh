@@ -11,17 +11,13 @@
 #include "../core/memory_resource.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
-#include "allocator_memory.hpp"
+#include "default_memory.hpp"
 #include "detail/check.hpp"
 #include "detail/chunk_sizes.cuh"
 #include "detail/config.cuh"
-#include "detail/copy_kernels.cuh"
 #include "detail/element_kernels.cuh"
-#include "detail/inspect_kernels.cuh"
 #include "detail/launch.cuh"
-#include "detail/sum_kernels.cuh"
 #include "detail/update_kernels.cuh"
-#include "pool_allocator.hpp"
 #include "runtime_backend.hpp"
 #include "table_range.hpp"
 
@@ -44,15 +40,15 @@ inline namespace ZERO_CUDA_NAMESPACE {
 ///
 /// Results equal those of the host backend bit for bit. Memory may have any alignment; kernels move
 /// 16 bytes at a time where all memory of a slice is aligned to that. Kernels are instantiated in
-/// the units that use them, and neither they nor the functions here are visible outside a shared
-/// library.
+/// the units that use them, those that depend on element types alone in the library
+/// `zero::cuda_compiled` if it is linked. Neither they nor the functions here are visible outside a
+/// shared library.
 struct Backend : RuntimeBackend {
     /// @brief Throws if the code was compiled with -ftz=true or -use_fast_math, which includes it;
     /// neither defines a macro. Waits for the device. Engines call it when they are constructed.
     /// @throws InvalidArgument, CudaError
     ZERO_CUDA_HIDDEN static void require_arithmetic(Queue queue) {
-        AllocatorMemory<PoolAllocator> memory(allocator(), queue);
-        Buffer<int> is_exact(memory, 1, BufferKind::control);
+        Buffer<int> is_exact(cuda::default_memory(), 1, BufferKind::control);
         detail::launch(queue, 1, 1, detail::arithmetic_kernel<>, 0x1p-126F, is_exact.data());
         synchronise(record(queue));
         if (load(is_exact.data()) == 0) {
@@ -98,26 +94,12 @@ struct Backend : RuntimeBackend {
     /// nor type changes. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void convert(Queue queue, To* out, From const* in, std::size_t elements,
-                                         float factor) {
-        std::size_t const blocks = detail::chunks_of(elements);
-        if (factor != 1.0F) {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::convert_kernel<true, To, From>, out, in, elements, factor);
-        } else if constexpr (std::is_same_v<To, From>) {
-            copy_bytes(queue, out, in, elements * sizeof(To));
-        } else {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::convert_kernel<false, To, From>, out, in, elements, factor);
-        }
-    }
+                                         float factor);
 
     /// @brief Enqueues sum[i] += in[i], in float, rounded to `To`. @throws CudaError
     template <class To, class From>
     ZERO_CUDA_HIDDEN static void accumulate(Queue queue, To* sum, From const* in,
-                                            std::size_t elements) {
-        detail::launch(queue, detail::chunks_of(elements), detail::block_threads,
-                       detail::accumulate_kernel<To, From>, sum, in, elements);
-    }
+                                            std::size_t elements);
 
     /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r, in float in rank order,
     /// rounded once.
@@ -125,22 +107,7 @@ struct Backend : RuntimeBackend {
     /// @throws InvalidArgument for more than 256 ranks; CudaError
     template <class T>
     ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
-                                           std::size_t elements) {
-        if (world == 1) {
-            copy_bytes(queue, out, peers[0], elements * sizeof(T));
-            return;
-        }
-        std::size_t const blocks = detail::chunks_of(elements);
-        if (world <= detail::few_peers) {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::sum_ranks_kernel<T, detail::few_peers>, out,
-                           peers_of<T, detail::few_peers>(peers, world), elements);
-        } else {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::sum_ranks_kernel<T, detail::most_peers>, out,
-                           peers_of<T, detail::most_peers>(peers, world), elements);
-        }
-    }
+                                           std::size_t elements);
 
     /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r. The pointers are copied
     /// before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError
@@ -161,21 +128,12 @@ struct Backend : RuntimeBackend {
     /// @brief Enqueues the addition of the slices to an inspection. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void inspect(Queue queue, TableRange<InspectSlice<A>> const& table,
-                                         ops::Inspection* result) {
-        std::size_t const resident = 4 * static_cast<std::size_t>(table.multiprocessors);
-        detail::launch(queue, std::min(table.count, resident), detail::block_threads,
-                       detail::inspect_kernel<A>, table, result);
-    }
+                                         ops::Inspection* result);
 
     /// @brief Enqueues the addition of each slice to its norm. @throws CudaError
     template <class A>
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
-                                              NormKind kind, ops::NormSum* norms) {
-        auto* const kernel = kind == NormKind::l1   ? &detail::norms_kernel<NormKind::l1, A>
-                             : kind == NormKind::l2 ? &detail::norms_kernel<NormKind::l2, A>
-                                                    : &detail::norms_kernel<NormKind::infinity, A>;
-        detail::launch(queue, table.count, detail::block_threads, kernel, table, norms);
-    }
+                                              NormKind kind, ops::NormSum* norms);
 
     /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
     /// is to skip.
@@ -194,56 +152,20 @@ struct Backend : RuntimeBackend {
     /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void
-    copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket) {
-        detail::launch(queue, table.count, detail::block_threads,
-                       detail::copy_kernel<false, T, InBucket const>, table, bucket);
-    }
+    copy_from_bucket(Queue queue, TableRange<CopySlice<T>> const& table, InBucket const* bucket);
 
     /// @brief Enqueues one kernel that copies tensors to their bucket, and converts where the types
     /// differ.
     /// @throws CudaError
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
-                                                InBucket* bucket) {
-        detail::launch(queue, table.count, detail::block_threads,
-                       detail::copy_kernel<true, T, InBucket>, table, bucket);
-    }
+                                                InBucket* bucket);
 
 private:
-    static PoolAllocator& allocator() noexcept {
-        static PoolAllocator stateless;
-        return stateless;
-    }
-
-    template <class T, int most>
-    ZERO_CUDA_HIDDEN static detail::Peers<T, most> peers_of(T const* const* peers, int world) {
-        if (world > most) {
-            zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
-                                                        " ranks on one device; at most ", most,
-                                                        " are supported."});
-        }
-        detail::Peers<T, most> result{};
-        std::copy_n(peers, world, result.memory);
-        result.world = world;
-        return result;
-    }
-
     template <bool is_sum>
     ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out,
                                                   std::int64_t const* const* peers, int world,
-                                                  std::size_t elements) {
-        std::size_t const blocks = std::min<std::size_t>(
-            (elements + detail::block_threads - 1) / detail::block_threads, 64);
-        if (world <= detail::few_peers) {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::combine_integers_kernel<is_sum, detail::few_peers>, out,
-                           peers_of<std::int64_t, detail::few_peers>(peers, world), elements);
-        } else {
-            detail::launch(queue, blocks, detail::block_threads,
-                           detail::combine_integers_kernel<is_sum, detail::most_peers>, out,
-                           peers_of<std::int64_t, detail::most_peers>(peers, world), elements);
-        }
-    }
+                                                  std::size_t elements);
 };
 static_assert(zero::Backend<Backend>);
 
@@ -251,3 +173,8 @@ static_assert(zero::Backend<Backend>);
 } // namespace ZERO_NAMESPACE::cuda
 
 #pragma nv_diagnostic pop
+
+// The operations whose kernels depend on element types alone. They include CUB.
+#if !defined(ZERO_CUDA_COMPILED)
+#include "detail/element_operations.tpp"
+#endif

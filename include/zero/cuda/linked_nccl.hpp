@@ -56,6 +56,13 @@ public:
         return result;
     }
 
+    bool has_split() noexcept override { return true; } // since 2.18
+    NcclResult split(NcclHandle handle, int color, int key, NcclHandle& part) noexcept override {
+        // NCCL writes the pointer from a thread of its own, so it gets no temporary.
+        return of(
+            ncclCommSplit(comm(handle), color, key, reinterpret_cast<ncclComm_t*>(&part), nullptr));
+    }
+
     NcclResult count(NcclHandle handle, int& world) noexcept override {
         return of(ncclCommCount(comm(handle), &world));
     }

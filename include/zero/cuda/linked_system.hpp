@@ -49,7 +49,7 @@ public:
 
     int is_capturing(StreamHandle stream, bool& is_capturing) noexcept override {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        cudaError_t const code = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
+        cudaError_t const code = detail::query_capture(static_cast<cudaStream_t>(stream), status);
         is_capturing = status != cudaStreamCaptureStatusNone;
         return code;
     }

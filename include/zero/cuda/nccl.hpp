@@ -81,6 +81,9 @@ public:
         return ranks;
     }
 
+    /// @copydoc BasicNcclCommunicator::split
+    [[nodiscard]] NcclCommunicatorOn split(int color, int key) { return Base::split(color, key); }
+
     /// @brief Returns NCCL's communicator; null after an abort, which frees it.
     [[nodiscard]] ncclComm_t handle() const noexcept {
         return static_cast<ncclComm_t>(Base::handle());

@@ -2,6 +2,7 @@
 
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
+#include "../comm/detail/group_place.hpp"
 #include "../comm/traffic_count.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
@@ -85,10 +86,10 @@ public:
         return BasicNcclCommunicator(detail::join_group(interfaces, id, rank, world, options));
     }
 
-    /// @brief Joins the group of processes that torchrun, or a launcher that sets the same
-    /// variables, started; collective. Makes LOCAL_RANK the current device.
+    /// @brief Joins the group of processes that torchrun, mpirun, mpiexec or srun started;
+    /// collective. Makes the device of the rank on this machine current.
     ///
-    /// Reads RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR; the port is ZERO_NCCL_PORT or the one
+    /// Reads `launch::environment()` and MASTER_ADDR; the port is ZERO_NCCL_PORT or the one
     /// after MASTER_PORT. Changes NCCL_COMM_ID while it runs, so no other thread may access the
     /// environment then.
     /// @throws LauncherError; as `from_unique_id`
@@ -113,6 +114,18 @@ public:
         return ranks;
     }
 
+    /// @brief See `SplittableCommunicator`. Blocks until all ranks have called and all collectives
+    /// so far have run. The part has the options of the group.
+    ///
+    /// A failure reaches the groups that were split from one another in this process: calls throw
+    /// at once, and a wait for the device ends within `NcclOptions::watch_interval`. Other
+    /// processes see an error of NCCL or their time-out.
+    /// @param color at least 0
+    /// @throws InvalidArgument, also if the `NcclLibrary` has no split; CommunicatorError
+    [[nodiscard]] BasicNcclCommunicator split(int color, int key) {
+        return BasicNcclCommunicator(detail::split_group(*_session, color, key));
+    }
+
     [[nodiscard]] int rank() const noexcept { return _session->rank(); }
     [[nodiscard]] int size() const noexcept { return _session->world(); }
 
@@ -128,9 +141,7 @@ public:
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
         require_summable<T>();
-        auto const call = cut_call(CollectiveKind::reduce_scatter, dtype_of<T>(), cuts, tag);
-        require_memory(call, send, call.count);
-        require_memory(call, receive, own_extent(cuts));
+        auto const call = place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag);
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
@@ -138,9 +149,7 @@ public:
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
-        auto const call = cut_call(CollectiveKind::all_gather, dtype_of<T>(), cuts, tag);
-        require_memory(call, send, own_extent(cuts));
-        require_memory(call, receive, call.count);
+        auto const call = place().all_gather(dtype_of<T>(), send, receive, cuts, tag);
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
@@ -149,26 +158,21 @@ public:
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         require_summable<T>();
-        auto const call = cut_call(CollectiveKind::all_reduce, dtype_of<T>(), cuts, tag);
-        require_memory(call, send, call.count);
-        require_memory(call, receive, call.count);
+        auto const call = place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
     /// @copydoc reduce_scatter
     template <class T>
     void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
-        auto const call = zero::detail::broadcast_call(dtype_of<T>(), elements, root, tag, world());
-        require_memory(call, buffer, elements);
+        auto const call = place().broadcast(dtype_of<T>(), buffer, elements, root, tag);
         run(call, buffer, buffer, elements * sizeof(T), {}, queue);
     }
 
     /// @copydoc reduce_scatter
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {}) {
-        zero::detail::CollectiveCall const call{CollectiveKind::integers, DType::int64, elements,
-                                                static_cast<std::uint64_t>(reduction), tag};
-        require_memory(call, values, elements);
+        auto const call = place().integers(values, elements, reduction, tag);
         run(call, values, values, elements * sizeof(std::int64_t), {}, queue);
     }
 
@@ -214,23 +218,8 @@ private:
                                       "integers go through all_reduce_integers.");
     }
 
-    [[nodiscard]] std::size_t world() const noexcept { return static_cast<std::size_t>(size()); }
-
-    [[nodiscard]] std::size_t own_extent(std::span<std::size_t const> cuts) const noexcept {
-        auto const own = static_cast<std::size_t>(rank());
-        return cuts[own + 1] - cuts[own];
-    }
-
-    [[nodiscard]] zero::detail::CollectiveCall cut_call(CollectiveKind kind, DType type,
-                                                        std::span<std::size_t const> cuts,
-                                                        CollectiveTag tag) const {
-        return zero::detail::cut_call(kind, type, cuts, tag, static_cast<std::size_t>(rank()),
-                                      world());
-    }
-
-    void require_memory(zero::detail::CollectiveCall const& call, void const* memory,
-                        std::size_t elements) const {
-        zero::detail::require_memory(call, memory, elements, static_cast<std::size_t>(rank()));
+    [[nodiscard]] zero::detail::GroupPlace place() const noexcept {
+        return {static_cast<std::size_t>(rank()), static_cast<std::size_t>(size())};
     }
 
     void run(zero::detail::CollectiveCall const& call, void const* send, void* receive,

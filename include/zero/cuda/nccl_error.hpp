@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
 #include "../core/source_location.hpp"
+#include "../launch/launcher_error.hpp"
 
 #include <string>
 
@@ -31,13 +32,7 @@ public:
         : NcclError(message, where, code) {}
 };
 
-/// @brief An environment variable that the launcher sets is missing, malformed or does not fit this
-/// machine.
-class LauncherError : public InvalidArgument {
-public:
-    explicit LauncherError(std::string const& message,
-                           SourceLocation where = SourceLocation::current(), int code = 0)
-        : InvalidArgument(message, where, code) {}
-};
+/// @brief See `launch::LauncherError`.
+using launch::LauncherError;
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -82,6 +82,15 @@ public:
     /// must be aborted.
     virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
                                  NcclMode mode) noexcept = 0;
+    /// @brief Returns whether `split` exists. Optional: without it communicators cannot be split.
+    virtual bool has_split() noexcept { return false; }
+    /// @brief Makes the communicator of the ranks of the same color, with the mode of `handle`;
+    /// collective. Optional. No collective may be on its way. `part` is written when the call is
+    /// done, and must stay valid until then. `color` is at least 0.
+    virtual NcclResult split(NcclHandle /*handle*/, int /*color*/, int /*key*/,
+                             NcclHandle& /*part*/) noexcept {
+        return NcclResult::invalid_usage;
+    }
     /// @brief Gets the number of ranks. Joins the last call, which must be done.
     virtual NcclResult count(NcclHandle handle, int& world) noexcept = 0;
     /// @brief Gets the rank, from 0.

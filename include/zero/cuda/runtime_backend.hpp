@@ -91,8 +91,8 @@ struct RuntimeBackend {
                  "on which the model runs."});
         }
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        cudaError_t const code = cudaStreamIsCapturing(
-            queue, &status); // legal during a capture, and reports failures of earlier work
+        cudaError_t const code = detail::query_capture(
+            queue, status); // legal during a capture, and reports failures of earlier work
         if (code != cudaErrorStreamCaptureImplicit) {
             detail::check(code, "work that was enqueued earlier");
         }

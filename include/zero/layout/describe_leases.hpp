@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "element_sizes.hpp"
 #include "flat_layout.hpp"
+#include "gather_options.hpp"
 #include "placement.hpp"
 #include "storage.hpp"
 
@@ -25,10 +26,12 @@ namespace ZERO_NAMESPACE {
 /// parameters.
 /// @param sizes of gradients and parameters
 /// @param spares number of spare places, as for the lease plans
+/// @param gather the options of stage 3, as for the lease plans
 /// @return lines that end with a line break; empty if nothing is leased
 [[nodiscard]] std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                           ElementSizes const& sizes, Storage storage,
-                                          std::size_t spares = 0, std::size_t type = 0);
+                                          std::size_t spares = 0, std::size_t type = 0,
+                                          GatherOptions const& gather = {});
 
 } // namespace ZERO_NAMESPACE
 

@@ -3,6 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "bucket_plan.hpp"
+#include "cuts.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
 #include "piece_position.hpp"
@@ -109,20 +110,20 @@ public:
         return _buckets[at.bucket].pieces[at.index];
     }
 
-    /// @brief Returns the W + 1 offsets where a bucket is cut into extents, as collectives take
-    /// them.
-    [[nodiscard]] std::span<std::size_t const> cuts(std::size_t bucket) const {
-        return detail::as_span(_buckets[bucket].cuts);
+    /// @brief Returns the W + 1 offsets where a bucket is cut into extents. `CutList` lists them as
+    /// collectives take them.
+    [[nodiscard]] Cuts cuts(std::size_t bucket) const {
+        BucketPlan const& plan = _buckets[bucket];
+        return plan.cuts.empty() ? Cuts::even(_world, plan.extent)
+                                 : Cuts(detail::as_span(plan.cuts));
     }
 
     /// @brief Returns the number of elements in a bucket, padding included.
-    [[nodiscard]] std::size_t elements(std::size_t bucket) const {
-        return _buckets[bucket].cuts.back();
-    }
+    [[nodiscard]] std::size_t elements(std::size_t bucket) const { return cuts(bucket).back(); }
 
     /// @brief Returns the range of a bucket that a rank owns, padding included. May be empty.
     [[nodiscard]] Range extent(std::size_t bucket, std::size_t rank) const {
-        auto const& cuts = _buckets[bucket].cuts;
+        Cuts const cuts = this->cuts(bucket);
         return {cuts[rank], cuts[rank + 1]};
     }
 
@@ -154,14 +155,12 @@ public:
     /// on: all pieces of the bucket, cut where the owner changes.
     template <class Visitor>
     void for_slices_of_all_ranks(std::size_t bucket, Visitor&& visit) const {
-        auto const& cuts = _buckets[bucket].cuts;
+        Cuts const cuts = this->cuts(bucket);
         std::size_t rank = 0;
         for (Piece const& piece : _buckets[bucket].pieces) {
             for (std::size_t done = 0; done < piece.elements;) {
                 std::size_t const begin = piece.bucket_begin + done;
-                while (cuts[rank + 1] <= begin) {
-                    ++rank;
-                }
+                rank = cuts.owner(begin, rank);
                 std::size_t const elements =
                     detail::smaller(piece.elements - done, cuts[rank + 1] - begin);
                 visit(Piece{piece.parameter, piece.parameter_begin + done, begin, elements});
@@ -207,8 +206,8 @@ public:
     /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
     [[nodiscard]] std::uint64_t hash() const;
 
-    /// @brief Returns a hash of one parameter: name, elements, rows, type, units, group, and
-    /// whether it is trainable.
+    /// @brief Returns a hash of one parameter: name, elements, rows, type, units, group, shape, of
+    /// which parameter it is a tile, and whether it is trainable.
     [[nodiscard]] std::uint64_t parameter_hash(std::size_t index) const;
 
 private:

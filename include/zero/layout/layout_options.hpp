@@ -16,6 +16,8 @@ struct LayoutOptions {
                                                       ///< the third, ...
     std::vector<std::size_t> unit_order{}; ///< order in which units finish their backward pass,
                                            ///< each once; empty: reverse registration order
+    std::size_t persistence_threshold = 0; ///< as in `GatherOptions`; stage 3 only
+    std::size_t max_persistent_elements = static_cast<std::size_t>(-1); ///< the same
 
     /// @brief Returns the number of parameter types of the model.
     [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }

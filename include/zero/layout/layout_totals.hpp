@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
+#include "gather_options.hpp"
 #include "placement.hpp"
 #include "storage.hpp"
 #include "wire_chunk.hpp"
@@ -27,6 +28,7 @@ struct LayoutTotals {
     std::size_t trainable_blocks = 0;
 
     std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
+    std::size_t largest_bucket_elements = 0;  ///< of the trainable buckets, padding included
     std::size_t wire_elements = 0;            ///< of the buffer through which gradients are sent
     std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places and the buffer
                                               ///< for copies of caller-owned gradients included
@@ -38,11 +40,13 @@ struct LayoutTotals {
 /// gradients, and in stage 3 gathered units; see `LeasePlan`
 /// @param further_leases spare places added to those
 /// @param wire_capacity elements of the communication type; see `wire_elements`
-/// @throws InvalidArgument if there is no such rank
+/// @param gather the options of stage 3 that change the leases of parameters
+/// @throws InvalidArgument if there is no such rank, or as `plan_parameter_leases`
 LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank, StageRow const& row,
                           Storage storage, std::size_t extra_leases, std::size_t type = 0,
                           std::size_t further_leases = 0,
-                          std::size_t wire_capacity = default_wire_elements);
+                          std::size_t wire_capacity = default_wire_elements,
+                          GatherOptions const& gather = {});
 
 } // namespace ZERO_NAMESPACE
 

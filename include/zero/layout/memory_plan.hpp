@@ -27,7 +27,8 @@ struct MemoryRow {
 };
 
 /// @brief The memory of one rank: the bytes of every buffer of an engine, known before anything is
-/// allocated. The engine allocates exactly these bytes.
+/// allocated. The engine allocates exactly these bytes, except for the rows of the caller. The row
+/// `communicator` is one of them: the caller's communicator has allocated it.
 ///
 /// With `rebuild_buckets` the engine follows one plan until the end of the first step and another
 /// one after it. The peak in between is the larger of two sums (docs/design.md): the whole new

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "gradient_memory.hpp"
+#include "tile.hpp"
 
 #include <cstddef>
 #include <string>
@@ -21,6 +22,7 @@ struct ParameterSpec {
     std::size_t rows = 0;  ///< rows of its row-major matrix; 0: it is not a matrix
     GradientMemory gradient = GradientMemory::engine; ///< ranks may differ in `engine` and `caller`
     std::vector<std::size_t> shape{}; ///< sizes of its dimensions, row-major; empty: not given
+    Tile tile{};                      ///< of which parameter it is a part, if of any
 };
 
 } // namespace ZERO_NAMESPACE

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
+#include "gather_options.hpp"
 #include "placement.hpp"
 
 #include <cstddef>
@@ -33,15 +34,21 @@ struct Traffic {
 /// gathers a unit each time it is acquired, and no parameters at the end of the step. If the shards
 /// are equal, each rank reads 1 / W of the sum.
 /// @param micro_steps micro-steps accumulated in the step
-/// @param acquired_units the units acquired during the step, once per acquisition (stage 3 only)
+/// @param acquired_units the units acquired during the step, once per acquisition, the same in
+/// every micro-step (stage 3 only)
+/// @param gather the options of the stage. Persistent buckets are gathered once a step, and buckets
+/// that are kept until their next acquisition are not gathered for it. The formula holds from the
+/// second step on, as long as `max_live_elements` leaves room for what is kept.
 /// @throws InvalidArgument if there is no such rank
 Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                              ReductionSchedule schedule, std::size_t micro_steps,
-                             std::span<std::size_t const> acquired_units);
+                             std::span<std::size_t const> acquired_units,
+                             GatherOptions const& gather = {});
 
 /// @brief Returns the sum of `step_traffic_of_rank` over all ranks.
 Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
-                     std::size_t micro_steps, std::span<std::size_t const> acquired_units);
+                     std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+                     GatherOptions const& gather = {});
 
 } // namespace ZERO_NAMESPACE
 

@@ -4,11 +4,11 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
+#include "cuts.hpp"
 #include "padding.hpp"
 #include "range.hpp"
 
 #include <cstddef>
-#include <span>
 
 namespace ZERO_NAMESPACE {
 
@@ -20,8 +20,7 @@ inline constexpr std::size_t default_wire_elements = (std::size_t{25} << 20U) / 
 /// multiples of `granularity` and at least that.
 ///
 /// A chunk takes the same part of every extent, so a native reduce-scatter stays native.
-constexpr std::size_t wire_stride(std::span<std::size_t const> cuts,
-                                  std::size_t capacity) noexcept {
+constexpr std::size_t wire_stride(Cuts cuts, std::size_t capacity) noexcept {
     if (cuts.back() <= capacity) {
         return cuts.back();
     }
@@ -38,10 +37,13 @@ constexpr Range wire_part(std::size_t first, std::size_t last, std::size_t strid
     return {begin, begin + detail::smaller(stride, elements - begin)};
 }
 
-/// @brief Returns the number of elements that the largest chunk of a bucket has. O(W).
-constexpr std::size_t wire_elements(std::span<std::size_t const> cuts,
-                                    std::size_t capacity) noexcept {
+/// @brief Returns the number of elements that the largest chunk of a bucket has. O(W), or O(1) if
+/// the cuts are even.
+constexpr std::size_t wire_elements(Cuts cuts, std::size_t capacity) noexcept {
     std::size_t const stride = wire_stride(cuts, capacity);
+    if (cuts.is_even()) {
+        return (cuts.size() - 1) * wire_part(0, cuts[1], stride, 0).size();
+    }
     std::size_t elements = 0;
     for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) { // the first chunk is the largest
         elements += wire_part(cuts[rank], cuts[rank + 1], stride, 0).size();
@@ -49,11 +51,11 @@ constexpr std::size_t wire_elements(std::span<std::size_t const> cuts,
     return elements;
 }
 
-/// @brief Returns the number of chunks of a bucket: 0 if it is empty. O(W).
-constexpr std::size_t wire_chunks(std::span<std::size_t const> cuts,
-                                  std::size_t capacity) noexcept {
-    std::size_t longest = 0;
-    for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+/// @brief Returns the number of chunks of a bucket: 0 if it is empty. O(W), or O(1) if the
+/// cuts are even.
+constexpr std::size_t wire_chunks(Cuts cuts, std::size_t capacity) noexcept {
+    std::size_t longest = cuts.is_even() ? cuts[1] : 0;
+    for (std::size_t rank = 0; !cuts.is_even() && rank + 1 < cuts.size(); ++rank) {
         longest = detail::larger(longest, cuts[rank + 1] - cuts[rank]);
     }
     std::size_t const stride = wire_stride(cuts, capacity);

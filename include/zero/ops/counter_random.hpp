@@ -65,4 +65,10 @@ ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
     return mix32(first ^ second_random_key(key, counter));
 }
 
+/// @brief A number of [0, 1) for a counter: a multiple of 2^-24. For initial values, with
+/// `random_key(seed, parameter)` as the key and the number of the element as the counter.
+ZERO_HOST_DEVICE constexpr float uniform(std::uint64_t key, std::uint64_t counter) noexcept {
+    return static_cast<float>(random_bits(key, counter) >> 8U) * 0x1.0p-24F;
+}
+
 } // namespace ZERO_NAMESPACE::ops

@@ -27,9 +27,11 @@ struct AnyParameter {
                0,
                detail::rows_of(parameter.rows, parameter.shape),
                parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine,
-               parameter.shape},
+               parameter.shape,
+               parameter.tile},
           type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
-          data(parameter.data), gradient(parameter.gradient) {
+          data(parameter.data), gradient(parameter.gradient),
+          is_deterministic(parameter.is_deterministic) {
         if (parameter.initialise) {
             initialise = [fill = parameter.initialise](std::size_t begin,
                                                        std::span<std::byte> bytes) {
@@ -46,6 +48,7 @@ struct AnyParameter {
     void* data;                          ///< as in `Parameter`
     void* gradient;                      ///< as in `Parameter`
     Initialiser<std::byte> initialise{}; ///< fills memory of the type
+    bool is_deterministic;               ///< as in `Parameter`
 };
 
 } // namespace ZERO_NAMESPACE

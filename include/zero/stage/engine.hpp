@@ -18,6 +18,7 @@
 #include "detail/engine_context.hpp"
 #include "detail/gradient_scheduler.hpp"
 #include "detail/optimizer_shard.hpp"
+#include "detail/order_evidence.hpp"
 #include "detail/parameter_scheduler.hpp"
 #include "detail/protocol.hpp"
 #include "detail/ready_order_recorder.hpp"
@@ -32,6 +33,7 @@
 #include "stage_options.hpp"
 #include "step_report.hpp"
 #include "step_ticket.hpp"
+#include "trace_report.hpp"
 #include "weights.hpp"
 
 #include <cstddef>
@@ -82,7 +84,7 @@ public:
     using LayoutMaker = FlatLayout (*)(int stage, std::size_t world, std::span<AnyParameter const>,
                                        Options const&, std::span<std::size_t const> unit_order);
 
-    /// @brief Allocates everything and takes over the values of rank 0. Collective; waits.
+    /// @brief Allocates everything and takes over the initial values. Collective; waits.
     /// @param number of the stage, 0 to 3
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError, and whatever
     /// `Parameter::initialise` throws; the other ranks then get Aborted
@@ -103,7 +105,9 @@ public:
     /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
     /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
     /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. For this
-    /// the second call waits for the first step.
+    /// the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
+    /// acquired units in different orders in the last step, which changed nothing; a rank that
+    /// recorded an order in it waits for it. The other ranks get Aborted.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -123,6 +127,15 @@ public:
     /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
     /// has no lease left.
     [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {});
+
+    /// @brief Takes the place of `acquire` on a rank that does not use a unit, if another rank may
+    /// use it: in stage 3 it takes part in the gather and frees the unit at once. A conditional
+    /// model calls it where the other ranks call `acquire`, and in the backward pass
+    /// `gradients_ready` without gradients where they call it; the rank then counts as one with
+    /// zero gradients. Ranks that acquire different units instead get CollectiveMismatch over
+    /// communicators that compare tags, or wait for each other over others. @throws OutOfOrder as
+    /// `acquire`
+    void skip(std::size_t unit) { auto const unused = acquire(unit); }
 
     /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute
     /// queue). The queue must outlive the micro-step.
@@ -353,6 +366,19 @@ public:
     /// costs. Plans the leases again: O(n log n) in the parameters for usual unit orders.
     [[nodiscard]] std::string describe_memory() const;
 
+    /// @brief Returns what stage 3 gathered, which acquisitions found their unit in time, and the
+    /// first one that left the recorded order. Does not wait.
+    [[nodiscard]] TraceReport const& trace_report() const noexcept {
+        return _parameters.schedule().report();
+    }
+
+    /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.
+    template <class Timed = Communicator> // clang instantiates members that are no templates
+        requires requires(Timed const& timed) { timed.timeline(); }
+    [[nodiscard]] auto* timeline() const noexcept {
+        return static_cast<Timed const*>(_communicator)->timeline();
+    }
+
     /// @brief Returns the bytes per element of each state, for one parameter type.
     template <class Types = typename Config::template TypesAt<0>>
     [[nodiscard]] static constexpr ElementSizes element_sizes() noexcept {
@@ -415,6 +441,8 @@ private:
     void wait_for_owned_slices();
     void wait_for_weights();
     void require_all_used();
+    [[nodiscard]] detail::OrderEvidence order_evidence() const;
+    void require_same_order();
 
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;

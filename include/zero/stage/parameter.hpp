@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../layout/tile.hpp"
 #include "detail/typed_pointer.hpp"
 #include "initialiser.hpp"
 
@@ -13,7 +14,8 @@ namespace ZERO_NAMESPACE {
 /// @brief One parameter as the caller registers it. The caller's model needs no change.
 ///
 /// Register parameters in their order of use in the forward pass. Names, sizes, units, groups and
-/// trainability must be the same on every rank. The values of rank 0 are broadcast to all ranks.
+/// trainability must be the same on every rank. The values of rank 0 are broadcast to all ranks,
+/// unless every rank may compute them (`is_deterministic`).
 ///
 /// Memory that the engine reads once is `initial`; memory that it uses for training is `data`. An
 /// engine that owns its parameters (`Storage::owned`) would train a copy of `data`, and stage 3
@@ -46,6 +48,14 @@ struct Parameter {
     /// instead of reading `initial`, which must be null then. What it throws leaves the
     /// constructor, and the other ranks throw Aborted with its text.
     Initialiser<T> initialise{};
+    /// Whether `initialise` gives each element the same value on every rank and in every call: as a
+    /// function of the element's number (`ops::uniform`), or from a file that every rank can read.
+    /// Without `initialise` the values are zeros. Each rank calls it for what it owns, at any
+    /// `begin`, several ranks at the same time. Nothing is sent in stage 3; stages 0 to 2 gather
+    /// the results. Buckets that also hold other parameters are filled on rank 0 and sent. Pass
+    /// the same on every rank.
+    bool is_deterministic = false;
+    Tile tile{}; ///< set by `tiles`: of which parameter it is a part
 };
 
 } // namespace ZERO_NAMESPACE

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "../layout/gather_options.hpp"
 #include "../layout/storage.hpp"
 #include "../policy/gradient_reduction.hpp"
 #include "current_memory.hpp"
@@ -51,8 +52,10 @@ struct StageOptions {
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
     std::size_t leases_until_rebuild = 0; ///< rebuild_buckets: further spare places for gradients
                                           ///< until the buckets are rebuilt; capped likewise
-    bool prefetch = true; ///< stage 3: gather units in advance, in the previous micro-step's order
-    bool poison = false;  ///< fill padding, reused and released memory with NaN (for tests)
+    GatherOptions gather{}; ///< stage 3: units gathered in advance, kept units, and limits
+    std::size_t update_tile_elements = 0; ///< stages 0 and 3, and one rank: most elements that one
+                                          ///< command updates, if no slice has more; 0: all
+    bool poison = false; ///< fill padding, reused and released memory with NaN (for tests)
 
     [[no_unique_address]] typename Config::BucketerOptions
         bucketer{}; ///< of the bucketer policy; empty options occupy no space

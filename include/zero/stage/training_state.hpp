@@ -280,6 +280,14 @@ private:
     detail::StateTransfer<Config> _transfer;
 };
 
+/// @brief The same for programs that name a stage as the type.
+template <class Stage>
+    requires requires { typename Stage::EngineType; }
+class TrainingState<Stage> : public TrainingState<typename Stage::EngineType> {
+public:
+    using TrainingState<typename Stage::EngineType>::TrainingState;
+};
+
 /// @brief Deduces the engine from a stage.
 template <class Stage>
 TrainingState(Stage&) -> TrainingState<typename Stage::EngineType>;

@@ -33,7 +33,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// It is constructed from a communicator, the list of parameters and the options. The constructor
 /// is collective: every rank of the group passes the same model and options. It makes the layout,
-/// allocates everything, takes over the values of rank 0, and waits. It throws InvalidArgument
+/// allocates everything, takes over the initial values, and waits. It throws InvalidArgument
 /// (nothing was sent), LayoutMismatch or CommunicatorError. The communicator must outlive the
 /// stage.
 ///

@@ -118,6 +118,12 @@ inline bool is_forbidden() {
     return is_any;
 }
 
+/// Whether a capture is under way, without a consequence for it.
+inline bool is_any_capture() {
+    std::lock_guard const lock(capture_mutex());
+    return !captures().empty();
+}
+
 enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 
 /// Makes a stream wait for an event. A stream that waits for an event of a capture joins the

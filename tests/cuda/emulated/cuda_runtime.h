@@ -47,11 +47,27 @@ inline float __fsqrt_rn(float a) {
 inline void __syncthreads() {
     zero::test::emulated::Block::current->sync_all();
 }
+inline int __syncthreads_or(int predicate) {
+    auto& block = *zero::test::emulated::Block::current;
+    block.slot(threadIdx.x) = predicate != 0 ? 1 : 0;
+    block.sync_all();
+    bool is_any = false;
+    for (unsigned thread = 0; thread < blockDim.x; ++thread) {
+        is_any = is_any || block.slot(thread) != 0;
+    }
+    block.sync_all();
+    return is_any ? 1 : 0;
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, unsigned lane) {
+    return zero::test::emulated::shuffle_from(mask, value, threadIdx.x / 32 * 32 + lane);
+}
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, unsigned lanes) {
     return zero::test::emulated::shuffle_xor(mask, value, lanes);
 }
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+    ++zero::test::emulated::atomic_additions;
     return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
 }
 inline long long atomicMin(long long* to, long long value) {

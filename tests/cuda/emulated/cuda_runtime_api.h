@@ -12,6 +12,8 @@
 #include <zero/host/event.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -26,7 +28,9 @@
 
 enum cudaError_t {
     cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -49,17 +53,26 @@ enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusActive = 1,
     cudaStreamCaptureStatusInvalidated = 2
 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrPageableMemoryAccess = 88 };
+enum cudaDeviceAttr {
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrPageableMemoryAccess = 88,
+    cudaDevAttrConcurrentManagedAccess = 89,
+    cudaDevAttrMemoryPoolsSupported = 115
+};
 enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
 struct cudaPointerAttributes {
     cudaMemoryType type;
+    int device;
 };
+constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventWaitDefault = 0;
 constexpr unsigned cudaStreamNonBlocking = 1;
 
 struct CUstream_st {
-    CUstream_st(std::uint64_t seed, int of) : queue(seed, 100), device(of) {}
+    CUstream_st(std::uint64_t seed, int of)
+        : queue(seed, 100, zero::host::ThreadedQueue::default_capacity, zero::host::WhenFull::wait),
+          device(of) {}
     zero::host::DelayingQueue queue;
     int device;
     std::mutex mutex; ///< any thread may enqueue on a stream, but only one at a time on a queue
@@ -69,6 +82,8 @@ struct CUevent_st {
     int device;
     zero::host::Event event;
     zero::test::emulated::CapturePoint captured{};
+    bool has_timing = false;
+    std::atomic<std::int64_t> time{0}; ///< nanoseconds, when the stream came to the event
 };
 struct CUgraph_st {
     std::vector<zero::test::emulated::GraphNode> nodes;
@@ -193,6 +208,25 @@ cudaError_t enqueue(cudaStream_t stream, Command const& command) {
 
 } // namespace zero::test::emulated
 
+namespace zero::test::emulated {
+
+inline std::atomic<bool> has_pools{true};
+inline std::mutex devices_mutex;
+
+/// The device on which each allocation was made.
+inline std::map<void const*, int>& devices_of_memory() {
+    static std::map<void const*, int> devices;
+    return devices;
+}
+
+inline int device_of(void const* memory) {
+    std::lock_guard const lock(devices_mutex);
+    auto const found = devices_of_memory().find(memory);
+    return found == devices_of_memory().end() ? device : found->second;
+}
+
+} // namespace zero::test::emulated
+
 inline cudaStream_t const cudaStreamLegacy = reinterpret_cast<cudaStream_t>(std::uintptr_t{1});
 inline cudaStream_t const cudaStreamPerThread = reinterpret_cast<cudaStream_t>(std::uintptr_t{2});
 
@@ -212,19 +246,25 @@ inline cudaError_t cudaGetDeviceCount(int* devices) {
     return cudaSuccess;
 }
 inline cudaError_t cudaSetDevice(int device) {
+    if (device < 0) {
+        return zero::test::emulated::last_error = cudaErrorInvalidDevice;
+    }
     zero::test::emulated::device = device;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    *value = attribute == cudaDevAttrMultiProcessorCount
-                 ? 1
-                 : 0; // few blocks: each of an inspection takes several chunks
+    *value = attribute == cudaDevAttrMemoryPoolsSupported
+                 ? static_cast<int>(zero::test::emulated::has_pools)
+             : attribute == cudaDevAttrPageableMemoryAccess
+                 ? 0
+                 : 1; // few blocks: each of an inspection takes several chunks
     return cudaSuccess;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
     attributes->type = zero::test::emulated::GuardedMemory::holds(memory)
                            ? cudaMemoryTypeDevice
                            : cudaMemoryTypeUnregistered;
+    attributes->device = zero::test::emulated::device_of(memory);
     return cudaSuccess;
 }
 
@@ -262,6 +302,10 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
     using zero::test::emulated::Capturing;
+    if (stream == reinterpret_cast<cudaStream_t>(std::uintptr_t{1})
+        && zero::test::emulated::is_any_capture()) {
+        return zero::test::emulated::last_error = cudaErrorStreamCaptureImplicit;
+    }
     Capturing const capturing = zero::test::emulated::runs_at_once(stream)
                                     ? Capturing::no
                                     : zero::test::emulated::state_of(stream->captured);
@@ -291,19 +335,29 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void
     return zero::test::emulated::enqueue(stream, [=] { function(data); });
 }
 
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     ++zero::test::emulated::events_made;
     *event = new CUevent_st{zero::test::emulated::device, {}};
+    (*event)->has_timing = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
 }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (event->has_timing) {
+        event->event.synchronise(); // a command writes the time
+    }
     delete event;
     return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->captured = {};
     event->event = {};
+    auto const note_time = [event] {
+        event->time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::steady_clock::now().time_since_epoch())
+                          .count();
+    };
     if (zero::test::emulated::runs_at_once(stream)) {
+        note_time();
         return cudaSuccess;
     }
     if (event->device != stream->device) {
@@ -316,8 +370,18 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->captured = zero::test::emulated::point_of(stream->captured);
     if (event->captured.capture == nullptr) {
         std::lock_guard const lock(stream->mutex);
+        if (event->has_timing) {
+            stream->queue.enqueue(note_time);
+        }
         event->event = stream->queue.record();
     }
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+    if (!begin->has_timing || !end->has_timing) {
+        return cudaErrorInvalidResourceHandle;
+    }
+    *milliseconds = static_cast<float>(static_cast<double>(end->time - begin->time) * 1e-6);
     return cudaSuccess;
 }
 inline cudaError_t cudaPeekAtLastError() {
@@ -430,9 +494,15 @@ inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
         return cudaErrorMemoryAllocation;
     }
     std::memset(*memory, 0xff, bytes);
+    std::lock_guard const lock(zero::test::emulated::devices_mutex);
+    zero::test::emulated::devices_of_memory()[*memory] = zero::test::emulated::device;
     return cudaSuccess;
 }
 inline cudaError_t cudaFree(void* memory) {
+    {
+        std::lock_guard const lock(zero::test::emulated::devices_mutex);
+        zero::test::emulated::devices_of_memory().erase(memory);
+    }
     zero::test::emulated::GuardedMemory::free(memory);
     return cudaSuccess;
 }
@@ -454,9 +524,16 @@ inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
     return cudaMalloc(memory, bytes);
 }
 inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+    if (!zero::test::emulated::has_pools) {
+        return cudaErrorInvalidValue;
+    }
     return cudaMalloc(memory, bytes);
 }
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+    if (stream == cudaStreamPerThread
+        && zero::test::emulated::device_of(memory) != zero::test::emulated::device) {
+        return zero::test::emulated::last_error = cudaErrorInvalidValue;
+    }
     cudaStreamSynchronize(stream);
     return cudaFree(memory);
 }

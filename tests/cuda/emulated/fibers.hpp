@@ -7,6 +7,7 @@
 
 #include <ucontext.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -170,16 +171,24 @@ private:
     void const* _body = nullptr;
 };
 
+/// Returns the value of thread `from` of the block.
 template <class T>
-T shuffle_xor(unsigned mask, T value, unsigned lanes) {
+T shuffle_from(unsigned mask, T value, unsigned from) {
     Block& block = *Block::current;
-    unsigned const self = threadIdx.x;
-    std::memcpy(&block.slot(self), &value, sizeof(T));
+    std::memcpy(&block.slot(threadIdx.x), &value, sizeof(T));
     block.sync_warp(mask);
     T result;
-    std::memcpy(&result, &block.slot(self ^ lanes), sizeof(T));
+    std::memcpy(&result, &block.slot(from), sizeof(T));
     block.sync_warp(mask); // before the slot is written again
     return result;
 }
+
+template <class T>
+T shuffle_xor(unsigned mask, T value, unsigned lanes) {
+    return shuffle_from(mask, value, threadIdx.x ^ lanes);
+}
+
+/// Counts the calls of `atomicAdd`, in shared and in global memory.
+inline std::atomic<std::size_t> atomic_additions{0};
 
 } // namespace zero::test::emulated

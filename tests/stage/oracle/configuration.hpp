@@ -161,6 +161,8 @@ struct Shape {
     bool trainable = true;
     std::size_t address = 0; ///< first element inside the adopted block
     bool is_float = false;   ///< whether it has the second parameter type
+    std::size_t tile = 0;    ///< its number, if it is a tile of a parameter
+    std::size_t tiles = 1;   ///< of that parameter
 };
 
 /// The hyper-parameters of one parameter group, for any optimizer.
@@ -248,6 +250,13 @@ struct Configuration {
     bool evaluates_elsewhere = false; ///< evaluation has a queue of its own
     bool is_poisoned = false;
     bool prefetches = true;
+    std::optional<std::size_t> prefetch_elements; ///< if it prefetches; empty: one unit
+    std::size_t persistence_threshold = 0;
+    std::size_t max_persistent_elements = ~std::size_t{0};
+    std::optional<std::size_t> max_reuse_distance;
+    std::size_t kept_units = 0; ///< after the forward pass; more than all units: all
+    bool limits_live = false;   ///< at most about one unit is gathered at once
+    std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
     bool fills_by_function = false; ///< initial values come from `initialise`
     std::optional<std::size_t>
@@ -392,7 +401,11 @@ inline std::string describe(Configuration const& c) {
                        + " parameters=";
     for (auto const& shape : c.shapes) {
         text += std::to_string(shape.elements) + (shape.trainable ? "" : "f")
-                + (shape.is_float ? "float" : "") + "@";
+                + (shape.is_float ? "float" : "")
+                + (shape.tiles == 1
+                       ? ""
+                       : "[" + std::to_string(shape.tile) + "/" + std::to_string(shape.tiles) + "]")
+                + "@";
         for (std::size_t i = 0; i < shape.units.size(); ++i) {
             text += (i == 0 ? "" : "+") + std::to_string(shape.units[i]);
         }
@@ -417,12 +430,21 @@ inline std::string describe(Configuration const& c) {
     text += c.has_gradient_block ? "(block)" : "";
     text += " wire=" + std::to_string(c.wire_elements);
     text += word(std::array{" order=reverse", " order=shuffled", " order=fixed"}, c.order);
-    text += std::string(c.writes_all ? " writes-all" : "")
-            + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "")
-            + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
-            + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "")
-            + (c.prefetches ? " prefetch" : "") + (c.cancels ? " cancels" : "")
-            + (c.fills_by_function ? " initialise" : "") + (c.rebuilds ? " rebuilds" : "");
+    text +=
+        std::string(c.writes_all ? " writes-all" : "")
+        + (c.has_unused ? c.reports_unused ? " unused(reported)" : " unused(not reported)" : "")
+        + (c.holds_handles ? " holds" : "") + (c.evaluates ? " evaluates" : "")
+        + (c.evaluates_elsewhere ? "-elsewhere" : "") + (c.is_poisoned ? " poison" : "")
+        + (c.prefetches ? " prefetch" : "")
+        + (c.prefetch_elements ? "=" + std::to_string(*c.prefetch_elements) : "")
+        + (c.persistence_threshold == 0 ? ""
+                                        : " persistent=" + std::to_string(c.persistence_threshold))
+        + (c.max_reuse_distance ? " reuse=" + std::to_string(*c.max_reuse_distance) : "")
+        + (c.kept_units == 0 ? "" : " kept=" + std::to_string(c.kept_units))
+        + (c.limits_live ? " limited" : "")
+        + (c.update_tile_elements == 0 ? "" : " tiles=" + std::to_string(c.update_tile_elements))
+        + (c.cancels ? " cancels" : "") + (c.fills_by_function ? " initialise" : "")
+        + (c.rebuilds ? " rebuilds" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
     text += c.types().scaler == Scaler::none
                 ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite)

@@ -67,6 +67,9 @@ inline std::size_t random_size(Random& random, std::size_t cap) {
 
 inline void shape_model(Random& random, Configuration& c) {
     c.units = random.between(1, 5);
+    if (keyed(c.seed, c.index, 40) % 100 < 7) { // keyed, so the other models stay as they were
+        c.units = 6 + static_cast<std::size_t>(keyed(c.seed, c.index, 41) % 35);
+    }
     bool const has_frozen = random.chance(35);
     bool const has_tied = random.chance(40) && c.units > 1;
     std::size_t total = 0;
@@ -252,6 +255,61 @@ inline void choose_rebuild(Random& random, Configuration& c) {
     }
 }
 
+/// Chooses when stage 3 gathers units and how long it keeps them.
+inline void choose_gathering(Random& random, Configuration& c) {
+    constexpr std::array<std::size_t, 5> distances{0, 64, 640, 2048, 1U << 20U};
+    if (c.prefetches && random.chance(60)) {
+        c.prefetch_elements = random.pick(distances);
+    }
+    if (random.chance(30)) {
+        c.persistence_threshold = random.pick(std::array<std::size_t, 4>{1, 64, 300, 1U << 20U});
+        if (random.chance(50)) {
+            c.max_persistent_elements = random.pick(distances);
+        }
+    }
+    if (random.chance(30)) {
+        c.max_reuse_distance = random.pick(distances);
+    }
+    if (random.chance(30)) {
+        c.kept_units = random.between(1, c.units + 1);
+    }
+    c.limits_live = !c.holds_handles && random.chance(30);
+    c.update_tile_elements =
+        random.chance(30) ? random.pick(std::array<std::size_t, 3>{1, 200, 1000}) : 0;
+}
+
+/// Cuts one parameter into tiles, in units of their own. Its tiles are parameters of the case; that
+/// the library knows what they are a part of may change nothing.
+inline void cut_into_tiles(Random& random, Configuration& c) {
+    std::size_t const count = random.pick(std::array<std::size_t, 5>{2, 2, 3, 4, 4});
+    std::size_t const cut = random.below(c.shapes.size() + 1);
+    if (cut == c.shapes.size() || c.units < count || c.shapes[cut].units.size() != 1
+        || c.shapes[cut].elements < count) {
+        return;
+    }
+    Shape const whole = c.shapes[cut];
+    std::vector<Shape> tiles(count, whole);
+    for (std::size_t tile = 0; tile < count; ++tile) {
+        std::size_t const begin = tile * whole.elements / count;
+        tiles[tile].elements = (tile + 1) * whole.elements / count - begin;
+        tiles[tile].units = {(whole.units.front() + tile) % c.units};
+        tiles[tile].address += begin;
+        tiles[tile].tile = tile;
+        tiles[tile].tiles = count;
+    }
+    for (Injection& injection : c.injections) {
+        if (injection.parameter == cut) {
+            while (injection.element >= tiles[injection.parameter - cut].elements) {
+                injection.element -= tiles[injection.parameter++ - cut].elements;
+            }
+        } else if (injection.parameter > cut) {
+            injection.parameter += count - 1;
+        }
+    }
+    auto const at = c.shapes.begin() + static_cast<std::ptrdiff_t>(cut);
+    c.shapes.insert(c.shapes.erase(at), tiles.begin(), tiles.end());
+}
+
 /// Returns configuration `index` of a seed.
 inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     Random random(seed, index);
@@ -279,10 +337,23 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
         c.combine = Combine::mean_over_ranks;
     }
     bool const has_one_micro_step = c.micro_steps == 1 && !c.has_varying_micro_steps;
-    c.has_gradient_block =
-        c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
-        && (has_one_micro_step || c.schedule == Schedule::every_micro_step) && random.chance(80);
+    bool const may_accumulate = has_one_micro_step || c.schedule == Schedule::every_micro_step;
+    c.has_gradient_block = c.memory == Memory::adopted
+                           && c.gradient_memory == GradientMemory::caller_owned && may_accumulate
+                           && random.chance(80);
+    auto const tensors = std::count_if(c.shapes.begin(), c.shapes.end(),
+                                       [](Shape const& shape) { return shape.elements != 0; });
+    if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
+        && tensors < 2 && !may_accumulate) {
+        // One tensor is a block beside the adopted one, which takes one micro-step.
+        c.gradient_memory = GradientMemory::handed_over;
+    }
     c.wire_elements = random.pick(std::array<std::size_t, 4>{1, 200, 640, 1U << 20U});
+    choose_gathering(random, c);
+    // An aligned block says that every parameter starts at a multiple of 64 elements.
+    if (random.chance(60) && !(c.memory == Memory::adopted && c.has_aligned_block)) {
+        cut_into_tiles(random, c);
+    }
     return c;
 }
 

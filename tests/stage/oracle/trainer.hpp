@@ -8,7 +8,9 @@
 
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/inline_queue.hpp>
+#include <zero/stage/tiles.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -34,7 +36,9 @@ struct Side {
     static OwnedQueue make_queue(Compute kind, std::uint64_t seed, unsigned longest_delay) {
         switch (kind) {
         case Compute::threaded: return std::make_unique<host::ThreadedQueue>();
-        case Compute::delaying: return std::make_unique<host::DelayingQueue>(seed, longest_delay);
+        case Compute::delaying:
+            return std::make_unique<host::DelayingQueue>(
+                seed, longest_delay, host::ThreadedQueue::default_capacity, host::WhenFull::wait);
         default: return std::make_unique<host::InlineQueue>();
         }
     }
@@ -179,16 +183,14 @@ private:
     template <class V, class W>
     Parameter<V, W> registration(std::size_t index) {
         Shape const& shape = _c.shapes[index];
-        Parameter<V, W> parameter;
-        parameter.name = "p" + std::to_string(index);
-        parameter.elements = shape.elements;
-        parameter.units = shape.units;
-        parameter.group = shape.group;
-        parameter.trainable = shape.trainable;
+        Parameter<V, W> parameter = shape.tiles == 1 ? whole<V, W>(index) : tile<V, W>(index);
         if (_c.fills_by_function) {
-            parameter.initialise = [this, index](std::size_t begin, std::span<V> values) {
+            // Of most parameters every rank knows the values; of the others only rank 0 does.
+            parameter.is_deterministic = (index + _c.shapes.size()) % 4 != 0;
+            std::size_t const knows = parameter.is_deterministic ? 0 : _rank;
+            parameter.initialise = [this, index, knows](std::size_t begin, std::span<V> values) {
                 for (std::size_t i = 0; i < values.size(); ++i) {
-                    values[i] = from_float<V>(initial_value(_c, _rank, index, begin + i));
+                    values[i] = from_float<V>(initial_value(_c, knows, index, begin + i));
                 }
             };
         } else if (_c.memory == Memory::owned) {
@@ -200,6 +202,29 @@ private:
             parameter.gradient = _model.template gradient<V>(index).data();
         }
         return parameter;
+    }
+
+    template <class V, class W>
+    Parameter<V, W> whole(std::size_t index) const {
+        Shape const& shape = _c.shapes[index];
+        return {.name = "p" + std::to_string(index),
+                .elements = shape.elements,
+                .units = shape.units,
+                .group = shape.group,
+                .trainable = shape.trainable};
+    }
+
+    /// Returns the tile as the library cuts it out of the whole parameter.
+    template <class V, class W>
+    Parameter<V, W> tile(std::size_t index) const {
+        std::size_t const tile = _c.shapes[index].tile;
+        std::size_t const first = index - tile;
+        Parameter<V, W> parameter = whole<V, W>(first);
+        for (std::size_t other = 1; other < _c.shapes[index].tiles; ++other) {
+            parameter.elements += _c.shapes[first + other].elements;
+            parameter.units.push_back(_c.shapes[first + other].units.front());
+        }
+        return tiles(parameter, _c.shapes[index].tiles)[tile];
     }
 
     typename Engine::Options options() {
@@ -216,7 +241,8 @@ private:
         o.extra_leases = _c.extra_leases;
         o.rebuild_buckets = _c.rebuilds ? Engine::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;
-        o.prefetch = _c.prefetches;
+        o.gather = gathering();
+        o.update_tile_elements = _c.update_tile_elements;
         o.poison = _c.is_poisoned;
         if constexpr (requires { o.bucketer.bucket_bytes; }) {
             o.bucketer.bucket_bytes = _c.cap_elements * sizeof(T);
@@ -265,6 +291,32 @@ private:
             o.memory = memory;
         }
         return o;
+    }
+
+    [[nodiscard]] GatherOptions gathering() const {
+        GatherOptions gather;
+        gather.prefetch_elements = _c.prefetch_elements;
+        if (!_c.prefetches) {
+            gather.prefetch_elements = 0;
+        }
+        gather.persistence_threshold = _c.persistence_threshold;
+        gather.max_persistent_elements = _c.max_persistent_elements;
+        gather.max_reuse_distance = _c.max_reuse_distance;
+        gather.keep_after_forward = _c.kept_units > _c.units ? GatherOptions::all : _c.kept_units;
+        if (_c.limits_live) { // room for any unit, with the most padding of any partitioner
+            std::size_t persistent = 0;
+            std::vector<std::size_t> units(_c.units, 0);
+            for (Shape const& shape : _c.shapes) {
+                std::size_t const padded = shape.elements + 64 * (_c.world + 1);
+                persistent += shape.elements <= _c.persistence_threshold ? padded : 0;
+                persistent += shape.units.size() > 1 ? padded : 0;
+                for (std::size_t const unit : shape.units) {
+                    units[unit] += padded;
+                }
+            }
+            gather.max_live_elements = *std::max_element(units.begin(), units.end()) + persistent;
+        }
+        return gather;
     }
 
     static void set(AdamWOptions& options, Hyper const& hyper) {

@@ -182,8 +182,9 @@ ZERO_COLD_INLINE std::vector<std::string> CheckpointDirectory::complete() const 
 
 ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const {
     auto const file = _directory / detail::latest_file;
+    std::string name;
     if (detail::on_file_system([&] { return std::filesystem::exists(file); })) {
-        std::string name = detail::read_text(file, 4096);
+        name = detail::read_text(file, 4096);
         while (!name.empty() && name.back() == '\n') {
             name.pop_back();
         }
@@ -192,7 +193,19 @@ ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const 
         }
     }
     auto names = complete();
-    return names.empty() ? std::nullopt : std::optional(std::move(names.back()));
+    if (!names.empty()) {
+        return std::move(names.back());
+    }
+    // A program that starts anew without a checkpoint must not do so because a copy is incomplete.
+    if (detail::is_checkpoint_name(name)
+        && detail::on_file_system([&] { return std::filesystem::exists(_directory / name); })) {
+        detail::throw_error<CheckpointError>(
+            {"zero: '", file.string(), "' names the checkpoint '", name, "', which has no ",
+             Manifest::file,
+             ": it was copied or removed in part. Copy it again, or remove it to "
+             "start without a checkpoint."});
+    }
+    return std::nullopt;
 }
 
 ZERO_COLD_INLINE void CheckpointDirectory::keep_last(std::size_t count) const {

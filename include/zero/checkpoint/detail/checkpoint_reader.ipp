@@ -155,6 +155,7 @@ ZERO_COLD_INLINE void CheckpointReader::read_items(std::size_t parameter, std::s
                                                    ManifestInterval const& interval,
                                                    std::uint64_t offset,
                                                    std::span<std::byte> into) {
+    std::lock_guard const lock(*_reading);
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->read(entry, offset, into);
@@ -163,12 +164,14 @@ ZERO_COLD_INLINE void CheckpointReader::read_items(std::size_t parameter, std::s
 ZERO_COLD_INLINE void CheckpointReader::verify_items(std::size_t parameter, std::size_t array,
                                                      ManifestInterval const& interval,
                                                      std::uint64_t offset, std::uint64_t bytes) {
+    std::lock_guard const lock(*_reading);
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->verify(entry, offset, bytes);
 }
 
 ZERO_COLD_INLINE std::uint64_t CheckpointReader::bytes_read() const noexcept {
+    std::lock_guard const lock(*_reading);
     std::uint64_t bytes = 0;
     for (auto const& file : _files) {
         bytes += file ? file->bytes_read() : 0;

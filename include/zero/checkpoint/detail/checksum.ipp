@@ -3,6 +3,13 @@
 #include "checksum.hpp"
 #include "hex.hpp"
 
+#include <span> // with the options of this unit
+
+// g++ unrolls the loops of XXH3 at -O3 only, where they hash 37 GB/s instead of 21.
+#if defined(__OPTIMIZE__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#endif
 #if !defined(XXH_INLINE_ALL)
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -13,9 +20,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_COLD_INLINE std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept {
+ZERO_INLINE std::uint64_t checksum_of(std::span<std::byte const> bytes) noexcept {
     return XXH3_64bits(bytes.data(), bytes.size());
 }
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if defined(__OPTIMIZE__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+namespace ZERO_NAMESPACE::detail {
 
 ZERO_COLD_INLINE std::string checksum_text(std::uint64_t checksum) {
     std::byte bytes[8];

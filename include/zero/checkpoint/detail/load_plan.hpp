@@ -16,23 +16,23 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The part of a checkpoint that an engine loads, parameter by parameter: arrays of the
-/// same form item by item, others as floats. It depends on no element type, so it is compiled once.
+/// @brief The part of a checkpoint that an engine loads, parameter by parameter: the intersections
+/// of the stored intervals with the slices that this rank holds, whatever W and stage saved them.
+/// Arrays of the same form are read item by item, others as floats. It depends on no element type,
+/// so it is compiled once.
 class LoadPlan {
 public:
     /// @param names of the engine's arrays, in the order of the table
+    /// @param optimizer of the engine, compared if everything is loaded
     /// @throws CheckpointError that lists every difference, unless `options` accept it
     LoadPlan(FlatLayout const& layout, StateTable const& table,
-             std::vector<std::string> const& names, CheckpointReader& checkpoint,
-             LoadOptions const& options);
+             std::vector<std::string> const& names, std::string const& optimizer,
+             CheckpointReader& checkpoint, LoadOptions const& options);
 
     /// @brief Differences that `LoadOptions::may_differ` accepted.
     [[nodiscard]] std::vector<std::string> const& differences() const noexcept {
         return _differences;
     }
-
-    /// @brief Adds a difference. @throws CheckpointError unless it is accepted
-    void differ(std::string what);
 
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
@@ -48,6 +48,7 @@ private:
     struct Item {
         std::size_t parameter = 0; ///< of the engine
         std::size_t stored = 0;    ///< the same parameter in the checkpoint
+        std::size_t begin = 0;     ///< its first element there: not 0 for a later tile
         ArrayKind kind = ArrayKind::parameter;
         std::size_t state = 0;
         bool is_raw = false;
@@ -56,14 +57,14 @@ private:
     };
 
     void add(std::size_t parameter, std::vector<std::string>& problems);
-    void add_weights(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
-    void add_states(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
+    void add_weights(std::size_t parameter, std::size_t stored);
+    void add_states(std::size_t parameter, std::size_t stored);
     [[nodiscard]] bool has_same_form(std::size_t array, std::size_t parameter,
                                      std::size_t stored) const;
     [[nodiscard]] bool add_raw(std::vector<std::size_t> const& arrays, std::size_t parameter,
                                std::size_t stored);
     [[nodiscard]] std::string stored_weight_dtype(std::size_t stored) const;
-    void refuse(std::vector<std::string> const& problems) const;
+    void refuse(std::vector<std::string> problems) const;
     template <class Raw>
     std::uint64_t for_items(StateTable::Copy copy, Raw const& raw);
     template <class Visitor>
@@ -77,7 +78,8 @@ private:
     CheckpointReader* _checkpoint;
     LoadOptions _options;
     std::vector<Item> _items;
-    std::vector<std::string> _differences;
+    std::vector<std::string> _differences; ///< `LoadOptions::may_differ` accepts them
+    std::vector<std::string> _roundings;   ///< `LoadOptions::may_round` would accept them
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -22,14 +22,20 @@ inline constexpr std::size_t listed_problems = 20;
 
 ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& table,
                                     std::vector<std::string> const& names,
-                                    CheckpointReader& checkpoint, LoadOptions const& options)
+                                    std::string const& optimizer, CheckpointReader& checkpoint,
+                                    LoadOptions const& options)
     : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint),
       _options(options) {
     std::vector<std::string> problems;
+    if (options.scope == LoadScope::everything && checkpoint.manifest().optimizer != optimizer) {
+        _differences.push_back(
+            text({"the checkpoint was made with the optimizer ", checkpoint.manifest().optimizer,
+                  " and not with ", optimizer}));
+    }
     std::vector<char> is_used(checkpoint.manifest().parameters.size(), 0);
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         add(parameter, problems);
-        if (auto const stored = checkpoint.find(layout.parameter(parameter).name)) {
+        if (auto const stored = checkpoint.find(stored_name(layout.parameter(parameter)))) {
             is_used[*stored] = 1;
         }
     }
@@ -40,16 +46,24 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
                       "' of the checkpoint"}));
         }
     }
-    if (!options.may_differ) {
-        problems.insert(problems.end(), _differences.begin(), _differences.end());
-    }
-    refuse(problems);
+    refuse(std::move(problems));
     // In the order of the files, where small tensors of one array share blocks.
     std::stable_sort(_items.begin(), _items.end(),
                      [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
 }
 
-ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> const& problems) const {
+/// @param problems that no option accepts
+ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const {
+    std::string remedy;
+    if (!_roundings.empty()) {
+        problems.insert(problems.begin(), _roundings.begin(), _roundings.end());
+        remedy += "\nLoadOptions::may_round accepts values that are rounded.";
+    }
+    if (!_options.may_differ && !_differences.empty()) {
+        problems.insert(problems.begin(), _differences.begin(), _differences.end());
+        remedy += "\nLoadOptions::may_differ accepts arrays that are missing or additional, and "
+                  "another optimizer.";
+    }
     if (problems.empty()) {
         return;
     }
@@ -60,42 +74,33 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> const& problems)
     if (problems.size() > listed_problems) {
         list += text({"\n  and ", problems.size() - listed_problems, " more"});
     }
-    throw_error<CheckpointError>(
-        {"zero: the checkpoint does not fit this engine:", list,
-         "\nLoadOptions::may_differ accepts arrays that are missing or additional, and another "
-         "optimizer; may_round accepts values that are rounded."});
-}
-
-ZERO_COLD_INLINE void LoadPlan::differ(std::string what) {
-    if (!_options.may_differ) {
-        refuse({what});
-    }
-    _differences.push_back(std::move(what));
+    throw_error<CheckpointError>({"zero: the checkpoint does not fit this engine:", list, remedy});
 }
 
 ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
-    auto const found = _checkpoint->find(spec.name);
+    auto const found = _checkpoint->find(stored_name(spec));
     if (!found) {
-        _differences.push_back(text({"the checkpoint has no parameter '", spec.name, "'"}));
+        _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec), "'"}));
         return;
     }
     auto const& stored = _checkpoint->manifest().parameters[*found];
     std::vector<std::size_t> const shape(stored.shape.begin(), stored.shape.end());
-    bool const is_flat = shape.size() == 1 || spec.shape.empty(); // one of them has no shape
-    if (stored.elements() != spec.elements || (!is_flat && shape != spec.shape)) {
+    std::vector<std::size_t> const own = stored_shape(spec);
+    bool const is_flat = shape.size() == 1 || own.size() == 1; // one of them has no shape
+    if (stored.elements() != product_of(own) || (!is_flat && shape != own)) {
         problems.push_back(
-            text({"parameter '", spec.name, "' has ", spec.elements, " elements",
-                  (spec.shape.empty() ? "" : ", shape " + shape_text(spec.shape)),
-                  "; in the checkpoint ", stored.elements(), ", shape ", shape_text(shape)}));
+            text({"parameter '", stored_name(spec), "' has ", product_of(own), " elements",
+                  (own.size() == 1 ? "" : ", shape " + shape_text(own)), "; in the checkpoint ",
+                  stored.elements(), ", shape ", shape_text(shape)}));
         return;
     }
     if (spec.elements == 0) {
         return;
     }
-    add_weights(parameter, *found, problems);
+    add_weights(parameter, *found);
     if (_options.scope == LoadScope::everything && spec.trainable) {
-        add_states(parameter, *found, problems);
+        add_states(parameter, *found);
     }
 }
 
@@ -114,7 +119,8 @@ ZERO_COLD_INLINE bool LoadPlan::has_same_form(std::size_t array, std::size_t par
     }
     // Groups of elements must begin at the same elements.
     for (HeldSlice const& slice : _table->slices(array, parameter)) {
-        Range const held{slice.begin, slice.begin + slice.elements};
+        std::size_t const first = _layout->parameter(parameter).tile.begin + slice.begin;
+        Range const held{first, first + slice.elements};
         for (ManifestInterval const& interval : manifest.parameters[stored].intervals) {
             Range const common = intersection(held, {static_cast<std::size_t>(interval.begin),
                                                      static_cast<std::size_t>(interval.end)});
@@ -142,6 +148,7 @@ ZERO_COLD_INLINE bool LoadPlan::add_raw(std::vector<std::size_t> const& arrays,
         Item item;
         item.parameter = parameter;
         item.stored = stored;
+        item.begin = _layout->parameter(parameter).tile.begin;
         item.is_raw = true;
         item.array = array;
         item.stored_array = *_checkpoint->find_array(stored, (*_names)[array]);
@@ -164,8 +171,7 @@ ZERO_COLD_INLINE std::string LoadPlan::stored_weight_dtype(std::size_t stored) c
     return arrays[*_checkpoint->find_array(stored, "parameter")].dtype;
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored,
-                                            std::vector<std::string>& problems) {
+ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored) {
     auto const& spec = _layout->parameter(parameter);
     std::vector<std::size_t> arrays{_table->find(spec.type, ArrayKind::parameter)};
     std::string dtype = dtype_text(_table->arrays()[arrays.front()].form);
@@ -188,17 +194,17 @@ ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t s
     }
     std::string const from = stored_weight_dtype(stored);
     if (dtype != "F32" && dtype != from && !_options.may_round) {
-        problems.push_back(text({"the weights of parameter '", spec.name, "' are stored as ", from,
-                                 ", which ", dtype, " rounds"}));
+        _roundings.push_back(text({"the weights of parameter '", spec.name, "' are stored as ",
+                                   from, ", which ", dtype, " rounds"}));
     }
     Item item;
     item.parameter = parameter;
     item.stored = stored;
+    item.begin = spec.tile.begin;
     _items.push_back(item);
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored,
-                                           std::vector<std::string>& problems) {
+ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored) {
     auto const& spec = _layout->parameter(parameter);
     auto const& manifest = _checkpoint->manifest();
     auto const& stored_arrays = manifest.types[manifest.parameters[stored].type];
@@ -229,7 +235,7 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
             && (form.dtype == DType::float32
                 || (!was_scaled && stored_arrays[*found].dtype == dtype_text(form)));
         if (!is_exact && !_options.may_round) {
-            problems.push_back(
+            _roundings.push_back(
                 text({"the state '", (*_names)[array], "' of parameter '", spec.name,
                       "' is stored as ", stored_arrays[*found].dtype,
                       (was_scaled ? " with scales" : ""), ", which this engine rounds"}));
@@ -237,17 +243,20 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
         Item item;
         item.parameter = parameter;
         item.stored = stored;
+        item.begin = spec.tile.begin;
         item.kind = ArrayKind::state;
         item.state = form.index;
         _items.push_back(item);
     }
 }
 
-/// Calls `visit(slice, interval, common)` for the parts of an array that this rank holds.
+/// Calls `visit(slice, interval, common)` for the parts of an array that this rank holds. `common`
+/// counts elements of the stored parameter.
 template <class Visitor>
 void LoadPlan::for_parts(Item const& item, Visitor const& visit) const {
     for (HeldSlice const& slice : _table->slices(item.array, item.parameter)) {
-        Range const held{slice.begin, slice.begin + slice.elements};
+        std::size_t const first = item.begin + slice.begin;
+        Range const held{first, first + slice.elements};
         for (ManifestInterval const& interval :
              _checkpoint->manifest().parameters[item.stored].intervals) {
             Range const common = intersection(held, {static_cast<std::size_t>(interval.begin),
@@ -272,9 +281,9 @@ ZERO_COLD_INLINE std::uint64_t LoadPlan::read_as_floats(Item const& item, StateT
             values.resize(smaller(load_chunk, end - begin));
             std::span<float> const read(values.data(), values.size());
             if (item.kind == ArrayKind::parameter) {
-                _checkpoint->read_weights(item.stored, begin, read, is_rounded);
+                _checkpoint->read_weights(item.stored, item.begin + begin, read, is_rounded);
             } else {
-                _checkpoint->read_values(item.stored, (*_names)[held], begin, read);
+                _checkpoint->read_values(item.stored, (*_names)[held], item.begin + begin, read);
             }
             elements += values.size();
             if (copy) {
@@ -305,7 +314,7 @@ std::uint64_t LoadPlan::for_items(StateTable::Copy copy, Raw const& raw) {
         for_parts(item,
                   [&](HeldSlice const& slice, ManifestInterval const& interval, Range common) {
                       std::byte* const to = static_cast<std::byte*>(slice.data)
-                                            + form.bytes(common.begin - slice.begin);
+                                            + form.bytes(common.begin - item.begin - slice.begin);
                       std::size_t const from =
                           form.bytes(common.begin - static_cast<std::size_t>(interval.begin));
                       std::size_t const bytes = form.bytes(common.size());

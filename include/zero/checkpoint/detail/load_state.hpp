@@ -43,16 +43,12 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     Buffer<std::byte> staging;
     on_every_rank(access, "load the checkpoint", [&] {
         reader.emplace(open());
-        plan.emplace(access.layout(), table, names, *reader, options);
+        std::string const optimizer = type_name<Optimizer>();
+        plan.emplace(access.layout(), table, names, optimizer, *reader, options);
         if (options.scope == LoadScope::everything) {
-            auto const own = type_name<Optimizer>();
-            bool const is_same = own == reader->manifest().optimizer;
-            if (!is_same) {
-                plan->differ(text({"the checkpoint was made with the optimizer ",
-                                   reader->manifest().optimizer, " and not with ", own}));
-            }
             // settings of another optimizer have other names
-            scalars.emplace(access, reader->manifest(), source, options.settings && is_same);
+            scalars.emplace(access, reader->manifest(), source,
+                            options.settings && optimizer == reader->manifest().optimizer);
         }
         staging = staging_buffer<typename StateAccess<Config>::Backend>();
         if (options.verify_first) {

@@ -3,12 +3,14 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../../layout/parameter_spec.hpp"
 #include "../../stage/detail/array_kind.hpp"
 #include "../manifest.hpp"
 #include "../tensor_entry.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -20,6 +22,20 @@ namespace ZERO_NAMESPACE::detail {
 [[nodiscard]] inline char const* dtype_text(DType dtype) noexcept {
     return dtype_text(ArrayForm{ArrayKind::parameter, 0, dtype, size_of(dtype)});
 }
+
+/// @brief Where a parameter of a layout is in a manifest, in which tiles are one parameter.
+struct StoredPlace {
+    std::size_t parameter = 0; ///< index into `Manifest::parameters`
+    std::size_t begin = 0;     ///< offset of its first element there
+};
+
+/// @brief Returns the places of all parameters of a layout, in ascending order.
+[[nodiscard]] std::vector<StoredPlace> stored_places(FlatLayout const& layout);
+
+/// @brief The name and shape under which a parameter of a layout is stored: for a tile, those of
+/// its parameter.
+[[nodiscard]] std::string const& stored_name(ParameterSpec const& spec) noexcept;
+[[nodiscard]] std::vector<std::size_t> stored_shape(ParameterSpec const& spec);
 
 /// @brief Fills the parameters of a manifest and the intervals that each rank owns. The same on
 /// every rank; O(parameters + W slices).

@@ -29,13 +29,36 @@ ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept 
     return dtype == "U8" ? 1 : 0;
 }
 
-ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout) {
+ZERO_COLD_INLINE std::vector<StoredPlace> stored_places(FlatLayout const& layout) {
+    std::vector<StoredPlace> places;
     for (auto const& spec : layout.parameters()) {
+        bool const is_later = spec.tile.is_later();
+        std::size_t const next = places.empty() ? 0 : places.back().parameter + 1;
+        places.push_back({is_later ? next - 1 : next, is_later ? spec.tile.begin : 0});
+    }
+    return places;
+}
+
+ZERO_COLD_INLINE std::string const& stored_name(ParameterSpec const& spec) noexcept {
+    return spec.tile.of.empty() ? spec.name : spec.tile.of;
+}
+
+ZERO_COLD_INLINE std::vector<std::size_t> stored_shape(ParameterSpec const& spec) {
+    bool const is_tile = !spec.tile.of.empty();
+    std::vector<std::size_t> const& shape = is_tile ? spec.tile.shape : spec.shape;
+    return shape.empty() ? std::vector{is_tile ? spec.tile.elements : spec.elements} : shape;
+}
+
+ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout) {
+    std::vector<StoredPlace> const places = stored_places(layout);
+    for (auto const& spec : layout.parameters()) {
+        if (spec.tile.is_later()) {
+            continue;
+        }
         ManifestParameter parameter;
-        parameter.name = spec.name;
-        parameter.shape.assign(spec.shape.begin(), spec.shape.end());
-        if (spec.shape.empty()) {
-            parameter.shape = {spec.elements};
+        parameter.name = stored_name(spec);
+        for (std::size_t const size : stored_shape(spec)) {
+            parameter.shape.push_back(size);
         }
         parameter.type = spec.type;
         parameter.group = spec.group;
@@ -45,8 +68,10 @@ ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layou
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         for (std::size_t rank = 0; rank < layout.world(); ++rank) {
             layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& piece) {
-                manifest.parameters[piece.parameter].intervals.push_back(
-                    {rank, piece.parameter_begin, piece.parameter_begin + piece.elements});
+                StoredPlace const& place = places[piece.parameter];
+                std::size_t const begin = place.begin + piece.parameter_begin;
+                manifest.parameters[place.parameter].intervals.push_back(
+                    {rank, begin, begin + piece.elements});
             });
         }
     }

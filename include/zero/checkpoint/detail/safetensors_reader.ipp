@@ -89,7 +89,8 @@ ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t
         detail::throw_error<CheckpointError>({"zero: the header or the checksums of '",
                                               _file.name(),
                                               "' are not those that the manifest names; the file "
-                                              "was changed or damaged."});
+                                              "was changed or damaged, so load another checkpoint "
+                                              "(LoadOptions::name)."});
     }
 }
 
@@ -133,10 +134,10 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
     auto const checksums = _kept_checksums.get(group, 8 * count, [&](std::span<std::byte> into) {
         read_at(_data_begin + _covered + 8 * first, into);
         if (detail::checksum_of(into) != _groups[static_cast<std::size_t>(group)]) {
-            detail::throw_error<CheckpointError>({"zero: the checksums of tensor '", tensor.name,
-                                                  "' in '", _file.name(), "' are damaged, at byte ",
-                                                  _data_begin + _covered + 8 * first,
-                                                  "; use another checkpoint."});
+            detail::throw_error<CheckpointError>(
+                {"zero: the checksums of tensor '", tensor.name, "' in '", _file.name(),
+                 "' are damaged, at byte ", _data_begin + _covered + 8 * first,
+                 "; load another checkpoint (LoadOptions::name)."});
         }
     });
     return detail::from_little_endian(
@@ -154,7 +155,7 @@ ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::s
                 {"zero: the data of tensor '", tensor.name, "' in '", _file.name(),
                  "' is damaged: the checksum of the 2 KiB at byte ",
                  _data_begin + block * detail::checksum_block_bytes,
-                 " is wrong; use another checkpoint."});
+                 " is wrong; load another checkpoint (LoadOptions::name)."});
         }
         into = into.subspan(size);
         ++block;

@@ -45,6 +45,12 @@ public:
             _arrays[held.type].push_back(array);
         }
         add_parameters(manifest, access.layout());
+        _places = stored_places(access.layout());
+        for (std::size_t parameter = 0; parameter < _places.size(); ++parameter) {
+            if (_places[parameter].begin == 0) {
+                _first.push_back(parameter);
+            }
+        }
         for (std::size_t rank = 0; rank < access.layout().world(); ++rank) {
             std::string number = std::to_string(rank);
             number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
@@ -74,8 +80,14 @@ private:
     [[nodiscard]] void const* address(PlannedTensor const& tensor) const {
         ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
         std::size_t const array = _arrays[parameter.type][tensor.array];
-        auto const begin = static_cast<std::size_t>(tensor.interval.begin);
-        for (HeldSlice const& slice : _table.slices(array, tensor.parameter)) {
+        auto begin = static_cast<std::size_t>(tensor.interval.begin);
+        std::size_t own = _first[tensor.parameter]; // of the layout: the tile that it is in
+        while (own + 1 < _places.size() && _places[own + 1].parameter == tensor.parameter
+               && _places[own + 1].begin <= begin) {
+            ++own;
+        }
+        begin -= _places[own].begin;
+        for (HeldSlice const& slice : _table.slices(array, own)) {
             if (slice.begin <= begin && begin < slice.begin + slice.elements) {
                 ArrayForm const& form = _table.arrays()[array].form;
                 if ((begin - slice.begin) % form.item_elements != 0) {
@@ -114,6 +126,8 @@ private:
 
     StateTable _table;
     std::vector<std::vector<std::size_t>> _arrays; ///< by type and array of the manifest
+    std::vector<StoredPlace> _places;              ///< by parameter of the layout
+    std::vector<std::size_t> _first; ///< by parameter of the manifest: the first of the layout
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -46,22 +46,6 @@ std::string describe(CollectiveCall const& first, std::size_t rank, CollectiveCa
 /// @brief Returns whether there are world + 1 offsets that begin with 0 and do not decrease.
 bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 
-/// @brief Makes the call of an operation that takes cuts, after checking the arguments of this
-/// rank.
-/// @throws InvalidArgument naming the call, the rank and the cuts that a group of `world` ranks
-/// needs
-CollectiveCall cut_call(CollectiveKind kind, DType type, std::span<std::size_t const> cuts,
-                        CollectiveTag tag, std::size_t rank, std::size_t world);
-
-/// @brief Makes the call of a broadcast. @throws InvalidArgument if `root` is not a rank
-CollectiveCall broadcast_call(DType type, std::size_t elements, int root, CollectiveTag tag,
-                              std::size_t world);
-
-/// @brief Checks a buffer of `elements` elements. @throws InvalidArgument if it is null and
-/// `elements` is not 0
-void require_memory(CollectiveCall const& call, void const* memory, std::size_t elements,
-                    std::size_t rank);
-
 /// @brief Reports calls that differ between ranks. @throws CollectiveMismatch always
 [[noreturn]] void throw_mismatch(std::string_view difference);
 

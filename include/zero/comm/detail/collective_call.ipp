@@ -18,9 +18,11 @@ ZERO_INLINE std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept {
 }
 
 ZERO_INLINE std::string describe(CollectiveTag const& tag) {
-    return tag.parameter[0] == '\0' ? text({'\'', tag.what, ' ', tag.index, '\''})
-                                    : text({'\'', tag.what, ' ', tag.index, "', first parameter '",
-                                            tag.parameter, '\''});
+    std::string result = text({'\'', tag.what, ' ', tag.index, '\''});
+    if (tag.parameter[0] != '\0') {
+        result += text({", first parameter '", tag.parameter, '\''});
+    }
+    return tag.context[0] == '\0' ? result : result + text({", for ", tag.context});
 }
 
 ZERO_INLINE std::string describe(CollectiveCall const& call) {
@@ -51,38 +53,12 @@ ZERO_INLINE bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) 
     return are;
 }
 
-ZERO_INLINE CollectiveCall cut_call(CollectiveKind kind, DType type,
-                                    std::span<std::size_t const> cuts, CollectiveTag tag,
-                                    std::size_t rank, std::size_t world) {
-    if (!are_cuts(cuts, world)) {
-        throw_error<InvalidArgument>({"zero: ", name_of(kind), " '", tag.what, ' ', tag.index,
-                                      "' on rank ", rank, " got ", cuts.size(),
-                                      " cuts; a group of ", world, " ranks needs ", world + 1,
-                                      ", which begin with 0 and do not decrease."});
-    }
-    return {kind, type, cuts.back(), hash_of(cuts), tag};
-}
-
-ZERO_INLINE CollectiveCall broadcast_call(DType type, std::size_t elements, int root,
-                                          CollectiveTag tag, std::size_t world) {
-    if (root < 0 || static_cast<std::size_t>(root) >= world) {
-        throw_error<InvalidArgument>(
-            {"zero: broadcast from rank ", root, ", which is not in the group of ", world, '.'});
-    }
-    return {CollectiveKind::broadcast, type, elements, static_cast<std::uint64_t>(root), tag};
-}
-
-ZERO_INLINE void require_memory(CollectiveCall const& call, void const* memory,
-                                std::size_t elements, std::size_t rank) {
-    if (memory == nullptr && elements != 0) {
-        throw_error<InvalidArgument>({"zero: ", describe(call), " on rank ", rank,
-                                      " got a null pointer for ", elements, " elements."});
-    }
-}
-
 ZERO_INLINE void throw_mismatch(std::string_view difference) {
     throw_error<CollectiveMismatch>(
-        {"zero: ", difference, "; every rank must call the same collectives in the same order."});
+        {"zero: ", difference,
+         "; every rank must make the same calls in the same order, for the same units (skip(unit) "
+         "where a rank does not use one) and number of micro-steps, with the same learning rate "
+         "and settings."});
 }
 
 } // namespace ZERO_NAMESPACE::detail

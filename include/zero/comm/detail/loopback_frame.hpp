@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
 #include "collective_call.hpp"
 #include "loopback_group.hpp"
@@ -29,8 +30,9 @@ struct LoopbackEvents {
 /// @brief `LoopbackGroup` with the events of the ranks, in the type of the backend.
 template <class Event>
 struct LoopbackEventGroup : LoopbackGroup {
-    LoopbackEventGroup(int world, LoopbackOptions const& options)
-        : LoopbackGroup(world, options), events(this->world()) {}
+    LoopbackEventGroup(int world, LoopbackOptions const& options,
+                       std::shared_ptr<LoopbackFamily> family = nullptr)
+        : LoopbackGroup(world, options, std::move(family)), events(this->world()) {}
 
     List<LoopbackEvents<Event>> events;
 };
@@ -59,6 +61,19 @@ public:
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _group->abort(cause, is_provisional);
     }
+
+    /// @brief See `LoopbackGroup`.
+    void leave(std::string_view cause) noexcept { _group->leave(cause); }
+
+    /// @brief Returns the resource of the scratch memory.
+    [[nodiscard]] MemoryResource& memory() const noexcept {
+        MemoryResource* const given = _group->options().memory;
+        return given != nullptr ? *given : B::default_memory();
+    }
+
+    /// @brief Returns the frame of this rank in the new group of its color. Collective.
+    /// @throws CommunicatorError
+    [[nodiscard]] LoopbackFrame split(int color, int key);
 
     /// @brief Runs one collective. `first` enqueues commands that read what the peers send; after
     /// a second meeting `second`, if given, enqueues commands that read what the peers reduced.
@@ -192,6 +207,36 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
         std::rethrow_exception(failure);
     }
     _group->throw_if_rank_failed();
+}
+
+template <class B>
+LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
+    LoopbackPart const part = _group->enter_split(_rank, color, key);
+    LoopbackSlot& own = slot(_rank);
+    std::exception_ptr failure;
+    if (part.first == _rank) {
+        attempt(failure, [&] {
+            own.part = std::make_shared<Group>(part.world, _group->options(), _group->family());
+        });
+    }
+    own.has_failed = failure != nullptr;
+    if (failure != nullptr) {
+        _group->abort_because_of(_rank, failure);
+    }
+    _group->pass();
+    auto const group = std::static_pointer_cast<Group>(slot(part.first).part);
+    _group->pass(); // all ranks have theirs
+    own.part.reset();
+    if (failure != nullptr) {
+        std::rethrow_exception(failure);
+    }
+    _group->throw_if_rank_failed();
+    try {
+        return LoopbackFrame(group, part.rank);
+    } catch (...) {
+        _group->abort_because_of(_rank, std::current_exception());
+        throw;
+    }
 }
 
 template <class B>

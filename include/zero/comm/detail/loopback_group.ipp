@@ -4,9 +4,11 @@
 
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
 
 #include <string>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -28,12 +30,84 @@ ZERO_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options
     return options.time_out;
 }
 
-ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options)
-    : _rendezvous(checked_world(world), checked_time_out(options)),
-      _slots(static_cast<std::size_t>(world)) {}
+ZERO_COLD_INLINE void LoopbackFamily::add(Rendezvous& member) {
+    std::lock_guard const lock(_mutex);
+    for (Rendezvous const* const other : _members) {
+        if (std::string const failure = other->failure(); !failure.empty()) {
+            member.abort(failure, false);
+        }
+    }
+    _members.push_back(&member);
+}
+
+ZERO_COLD_INLINE void LoopbackFamily::remove(Rendezvous& member) noexcept {
+    std::lock_guard const lock(_mutex);
+    for (Rendezvous*& kept : _members) {
+        if (kept == &member) {
+            kept = _members.back();
+            _members.pop_back();
+            return;
+        }
+    }
+}
+
+ZERO_COLD_INLINE void LoopbackFamily::abort(std::string_view cause, bool is_provisional) noexcept {
+    std::lock_guard const lock(_mutex);
+    abort_all(cause, is_provisional);
+}
+
+ZERO_COLD_INLINE void LoopbackFamily::spread(Rendezvous const& member) noexcept {
+    std::lock_guard const lock(_mutex); // also waits for an abort that is under way
+    try {
+        if (std::string const failure = member.failure(); !failure.empty()) {
+            abort_all(failure, false);
+        }
+    } catch (std::bad_alloc const&) { // no memory for the text
+        abort_all("a group of the family failed", false);
+    }
+}
+
+ZERO_COLD_INLINE void LoopbackFamily::abort_all(std::string_view cause,
+                                                bool is_provisional) noexcept {
+    for (Rendezvous* const member : _members) {
+        member->abort(cause, is_provisional);
+    }
+}
+
+ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options,
+                                         std::shared_ptr<LoopbackFamily> family)
+    : _options(options),
+      _family(family != nullptr ? std::move(family) : std::make_shared<LoopbackFamily>()),
+      _rendezvous(checked_world(world), checked_time_out(options)),
+      _slots(static_cast<std::size_t>(world)) {
+    _family->add(_rendezvous);
+}
+
+ZERO_COLD_INLINE LoopbackPart LoopbackGroup::enter_split(std::size_t rank, int color, int key) {
+    LoopbackSlot& own = _slots[rank];
+    own.call = {CollectiveKind::integers, DType::int64, 0, 0, CollectiveTag{"split of the group"}};
+    own.color = color;
+    own.key = key;
+    enter(rank);
+    LoopbackPart part{rank, 0, 0};
+    for (std::size_t other = 0; other < world(); ++other) {
+        LoopbackSlot const& slot = _slots[other];
+        if (slot.color == color) {
+            part.first = smaller(part.first, other);
+            part.rank += slot.key < key || (slot.key == key && other < rank) ? 1 : 0;
+            ++part.world;
+        }
+    }
+    return part;
+}
 
 ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
-    _rendezvous.enter(rank, _slots[rank].call.tag);
+    try {
+        _rendezvous.enter(rank, _slots[rank].call.tag);
+    } catch (CommunicatorError const&) {
+        _family->spread(_rendezvous);
+        throw;
+    }
     if (std::size_t const other = first_difference(); other != 0) {
         part_in_disagreement(other);
     }
@@ -78,9 +152,9 @@ ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
 
 ZERO_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
     try {
-        abort(text({"rank ", rank, " left the group (its communicator was destroyed)"}), false);
+        leave(text({"rank ", rank, " left the group (its communicator was destroyed)"}));
     } catch (...) { // no memory for the text
-        abort("a rank left the group", false);
+        leave("a rank left the group");
     }
 }
 

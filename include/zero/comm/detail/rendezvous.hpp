@@ -42,8 +42,14 @@ public:
     /// catches the exception may provide.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Returns the cause given to `abort`; empty before that call.
+    /// @brief Aborts because a rank takes part no longer, which is no failure.
+    void leave(std::string_view cause) noexcept;
+
+    /// @brief Returns the cause of an abort or a time-out; empty before.
     [[nodiscard]] std::string cause() const;
+
+    /// @brief Returns the cause if it is a failure; empty before, and if a rank left.
+    [[nodiscard]] std::string failure() const;
 
 private:
     /// The time that the other ranks wait for a better cause after a provisional one.
@@ -57,9 +63,10 @@ private:
     }
 
     static bool spin(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept;
+    void end(std::string_view cause, bool is_provisional, bool was_left) noexcept;
     [[noreturn]] void give_up(std::size_t rank, CollectiveTag const& tag);
     void wait_for_others(std::size_t rank, std::uint64_t meeting, CollectiveTag const& tag);
-    void throw_if_aborted() const;
+    void throw_if_aborted(std::size_t rank, CollectiveTag const& tag) const;
 
     std::size_t _world;
     Duration _time_out;
@@ -72,6 +79,7 @@ private:
     std::vector<char> _is_here;
     bool _is_aborted = false;
     bool _is_provisional = false;
+    bool _was_left = false;
     std::chrono::steady_clock::time_point _grace_end{};
     std::string _cause;
 };

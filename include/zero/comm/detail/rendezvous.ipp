@@ -32,7 +32,7 @@ ZERO_INLINE void Rendezvous::enter(std::size_t rank, CollectiveTag const& tag) {
     std::uint64_t meeting = 0;
     {
         std::lock_guard const lock(_mutex);
-        throw_if_aborted();
+        throw_if_aborted(rank, tag);
         meeting = _meeting.load(std::memory_order_relaxed);
         _is_here[rank] = true;
         if (++_arrived == _world) {
@@ -66,6 +66,15 @@ ZERO_INLINE void Rendezvous::pass() {
 }
 
 ZERO_INLINE void Rendezvous::abort(std::string_view cause, bool is_provisional) noexcept {
+    end(cause, is_provisional, false);
+}
+
+ZERO_INLINE void Rendezvous::leave(std::string_view cause) noexcept {
+    end(cause, false, true);
+}
+
+ZERO_INLINE void Rendezvous::end(std::string_view cause, bool is_provisional,
+                                 bool was_left) noexcept {
     {
         std::lock_guard const lock(_mutex);
         if (_is_aborted || (is_provisional && _is_provisional)) {
@@ -73,6 +82,7 @@ ZERO_INLINE void Rendezvous::abort(std::string_view cause, bool is_provisional) 
         }
         _is_provisional = is_provisional;
         _is_aborted = !is_provisional;
+        _was_left = was_left;
         _grace_end = std::chrono::steady_clock::now() + grace;
         try {
             _cause = cause;
@@ -81,6 +91,11 @@ ZERO_INLINE void Rendezvous::abort(std::string_view cause, bool is_provisional) 
         }
     }
     _changed.notify_all();
+}
+
+ZERO_INLINE std::string Rendezvous::failure() const {
+    std::lock_guard const lock(_mutex);
+    return _is_aborted && !_was_left ? _cause : std::string();
 }
 
 ZERO_INLINE std::string Rendezvous::cause() const {
@@ -96,7 +111,7 @@ ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t mee
     auto const deadline = std::chrono::steady_clock::now() + _time_out;
     std::unique_lock lock(_mutex);
     while (!has_moved(_meeting, meeting)) {
-        throw_if_aborted();
+        throw_if_aborted(rank, tag);
         // After a provisional cause the deadline decides nothing, and may be over.
         auto const until = _is_provisional ? _grace_end : deadline;
         if (_changed.wait_until(lock, until) != std::cv_status::timeout
@@ -129,9 +144,10 @@ ZERO_INLINE void Rendezvous::give_up(std::size_t rank, CollectiveTag const& tag)
          "time-out."});
 }
 
-ZERO_INLINE void Rendezvous::throw_if_aborted() const {
+ZERO_INLINE void Rendezvous::throw_if_aborted(std::size_t rank, CollectiveTag const& tag) const {
     if (_is_aborted) {
-        throw_error<Aborted>({"zero: the group was aborted: ", _cause});
+        throw_error<Aborted>({"zero: the group was aborted: ", _cause, " (rank ", rank,
+                              " was in the collective ", describe(tag), ")."});
     }
 }
 

@@ -17,7 +17,15 @@ void run_group(int world, LoopbackOptions const& options, FunctionRef<Communicat
     auto communicators = Communicator::make_group(world, options);
     run_threads(
         communicators.size(), [&](std::size_t rank) { body(communicators[rank]); },
-        [&](std::size_t rank, std::string_view cause) { communicators[rank].abort(cause); });
+        [&](std::size_t rank, std::string_view cause, bool has_failed) {
+            if constexpr (requires { communicators[rank].leave(cause); }) {
+                if (!has_failed) {
+                    communicators[rank].leave(cause);
+                    return;
+                }
+            }
+            communicators[rank].abort(cause);
+        });
 }
 
 } // namespace ZERO_NAMESPACE::detail

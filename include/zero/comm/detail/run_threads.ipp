@@ -15,17 +15,21 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// Runs one rank and informs the group when it has thrown or finished.
-ZERO_COLD_INLINE void run_rank_of_group(std::size_t rank, FunctionRef<std::size_t> const& body,
-                                        FunctionRef<std::size_t, std::string_view> const& abort,
-                                        Failures& failures) noexcept {
+ZERO_COLD_INLINE void
+run_rank_of_group(std::size_t rank, FunctionRef<std::size_t> const& body,
+                  FunctionRef<std::size_t, std::string_view, bool> const& release,
+                  Failures& failures) noexcept {
     auto const fail = [&](bool is_consequence) {
         failures.keep(is_consequence);
-        report_failure(rank, [&](std::string_view cause) { abort(rank, cause); });
+        report_failure(rank, [&](std::string_view cause) { release(rank, cause, true); });
     };
     try {
         body(rank);
         // a peer that enters a collective later would wait for this rank in vain
-        abort(rank, text({"rank ", rank, " finished and left the group"}));
+        release(rank,
+                text({"rank ", rank,
+                      " finished and left the group; every rank must make the same calls"}),
+                false);
     } catch (Aborted const&) {
         fail(true);
     } catch (...) {
@@ -34,20 +38,20 @@ ZERO_COLD_INLINE void run_rank_of_group(std::size_t rank, FunctionRef<std::size_
 }
 
 ZERO_COLD_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> body,
-                                  FunctionRef<std::size_t, std::string_view> abort) {
+                                  FunctionRef<std::size_t, std::string_view, bool> release) {
     Failures failures(world);
     std::vector<std::thread> threads;
     try {
         threads.reserve(world);
         for (std::size_t rank = 1; rank < world; ++rank) {
-            threads.emplace_back([&, rank] { run_rank_of_group(rank, body, abort, failures); });
+            threads.emplace_back([&, rank] { run_rank_of_group(rank, body, release, failures); });
         }
     } catch (...) { // the system cannot create another thread
         failures.keep(false);
-        abort(0, "a rank could not be started");
+        release(0, "a rank could not be started", true);
     }
     if (threads.size() + 1 == world) {
-        run_rank_of_group(0, body, abort, failures);
+        run_rank_of_group(0, body, release, failures);
     }
     for (auto& thread : threads) {
         thread.join();

@@ -3,11 +3,15 @@
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../table_range.hpp"
+#include "check.hpp"
 #include "chunk.hpp"
 #include "chunk_sizes.cuh"
 #include "config.cuh"
+#include "cub.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
+
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <type_traits>
@@ -38,23 +42,69 @@ struct CopyPack {
     }
 };
 
-/// @brief Copies tensors to their places in a bucket, or back, one chunk per block, and converts
-/// where the types differ.
+/// @brief Copies one pack of a table, to a bucket or from it. Consecutive packs are next to each
+/// other in memory, so a warp accesses whole sectors.
+///
+/// If the memory of a slice is not aligned, each call moves elements that lie apart, and those of
+/// consecutive calls are next to each other. Hidden, so that CUB's launchers for it are hidden too.
 template <bool to_bucket, class Tensor, class InBucket>
-ZERO_KERNEL void __launch_bounds__(block_threads)
-    copy_kernel(TableRange<CopySlice<Tensor>> table, InBucket* bucket) {
-    Chunk const chunk = table.chunks[blockIdx.x];
-    CopySlice<Tensor> const slice = table.slices[chunk.slice];
-    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    InBucket* const in_bucket = bucket + slice.bucket_begin + begin;
-    Tensor* const in_tensor = slice.tensor + begin;
-    bool const is_aligned = are_aligned(in_bucket, in_tensor);
-    if constexpr (to_bucket) {
-        for_packs(elements_in(chunk, slice), is_aligned,
-                  CopyPack<InBucket, Tensor>{in_bucket, in_tensor});
-    } else {
-        for_packs(elements_in(chunk, slice), is_aligned,
-                  CopyPack<Tensor, InBucket>{in_tensor, in_bucket});
+struct ZERO_CUDA_HIDDEN CopyPackOfTable {
+    static constexpr std::size_t chunk_packs = chunk_elements / pack_elements;
+
+    TableRange<CopySlice<Tensor>> table;
+    InBucket* bucket;
+
+    /// @param pack in the chunks of the table, of which the last one of a slice may have fewer
+    __device__ void operator()(std::size_t pack) const {
+        Chunk const chunk = table.chunks[pack / chunk_packs];
+        CopySlice<Tensor> const slice = table.slices[chunk.slice];
+        std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
+        InBucket* const in_bucket = bucket + slice.bucket_begin + begin;
+        Tensor* const in_tensor = slice.tensor + begin;
+        if constexpr (to_bucket) {
+            copy(pack % chunk_packs, elements_in(chunk, slice),
+                 CopyPack<InBucket, Tensor>{in_bucket, in_tensor});
+        } else {
+            copy(pack % chunk_packs, elements_in(chunk, slice),
+                 CopyPack<Tensor, InBucket>{in_tensor, in_bucket});
+        }
+    }
+
+private:
+    template <class Body>
+    __device__ static void copy(std::size_t pack, std::size_t elements, Body const& body) {
+        bool const is_aligned = are_aligned(body.to, body.from);
+        std::size_t const index = pack * pack_elements;
+        if (is_aligned && index + pack_elements <= elements) {
+            body.template operator()<true>(index, pack_elements);
+        } else if (is_aligned) {
+            if (index < elements) {
+                body.template operator()<false>(index, elements - index);
+            }
+        } else {
+#pragma unroll
+            for (std::size_t i = pack; i < elements; i += chunk_packs) {
+                body.template operator()<false>(i, 1);
+            }
+        }
+    }
+};
+
+/// @brief Enqueues one kernel of CUB that copies tensors to their places in a bucket, or back, and
+/// converts where the types differ. @throws CudaError
+template <bool to_bucket, class Tensor, class InBucket>
+ZERO_CUDA_HIDDEN inline void
+copy_table(cudaStream_t stream, TableRange<CopySlice<Tensor>> const& table, InBucket* bucket) {
+    if (table.count == 0) {
+        return;
+    }
+    using Copy = CopyPackOfTable<to_bucket, Tensor, InBucket>;
+    cudaError_t const earlier = cudaPeekAtLastError();
+    cudaError_t const code =
+        cub::DeviceFor::Bulk(table.count * Copy::chunk_packs, Copy{table, bucket}, stream);
+    if (code != earlier) { // otherwise CUB repeats what an earlier call of the program left behind,
+                           // such as the result of a query
+        check(code, "cub::DeviceFor::Bulk");
     }
 }
 

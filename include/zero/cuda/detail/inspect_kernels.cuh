@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../../backend/slices.hpp"
-#include "../../core/convert.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
@@ -9,11 +8,12 @@
 #include "chunk.hpp"
 #include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "exact_sum.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
+#include "pack_sum.cuh"
 
 #include <cstddef>
+#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
@@ -22,11 +22,11 @@ namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Adds one pack of a chunk to the sum of its thread.
-template <NormKind kind, class A>
+template <class Sum, class A>
 struct SumOfPack {
     A const* values;       ///< of the chunk
     long long first_index; ///< of the chunk
-    PackSum<kind>* sum;
+    Sum* sum;
 
     template <bool whole>
     __device__ void operator()(std::size_t index, std::size_t count) const {
@@ -37,59 +37,47 @@ struct SumOfPack {
 };
 
 /// @brief Adds the elements of one chunk to the sums of the threads of the block.
-template <NormKind kind, class A>
-__device__ inline void add_chunk(A const* values, std::size_t elements, long long first_index,
-                                 PackSum<kind>& sum) {
-    for_packs(elements, are_aligned(values), SumOfPack<kind, A>{values, first_index, &sum});
+template <class Sum, class A>
+__device__ inline void add_chunk(Chunk const& chunk, InspectSlice<A> const& slice, Sum& sum) {
+    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
+    A const* const values = slice.values + begin;
+    for_packs(elements_in(chunk, slice), are_aligned(values),
+              SumOfPack<Sum, A>{values, slice.first_index + static_cast<long long>(begin), &sum});
+    sum.end_chunk();
 }
 
 /// @brief Adds all slices to one inspection. Each block takes several chunks and writes once.
 template <class A>
-ZERO_KERNEL void __launch_bounds__(block_threads, 2)
+ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
-    __shared__ BlockSums block;
-    block.clear();
-    PackSum<NormKind::l2> sum(block);
+    using Sum = PackSum<NormKind::l2>;
+    __shared__ typename Sum::Shared shared;
+    Sum sum(shared);
     for (std::size_t i = blockIdx.x; i < table.count; i += gridDim.x) {
         Chunk const chunk = table.chunks[i];
-        InspectSlice<A> const slice = table.slices[chunk.slice];
-        std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-        add_chunk(slice.values + begin, elements_in(chunk, slice),
-                  slice.first_index + static_cast<long long>(begin), sum);
+        add_chunk(chunk, table.slices[chunk.slice], sum);
     }
-    sum.flush();
-    block.write_to(*result);
+    sum.move_to(*result);
 }
 
-/// @brief Adds each slice to its own norm, one chunk per block.
+/// @brief Adds each slice to its own norm. Each block takes consecutive chunks and writes once for
+/// each norm among them.
 template <NormKind kind, class A>
-ZERO_KERNEL void __launch_bounds__(block_threads, 2)
+ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     norms_kernel(TableRange<NormSlice<A>> table, ops::NormSum* norms) {
-    __shared__ BlockSums block;
-    block.clear();
-    Chunk const chunk = table.chunks[blockIdx.x];
-    NormSlice<A> const slice = table.slices[chunk.slice];
-    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    std::size_t const elements = elements_in(chunk, slice.part);
-    A const* const values = slice.part.values + begin;
-    if constexpr (kind == NormKind::infinity) {
-        ops::NormSum largest;
-        for (std::size_t i = threadIdx.x; i < elements; i += block_threads) {
-            largest.add_magnitude(to_float(global(values)[i]));
+    using Sum = std::conditional_t<kind == NormKind::infinity, PackMaximum, PackSum<kind>>;
+    __shared__ typename Sum::Shared shared;
+    Sum sum(shared);
+    std::size_t const per_block = (table.count + gridDim.x - 1) / gridDim.x;
+    std::size_t const begin = blockIdx.x * per_block;
+    std::size_t const end = begin + per_block < table.count ? begin + per_block : table.count;
+    for (std::size_t i = begin; i < end; ++i) {
+        Chunk const chunk = table.chunks[i];
+        NormSlice<A> const slice = table.slices[chunk.slice];
+        add_chunk(chunk, slice.part, sum);
+        if (i + 1 == end || table.slices[table.chunks[i + 1].slice].norm != slice.norm) {
+            sum.move_to(norms[slice.norm]);
         }
-        atomicMin(
-            &block.first_non_finite,
-            static_cast<long long>(largest.negative_largest)); // any integer of the block will do
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            atomicMin(reinterpret_cast<long long*>(&norms[slice.norm].negative_largest),
-                      block.first_non_finite);
-        }
-    } else {
-        PackSum<kind> sum(block);
-        add_chunk(values, elements, slice.part.first_index + static_cast<long long>(begin), sum);
-        sum.flush();
-        block.write_to(norms[slice.norm].exact);
     }
 }
 

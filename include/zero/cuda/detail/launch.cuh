@@ -21,7 +21,8 @@ inline constexpr std::size_t round_elements =
     block_threads * pack_elements; ///< elements that one thread block moves at once
 static_assert(chunk_elements % round_elements == 0);
 
-/// @brief Enqueues a kernel; a no-op for 0 blocks. Every kernel of the library is launched here.
+/// @brief Enqueues a kernel; a no-op for 0 blocks. Every kernel that CUB does not launch is
+/// launched here.
 /// @throws CudaError
 template <class... Parameters, class... Arguments>
 ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, unsigned threads,

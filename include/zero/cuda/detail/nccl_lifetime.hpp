@@ -71,6 +71,9 @@ public:
     [[nodiscard]] NcclHandle handle() const noexcept { return _handle; }
     [[nodiscard]] NcclInterface interfaces() const noexcept { return {_nccl, _system}; }
 
+    [[nodiscard]] int device() const noexcept { return _device; }
+    [[nodiscard]] NcclOptions const& options() const noexcept { return _options; }
+
     /// @brief Takes ownership: the destructor finalises and destroys the handle.
     void own() noexcept { _is_owner = true; }
 
@@ -133,6 +136,8 @@ protected:
             throw;
         }
     }
+
+    [[nodiscard]] NcclAbortCause& cause() noexcept { return *_cause; }
 
     void forget_unless_owner() noexcept {
         if (!_is_owner) {

@@ -4,16 +4,21 @@
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/traffic_count.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
+#include "../../core/error.hpp"
 #include "../../core/storage_types.hpp"
 #include "../nccl_library.hpp"
+#include "nccl_abort_cause.hpp"
 #include "nccl_group.hpp"
 #include "nccl_lifetime.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
@@ -86,6 +91,33 @@ public:
                 throw_if_released(lock);
             }
         });
+    }
+
+    /// The communicator of a part of the group.
+    struct Part {
+        NcclHandle handle; ///< owned by the caller; NCCL may not have set it up yet
+        std::shared_ptr<NcclAbortCause> cause;
+    };
+
+    /// @brief Splits the group. Collective; waits for the peers, and for all collectives so far:
+    /// with one on its way NCCL may not return.
+    /// @throws InvalidArgument before anything is sent; TimedOut, NcclError, Aborted
+    [[nodiscard]] Part split(int color, int key) {
+        require_splittable(*_nccl, color, _rank);
+        synchronise();
+        auto slot = std::make_unique<NcclHandle>(nullptr);
+        auto part = cause().part(_splits++, color);
+        guarded([&](Lock& lock) {
+            throw_if_given_up(lock);
+            try {
+                settle(lock, _nccl->split(_handle, color, key, *slot),
+                       {"ncclCommSplit (all ranks of the group must split it)", nullptr});
+            } catch (...) {
+                (void)slot.release(); // NOLINT: NCCL may still write to it
+                throw;
+            }
+        });
+        return {*slot, std::move(part)};
     }
 
     /// @brief Registers memory that collectives will use. Returns null if NCCL keeps no
@@ -230,7 +262,24 @@ private:
         return {cuts[rank], cuts[rank + 1] - cuts[rank]};
     }
 
+    /// @throws InvalidArgument if the group cannot be split, or not by this color
+    static void require_splittable(NcclLibrary& nccl, int color, int rank) {
+        if (!nccl.has_split()) {
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: split on rank ", rank,
+                 ": this NcclLibrary has no split; implement NcclLibrary::has_split and split "
+                 "(ncclCommSplit, in NCCL since 2.18), or make each group with from_unique_id."});
+        }
+        if (color < 0) {
+            zero::detail::throw_error<InvalidArgument>({"zero: split got the color ", color,
+                                                        " on rank ", rank,
+                                                        "; colors are not negative."});
+        }
+    }
+
     static void release_of(void* self) noexcept { static_cast<NcclSession*>(self)->release(); }
+
+    std::size_t _splits = 0;
 };
 
 } // namespace ZERO_NAMESPACE::cuda::detail

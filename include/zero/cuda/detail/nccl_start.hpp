@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../comm/detail/report_failure.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
@@ -20,11 +21,13 @@
 #include "scoped_variable.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::cuda::detail {
@@ -62,7 +65,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
     for (unsigned turn = 0;; ++turn) {
         require_success(*nccl, nccl->get_async_error(handle, result), "ncclCommGetAsyncError",
                         handle);
-        require_success(*nccl, result, "the start of the caller's communicator", handle);
+        require_success(*nccl, result, "the start of the communicator", handle);
         if (result == NcclResult::success) {
             return;
         }
@@ -99,6 +102,37 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     session->open("the use of the caller's communicator");
     if (is_owner) {
         session->own();
+    }
+    return session;
+}
+
+/// @brief Starts a part of a group, with the options of the group. If that fails after NCCL split
+/// it, the group is aborted, because the peers may have their part.
+inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, int key) {
+    NcclSession::Part part = parent.split(color, key);
+    NcclInterface const interfaces = parent.interfaces();
+    auto& [nccl, system] = interfaces;
+    std::unique_ptr<NcclSession> session;
+    try {
+        int rank = 0;
+        int world = 0;
+        await_set_up(interfaces, part.handle, parent.options().time_out);
+        require_success(*nccl, nccl->user_rank(part.handle, rank), "ncclCommUserRank", part.handle);
+        require_success(*nccl, nccl->count(part.handle, world), "ncclCommCount", part.handle);
+        session =
+            std::make_unique<NcclSession>(interfaces, part.handle, true, rank, world,
+                                          parent.device(), parent.options(), std::move(part.cause));
+        session->open("the start of a part of the group");
+    } catch (...) {
+        zero::detail::report_failure(
+            static_cast<std::size_t>(parent.rank()),
+            [&](std::string_view failure) { parent.abort(failure, false); });
+        if (session == nullptr) {
+            system->run_bounded(
+                parent.device(), [](NcclLibrary& of, NcclHandle handle) { of.abort(handle); },
+                *nccl, part.handle, std::chrono::seconds(5));
+        }
+        throw;
     }
     return session;
 }

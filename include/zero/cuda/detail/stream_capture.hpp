@@ -7,11 +7,23 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
+/// @brief Asks whether a stream is being captured. Fails for the legacy stream during a capture of
+/// another one; that does not stay behind as the thread's last error, which the caller could
+/// mistake for an error of its next launch.
+inline cudaError_t query_capture(cudaStream_t stream, cudaStreamCaptureStatus& status) noexcept {
+    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+    cudaError_t const code = cudaStreamIsCapturing(stream, &status);
+    if (code == cudaErrorStreamCaptureImplicit && was_clean) {
+        ignore(cudaGetLastError());
+    }
+    return code;
+}
+
 /// @brief Returns whether a stream is being captured. Legal during a capture, unlike a wait, which
 /// invalidates it. Errors of the stream itself are ignored; its next use reports them.
 inline bool is_capturing(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    ignore(cudaStreamIsCapturing(stream, &status));
+    ignore(query_capture(stream, status));
     return status != cudaStreamCaptureStatusNone;
 }
 

@@ -103,10 +103,11 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
 
 ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                              ElementSizes const& sizes, Storage storage,
-                                             std::size_t spares, std::size_t type) {
+                                             std::size_t spares, std::size_t type,
+                                             GatherOptions const& gather) {
     LeasePlan const gradients =
         plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
-    LeasePlan const parameters = plan_parameter_leases(layout, row, storage, spares, type);
+    LeasePlan const parameters = plan_parameter_leases(layout, row, storage, spares, type, gather);
     std::string lines =
         detail::buffer_text("gradient leases", layout, gradients, sizes.gradient)
         + detail::buffer_text("copies of caller-owned gradients", layout,

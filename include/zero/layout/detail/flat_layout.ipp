@@ -51,11 +51,12 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::hash() const {
     for (std::size_t const unit : _unit_order) {
         hash.add(unit);
     }
-    for (auto const& bucket : _buckets) {
-        for (std::size_t const cut : bucket.cuts) {
-            hash.add(cut);
+    for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
+        Cuts const cuts = this->cuts(bucket);
+        for (std::size_t rank = 0; rank < cuts.size(); ++rank) {
+            hash.add(cuts[rank]);
         }
-        for (Piece const& piece : bucket.pieces) {
+        for (Piece const& piece : pieces(bucket)) {
             hash.add(piece.parameter).add(piece.parameter_begin).add(piece.bucket_begin);
         }
     }
@@ -78,6 +79,13 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) con
     if (!spec.shape.empty()) { // the text separates sizes from units
         hash.add(std::string_view("shape"));
         for (std::size_t const size : spec.shape) {
+            hash.add(size);
+        }
+    }
+    if (!spec.tile.of.empty()) {
+        hash.add(std::string_view("tile of")).add(std::string_view(spec.tile.of));
+        hash.add(spec.tile.begin).add(spec.tile.elements);
+        for (std::size_t const size : spec.tile.shape) {
             hash.add(size);
         }
     }

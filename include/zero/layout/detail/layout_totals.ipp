@@ -14,7 +14,8 @@ namespace ZERO_NAMESPACE {
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
                                            StageRow const& row, Storage storage,
                                            std::size_t extra_leases, std::size_t type,
-                                           std::size_t further_leases, std::size_t wire_capacity) {
+                                           std::size_t further_leases, std::size_t wire_capacity,
+                                           GatherOptions const& gather) {
     detail::require_rank(layout, rank);
     LayoutTotals totals;
     for (auto const& spec : layout.parameters()) {
@@ -30,6 +31,8 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
         totals.own_content += own_content;
         totals.own_padded += own.size();
         if (layout.bucket(bucket).trainable) {
+            totals.largest_bucket_elements =
+                detail::larger(totals.largest_bucket_elements, layout.elements(bucket));
             totals.wire_elements = detail::larger(
                 totals.wire_elements, wire_elements(layout.cuts(bucket), wire_capacity));
             totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
@@ -49,7 +52,7 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
         + copied_gradient_elements(layout, type);
     totals.parameter_lease_elements =
         plan_parameter_leases(layout, row, storage, spare_places(extra_leases, further_leases),
-                              type)
+                              type, gather)
             .elements;
     return totals;
 }

@@ -3,6 +3,7 @@
 #include "../lease_plan.hpp"
 
 #include "../gradient_source.hpp"
+#include "gathered_lifetimes.hpp"
 #include "place_leases.hpp"
 
 #include <span>
@@ -100,7 +101,10 @@ ZERO_COLD_INLINE List<List<Range>> gathered_lifetimes(FlatLayout const& layout,
 
 ZERO_COLD_INLINE LeasePlan plan_parameter_leases(FlatLayout const& layout, StageRow const& row,
                                                  Storage storage, std::size_t spares,
-                                                 std::size_t type) {
+                                                 std::size_t type, GatherOptions const& gather) {
+    if (row.shards_parameters() && !gather.has_default_memory()) {
+        return detail::plan_gathered(layout, gather, spares, type);
+    }
     if (row.shards_parameters()) {
         std::vector<std::size_t> const order = detail::gathered_order(layout);
         return detail::place_leases(layout, detail::gathered_lifetimes(layout, order, type),

@@ -105,9 +105,7 @@ private:
         BucketPlan bucket;
         bucket.pieces = pieces(stretch, part);
         bucket.block_begin = part.begin;
-        for (std::size_t rank = 0; rank <= _world; ++rank) {
-            bucket.cuts.push_back(part.size() / _world * rank);
-        }
+        bucket.extent = part.size() / _world;
         _buckets.push_back(std::move(bucket));
     }
 

@@ -70,15 +70,53 @@ ZERO_COLD_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> 
     return result;
 }
 
+/// @brief Returns which parameters are persistent, by index (`GatherOptions`). Empty parameters
+/// need no memory, so they are not.
+ZERO_COLD_INLINE std::vector<char> find_persistent(std::span<ParameterSpec const> parameters,
+                                                   LayoutOptions const& options) {
+    std::vector<char> is_persistent(parameters.size(), false);
+    std::size_t left = options.max_persistent_elements;
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        std::size_t const elements = parameters[index].elements;
+        if (elements != 0 && elements <= options.persistence_threshold && elements <= left) {
+            is_persistent[index] = true;
+            left -= elements;
+        }
+    }
+    return is_persistent;
+}
+
+/// @brief Moves the persistent parameters behind the others, and keeps the order of both.
+/// @return the number of the others
+ZERO_COLD_INLINE std::size_t put_persistent_last(std::vector<std::size_t>& order,
+                                                 std::span<char const> is_persistent) {
+    std::vector<std::size_t> last;
+    std::size_t others = 0;
+    for (std::size_t const index : order) {
+        if (is_persistent[index] != 0) {
+            last.push_back(index);
+        } else {
+            order[others++] = index;
+        }
+    }
+    for (std::size_t position = 0; position < last.size(); ++position) {
+        order[others + position] = last[position];
+    }
+    return others;
+}
+
 /// @brief Appends the buckets of one group, in the order in which they are filled.
+/// @param is_persistent by parameter
 ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, PartitionGroup group,
                                      std::span<ParameterSpec const> parameters,
                                      LayoutOptions const& options,
-                                     PartitionerRef const& partitioner, BucketerRef bucketer) {
+                                     PartitionerRef const& partitioner, BucketerRef bucketer,
+                                     std::span<char const> is_persistent) {
     std::vector<std::size_t> order = group_members(group, parameters, options.unit_order);
     if (partitioner.order != nullptr) {
         order = permuted(order, partitioner.order(group_sizes(parameters, order), options.world));
     }
+    std::size_t const others = put_persistent_last(order, is_persistent);
     auto const append_all = [&](void* state) {
         auto const append = [&](std::span<std::size_t const> members) {
             std::vector<Piece> pieces;
@@ -90,8 +128,12 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
             buckets.back().trainable = group.trainable;
             buckets.back().type = group.type;
         };
-        for_bucket_members(parameters, order, options.buckets_inside_units, bucketer,
-                           options.bytes_of(group.type), append);
+        for_bucket_members(parameters, as_span(order).first(others), options.buckets_inside_units,
+                           bucketer, options.bytes_of(group.type), append);
+        if (others != order.size()) { // one bucket, so that one all-gather publishes all of them
+            append(as_span(order).subspan(others));
+            buckets.back().is_persistent = true;
+        }
     };
     partitioner.with_state(group_sizes(parameters, order), options.world, append_all);
 }
@@ -126,11 +168,13 @@ ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec co
                                                       BucketerRef bucketer) {
     validate_parameters(parameters, options);
     bucketer.validate(bucketer.options);
+    std::vector<char> const is_persistent = find_persistent(parameters, options);
     std::vector<BucketPlan> buckets;
     for (bool const trainable : {true, false}) {
         std::vector<BucketPlan> found;
         for (std::size_t type = 0; type < options.types(); ++type) {
-            append_buckets(found, {trainable, type}, parameters, options, partitioner, bucketer);
+            append_buckets(found, {trainable, type}, parameters, options, partitioner, bucketer,
+                           as_span(is_persistent));
         }
         if (options.types() > 1) {
             found = merge_by_readiness(as_span(found), ready_order(parameters, options.unit_order));

@@ -10,9 +10,13 @@ ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
     for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
         MemoryRow const& row = plan.rows[kind];
         if (row.bytes() != 0) {
+            std::string const padding =
+                row.padding_bytes == 0 ? "" : detail::text({row.padding_bytes, " of padding"});
+            std::string const remarks =
+                padding
+                + (row.is_callers ? (padding.empty() ? "the caller's" : "; the caller's") : "");
             text += detail::text({name_of(static_cast<BufferKind>(kind)), ": ", row.bytes(),
-                                  " bytes (", row.padding_bytes, " of padding",
-                                  (row.is_callers ? "; the caller's" : ""), ")\n"});
+                                  " bytes", (remarks.empty() ? "" : " (" + remarks + ")"), "\n"});
         }
     }
     return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});

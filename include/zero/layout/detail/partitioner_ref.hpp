@@ -2,9 +2,11 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../contiguous_partitioner.hpp"
 #include "../partition_item.hpp"
 #include "../partitioner.hpp"
 
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -17,6 +19,9 @@ struct PartitionerRef {
     bool cuts_parameters;
     bool is_even;
 
+    /// Whether `partition` is that of `ContiguousPartitioner`, which needs no list of cuts.
+    bool is_contiguous;
+
     /// Null unless the partitioner is an `OrderingPartitioner`.
     std::vector<std::size_t> (*order)(std::span<std::size_t const> elements, std::size_t world);
 
@@ -28,11 +33,29 @@ struct PartitionerRef {
     void (*partition)(std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts);
 };
 
+/// @brief Whether the partitioner has the `partition` of `ContiguousPartitioner`, and not one that
+/// hides it.
+template <class Partitioner>
+constexpr bool partitions_contiguously() noexcept {
+    if constexpr (std::same_as<typename Partitioner::State, ContiguousPartitioner::State>
+                  && requires {
+                         {
+                             &Partitioner::partition
+                         } -> std::same_as<decltype(&ContiguousPartitioner::partition)>;
+                     }) {
+        return &Partitioner::partition == &ContiguousPartitioner::partition;
+    }
+    return false;
+}
+
 template <class Partitioner>
 constexpr PartitionerRef partitioner_ref() noexcept {
     using State = typename Partitioner::State;
     PartitionerRef ref{
-        Partitioner::cuts_parameters, Partitioner::is_even, nullptr,
+        Partitioner::cuts_parameters,
+        Partitioner::is_even,
+        partitions_contiguously<Partitioner>(),
+        nullptr,
         [](std::span<std::size_t const> elements, std::size_t world, FunctionRef<void*> use) {
             State state = Partitioner::begin(elements, world);
             use(&state);

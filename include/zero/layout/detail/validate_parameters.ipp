@@ -35,6 +35,34 @@ ZERO_COLD_INLINE void require_unit_order(std::span<std::size_t const> unit_order
     }
 }
 
+/// @brief Throws `InvalidArgument` unless a tile follows the one before it, and the last one ends
+/// its parameter.
+ZERO_COLD_INLINE void require_tile(std::span<ParameterSpec const> parameters, std::size_t index) {
+    ParameterSpec const& spec = parameters[index];
+    if (spec.tile.of.empty()) {
+        return;
+    }
+    std::size_t const end = spec.tile.begin + spec.elements;
+    bool follows = spec.tile.begin == 0;
+    if (spec.tile.is_later() && index != 0) {
+        ParameterSpec const& last = parameters[index - 1];
+        follows = last.tile.of == spec.tile.of && last.tile.elements == spec.tile.elements
+                  && last.tile.shape == spec.tile.shape && last.type == spec.type
+                  && last.group == spec.group && last.trainable == spec.trainable
+                  && last.tile.begin + last.elements == spec.tile.begin;
+    }
+    bool const is_complete = end == spec.tile.elements
+                             || (end < spec.tile.elements && index + 1 < parameters.size()
+                                 && parameters[index + 1].tile.of == spec.tile.of);
+    if (!follows || !is_complete || spec.elements == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", spec.name,
+             "' is no tile between its neighbours in the list; "
+             "register all that tiles() returns, one after the other and unchanged but for units "
+             "and the settings that they share."});
+    }
+}
+
 ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> parameters,
                                           LayoutOptions const& options) {
     if (options.world == 0) {
@@ -46,7 +74,9 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                 {"zero: element_bytes is 0; give the size of the parameter type."});
         }
     }
-    std::vector<std::uint64_t> names;     // hashes of the names
+    std::vector<std::uint64_t> names; // hashes of the names
+    // Whose names they are: parameters, and tiles (plus the number of parameters) for their wholes.
+    std::vector<std::size_t> named;
     std::vector<std::size_t> last_listed; // by unit: 1 + the last parameter that lists it
     std::size_t total = 0;
     for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -98,7 +128,20 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                                           "0 if it is not a matrix."});
         }
         total += spec.elements;
-        names.push_back(Hash().add(std::string_view(spec.name)).value());
+        require_tile(parameters, index);
+        named.push_back(index);
+        if (!spec.tile.of.empty() && spec.tile.begin == 0) {
+            named.push_back(index + parameters.size());
+        }
+    }
+    auto const name_of = [&](std::size_t entry) -> std::string const& {
+        std::size_t const index = named[entry];
+        return index < parameters.size() ? parameters[index].name
+                                         : parameters[index - parameters.size()].tile.of;
+    };
+    names.reserve(named.size());
+    for (std::size_t entry = 0; entry < named.size(); ++entry) {
+        names.push_back(Hash().add(std::string_view(name_of(entry))).value());
     }
     if (!options.unit_order.empty()) {
         std::size_t units = 0;
@@ -113,9 +156,9 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
     for (std::size_t first = 0; first < order.size(); ++first) {
         for (std::size_t second = first + 1;
              second < order.size() && names[order[first]] == names[order[second]]; ++second) {
-            if (parameters[order[first]].name == parameters[order[second]].name) {
+            if (name_of(order[first]) == name_of(order[second])) {
                 throw_error<InvalidArgument>({"zero: two parameters are named '",
-                                              parameters[order[first]].name,
+                                              name_of(order[first]),
                                               "'; names must be unique. For a tied parameter "
                                               "register it once and list all its units."});
             }

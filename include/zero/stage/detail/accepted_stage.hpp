@@ -29,7 +29,7 @@ public:
     static constexpr int stage = Stage::stage;
 
     /// @brief Checks the arguments, makes the layout, allocates everything, and takes over the
-    /// values of rank 0. Collective; waits.
+    /// initial values. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, std::span<Registration const> parameters,
                   Options const& options = {});

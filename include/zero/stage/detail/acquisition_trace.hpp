@@ -1,49 +1,89 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/hash.hpp"
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Records the order in which a micro-step acquires units and predicts the next one from the
-/// previous micro-step. The ParameterScheduler uses the prediction to prefetch.
+/// @brief Records the order in which a micro-step acquires units, and compares the next micro-step
+/// with it. A member of the GatherSchedule.
 class AcquisitionTrace {
 public:
-    /// @brief Starts a micro-step: its acquisitions are compared with those of the previous one.
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// @brief Starts a step, whose acquisitions have one hash.
+    void begin_step() noexcept { _hash = {}; }
+
+    /// @brief Starts a micro-step.
     void begin() noexcept {
         _position = 0;
         _is_recording = true;
+        _is_following = true;
+        _hash.add(none); // micro-steps count as well
     }
 
     /// @brief Ends recording. Acquisitions outside of micro-steps, for instance of an evaluation,
     /// are not part of the order.
-    void end() noexcept { _is_recording = false; }
-
-    /// @brief Records an acquisition. Returns the unit that came next in the previous micro-step,
-    /// if the order has been the same so far.
-    std::optional<std::size_t> record(std::size_t unit) {
-        if (!_is_recording) {
-            return std::nullopt;
-        }
-        bool const is_expected = _position < _units.size() && _units[_position] == unit;
-        if (!is_expected) {
-            _units.resize(_position);
-            _units.push_back(unit);
-        }
-        ++_position;
-        if (!is_expected || _position == _units.size()) {
-            return std::nullopt;
-        }
-        return _units[_position];
+    /// @param is_whole false if the micro-step is cancelled: what it recorded may go on
+    /// @return whether the recorded order is another one now
+    bool end(bool is_whole) noexcept {
+        bool const has_recorded = _is_recording && (!_is_following || !_is_complete);
+        _is_complete = has_recorded ? is_whole : _is_complete;
+        _is_recording = false;
+        return has_recorded;
     }
+
+    [[nodiscard]] bool is_recording() const noexcept { return _is_recording; }
+
+    /// @brief Returns the unit that follows in the recorded order; `none` at its end, and if this
+    /// micro-step has left it.
+    [[nodiscard]] std::size_t expected() const noexcept {
+        return _is_following && _position < _units.size() ? _units[_position] : none;
+    }
+
+    /// @brief Returns whether an acquisition of the unit would leave the recorded order.
+    [[nodiscard]] bool is_change(std::size_t unit) const noexcept {
+        return _is_recording && _is_following && expected() != unit
+               && (_is_complete || _position < _units.size());
+    }
+
+    /// @brief Records an acquisition. Returns its position if the order has been as recorded so
+    /// far; otherwise `none`.
+    std::size_t record(std::size_t unit) {
+        if (!_is_recording) {
+            return none;
+        }
+        _hash.add(unit);
+        if (expected() == unit) {
+            return _position++;
+        }
+        _is_following = _is_following && !is_change(unit);
+        _units.resize(_position);
+        _units.push_back(unit);
+        ++_position;
+        return none;
+    }
+
+    /// @brief Returns the acquisitions of this micro-step so far.
+    [[nodiscard]] std::size_t position() const noexcept { return _position; }
+    /// @brief Returns the recorded order.
+    [[nodiscard]] std::span<std::size_t const> units() const noexcept { return as_span(_units); }
+    /// @brief Returns the hash of all acquisitions in micro-steps of this step.
+    [[nodiscard]] std::uint64_t hash() const noexcept { return _hash.value(); }
 
 private:
     std::vector<std::size_t> _units;
     std::size_t _position = 0;
     bool _is_recording = false;
+    bool _is_following = false; ///< this micro-step has not left the recorded order
+    bool _is_complete = false;  ///< the order was recorded until the end of a micro-step
+    Hash _hash{};
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -39,11 +39,11 @@ void add_types(Hash& sent, Hash& masters) noexcept {
 
 /// @brief Hashes what must be equal on all ranks besides the layout: options, and the types that a
 /// program was compiled with. Per-rank callbacks are excluded. For `require_agreement`.
+/// @param initialisation `hash_of_initialisation`, when an engine is constructed
 template <class Config>
-[[gnu::cold]] [[nodiscard]] List<ComparedOption>
-compared_options(int number, ReductionSchedule schedule, float predivide,
-                 StageOptions<Config> const& options,
-                 typename Config::Communicator const& communicator) {
+[[gnu::cold]] [[nodiscard]] List<ComparedOption> compared_options(
+    int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options,
+    typename Config::Communicator const& communicator, std::uint64_t initialisation = 0) {
     ComparedSettings settings;
     Hash masters;
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
@@ -66,7 +66,7 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
     settings.predivide = predivide;
     settings.wire_bytes = options.reduction.wire_bytes;
     settings.storage = options.storage;
-    settings.prefetch = options.prefetch;
+    settings.gather = options.gather;
     settings.extra_leases = options.extra_leases;
     settings.rebuilds_buckets = options.rebuild_buckets != nullptr;
     settings.leases_until_rebuild = options.leases_until_rebuild;
@@ -79,6 +79,7 @@ compared_options(int number, ReductionSchedule schedule, float predivide,
     settings.optimizer = optimizer.value();
     settings.groups = groups.value();
     settings.communicator = options_hash_of(communicator, stage_row(number, schedule));
+    settings.initialisation = initialisation;
     return settings.hashes();
 }
 

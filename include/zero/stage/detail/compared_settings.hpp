@@ -4,6 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/hash.hpp"
+#include "../../layout/gather_options.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
 #include "../../policy/gradient_reduction.hpp"
@@ -28,7 +29,7 @@ struct ComparedSettings {
     float predivide = 1.0F;
     std::size_t wire_bytes = 0;
     Storage storage{};
-    bool prefetch = false;
+    GatherOptions gather{};
     std::size_t extra_leases = 0;
     bool rebuilds_buckets = false;
     std::size_t leases_until_rebuild = 0;
@@ -41,6 +42,7 @@ struct ComparedSettings {
     std::uint64_t optimizer = 0;
     std::uint64_t groups = 0;
     std::uint64_t communicator = 0;
+    std::uint64_t initialisation = 0; ///< which parameters every rank may initialise
 
     /// @brief Returns one hash per option name.
     [[gnu::cold]] [[nodiscard]] List<ComparedOption> hashes() const;

@@ -14,11 +14,21 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes);
     Hash rebuild;
     rebuild.add(rebuilds_buckets).add(leases_until_rebuild);
+    Hash gathering;
+    gathering.add(gather.prefetch_elements.has_value())
+        .add(gather.prefetch_elements.value_or(0))
+        .add(gather.persistence_threshold)
+        .add(gather.max_persistent_elements)
+        .add(gather.max_reuse_distance.has_value())
+        .add(gather.max_reuse_distance.value_or(0))
+        .add(gather.keep_after_forward)
+        .add(gather.max_live_elements)
+        .add(gather.changed_order);
     return {{"stage", hash_of(stage)},
             {"parameters", types.value()},
             {"reduction", reduction.value()},
             {"storage", hash_of(storage)},
-            {"prefetch", hash_of(prefetch)},
+            {"gather", gathering.value()},
             {"extra_leases", hash_of(extra_leases)},
             {"rebuild_buckets", rebuild.value()},
             {"unused_parameters", hash_of(unused_parameters)},
@@ -29,7 +39,8 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
             {"master_weights", master_weights},
             {"optimizer", optimizer},
             {"groups", groups},
-            {"communicator", communicator}};
+            {"communicator", communicator},
+            {"is_deterministic", initialisation}};
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -48,10 +48,16 @@ struct DecideStep {
     float max_norm;        ///< infinite: no clipping
     bool is_inspected;     ///< `state->inspection` has norm and overflow of this step
     bool skips_non_finite; ///< an overflow skips the step
+    bool compares_order;   ///< `state->agreement` has what the ranks compared; ranks that
+                           ///< acquired units in different orders skip the step
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
         StepState<Config>& s = *state;
+        if (compares_order) {
+            s.inspection.first_non_finite = s.agreement.numbers[0];
+        }
+        bool const is_same_order = !compares_order || s.agreement.is_same();
         StepReport report;
         report.serial = serial;
         report.has_norm = is_inspected;
@@ -78,9 +84,11 @@ struct DecideStep {
         bool const is_cleared = evidence == GradientEvidence::cleared && serial == 1 && is_inspected
                                 && report.gradient_norm == 0.0;
         report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_cleared);
-        report.is_skipped = report.is_skipped || !report.has_gradients;
-        // A step without gradients says nothing about the scale.
-        if (is_inspected && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
+        report.is_skipped = report.is_skipped || !report.has_gradients || !is_same_order;
+        // A step without gradients says nothing about the scale, and neither does one whose
+        // gradients may be those of other units.
+        if (is_inspected && is_same_order
+            && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
             s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
         }
         report.clip_coefficient = static_cast<float>(coefficient);

@@ -4,7 +4,7 @@
 
 #include "../../backend/backend.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../policy/detail/policy_list.hpp"
+#include "../../policy/detail/diagnose_policies.hpp"
 #include "conflict.hpp"
 #include "conflict_in.hpp"
 #include "has_bare_backend.hpp"

@@ -37,7 +37,8 @@ struct EngineContext {
     /// @param communication_bytes bytes per element of its communication type
     [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
         return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
-                            further_leases, options->reduction.wire_bytes / communication_bytes);
+                            further_leases, options->reduction.wire_bytes / communication_bytes,
+                            options->gather);
     }
 
     /// @brief Returns the places of gradient buckets in flight.
@@ -49,7 +50,8 @@ struct EngineContext {
     /// @brief Returns the places of gathered and copied parameter buckets.
     [[nodiscard]] LeasePlan parameter_leases(std::size_t type) const {
         return plan_parameter_leases(*layout, row, options->storage,
-                                     spare_places(options->extra_leases, further_leases), type);
+                                     spare_places(options->extra_leases, further_leases), type,
+                                     options->gather);
     }
 };
 

@@ -2,7 +2,9 @@
 
 // Construction, destruction and memory plan of an engine; included by engine.hpp.
 
+#include "../../comm/detail/scratch_bytes_of.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/dtype.hpp"
@@ -12,6 +14,7 @@
 #include "../../policy/gradient_reduction.hpp"
 #include "../engine.hpp"
 #include "compared_options.hpp"
+#include "filled_by_owners.hpp"
 #include "gradient_store.hpp"
 #include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
@@ -54,9 +57,10 @@ template <class Config>
     try {
         detail::require_agreement(
             _layout, Config::parameter_dtypes,
-            detail::compared_options(_number, _schedule, predivide(), _options, communicator),
+            detail::compared_options(_number, _schedule, predivide(), _options, communicator,
+                                     detail::hash_of_initialisation(parameters)),
             communicator, _queue, *_memory);
-        _parameters.broadcast_initial(parameters);
+        _parameters.set_initial(parameters);
         _shard.copy_parameters_to_master();
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
@@ -111,10 +115,14 @@ float Engine<Config>::predivide() const {
 template <class Config>
 [[gnu::cold]] MemoryPlan Engine<Config>::memory_plan() const {
     MemoryPlan plan;
+    std::size_t largest_bucket_bytes = 0;
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
             auto const totals = all.totals(type, sizeof(typename Types::Communication));
+            largest_bucket_bytes =
+                detail::larger(largest_bucket_bytes, totals.largest_bucket_elements
+                                                         * sizeof(typename Types::Communication));
             MemoryPlan own = plan_memory(all.row, totals, element_sizes<Types>(), _options.storage,
                                          detail::has_wire<Types>(_schedule), 0);
             if (detail::GradientSumStore<Config, Types>::sums_in_block(all)) {
@@ -126,6 +134,8 @@ template <class Config>
     }
     plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()
                                               + _shard.table_bytes() + _parameters.table_bytes();
+    plan[BufferKind::communicator] = {
+        detail::scratch_bytes_of(*_communicator, largest_bucket_bytes), 0, true};
     plan[BufferKind::scratch].content_bytes =
         sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
     return plan;
@@ -137,9 +147,9 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            std::string const leases =
-                describe_leases(_layout, all.row, element_sizes<Types>(), _options.storage,
-                                spare_places(_options.extra_leases, all.further_leases), type);
+            std::string const leases = describe_leases(
+                _layout, all.row, element_sizes<Types>(), _options.storage,
+                spare_places(_options.extra_leases, all.further_leases), type, _options.gather);
             if (Config::types > 1 && !leases.empty()) {
                 lines += detail::text(
                     {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});

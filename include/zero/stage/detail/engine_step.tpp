@@ -14,10 +14,14 @@ namespace ZERO_NAMESPACE {
 template <class Config>
 void Engine<Config>::begin_step() {
     _protocol.require_idle("begin_step()");
+    _protocol.require_nothing_written("begin_step()");
     if (_options.current_memory) {
         check_current_memory();
     }
     _control.require_first_gradients(_compute);
+    if (_parameters.schedule().evidence().is_changed) {
+        require_same_order();
+    }
     require_healthy();
     try {
         _control.capture(_compute);
@@ -26,6 +30,7 @@ void Engine<Config>::begin_step() {
     }
     _gradients.begin_step();
     _ready_order.begin_step();
+    _parameters.schedule().begin_step();
     _protocol.begin_step();
 }
 
@@ -33,7 +38,7 @@ template <class Config>
 void Engine<Config>::begin_micro_step(bool is_last) {
     _protocol.require_may_begin_micro_step(_gradients.reduces_once());
     _gradients.begin_micro_step(is_last);
-    _parameters.begin_trace();
+    _parameters.schedule().begin_micro_step();
     _protocol.begin_micro_step(is_last);
 }
 
@@ -55,7 +60,7 @@ void Engine<Config>::end_micro_step() {
         // The ranks meet only after all reductions: a rank without a gradient starts them later.
         require_all_used();
     }
-    _parameters.end_trace();
+    _parameters.schedule().end_micro_step(true);
     _protocol.end_micro_step();
 }
 
@@ -224,7 +229,62 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide(), _gradients.evidence());
+                        weight, predivide(), _gradients.evidence(), order_evidence());
+    } catch (...) {
+        fail();
+    }
+}
+
+/// In stages 0 to 2 `acquire` sends nothing, so its order is compared in stage 3 only.
+template <class Config>
+detail::OrderEvidence Engine<Config>::order_evidence() const {
+    auto evidence = _parameters.schedule().evidence();
+    evidence.is_compared =
+        evidence.is_compared && stage_row(_number, _schedule).shards_parameters();
+    return evidence;
+}
+
+/// Throws if the ranks acquired units in different orders in the last step. Waits for its decision;
+/// only a rank that recorded an order calls it. A step that is captured in a graph is not checked.
+template <class Config>
+[[gnu::cold]] void Engine<Config>::require_same_order() {
+    Event const now = Backend::record(_compute);
+    if constexpr (requires { now.is_captured(); }) {
+        if (now.is_captured()) {
+            return;
+        }
+    }
+    if (!order_evidence().is_compared || _control.serial() == 0) {
+        return;
+    }
+    require_healthy();
+    try {
+        detail::wait_for_collectives(*_communicator, _queue);
+        auto const agreement = _control.settled().agreement;
+        if (agreement.is_same()) {
+            return;
+        }
+        auto const& schedule = _parameters.schedule();
+        if (!agreement.is_changed_everywhere()) { // the other ranks go on, so none of them is asked
+            detail::throw_error<CollectiveMismatch>(
+                {"zero: the ranks acquired units in different orders; ", schedule.change_text(),
+                 ". The step changed nothing. Acquire the same units in the same order on every "
+                 "rank."});
+        }
+        auto const own = schedule.recorded();
+        std::size_t most = 0;
+        for (std::uint64_t const size :
+             detail::gather_on_host(*_communicator, _queue, *_memory, {std::uint64_t{own.size()}},
+                                    "length of the order of units")) {
+            most = detail::larger(most, static_cast<std::size_t>(size));
+        }
+        std::vector<std::uint64_t> padded(own.begin(), own.end());
+        padded.resize(most, detail::GatherSchedule::none);
+        detail::throw_order_mismatch(
+            _layout,
+            detail::as_span(
+                detail::gather_on_host(*_communicator, _queue, *_memory, padded, "order of units")),
+            most);
     } catch (...) {
         fail();
     }
@@ -255,7 +315,7 @@ void Engine<Config>::cancel_step() {
     require_healthy();
     try {
         _gradients.cancel(_compute);
-        _parameters.end_trace();
+        _parameters.schedule().end_micro_step(false);
         _parameters.drop_prefetched();
     } catch (...) {
         fail();

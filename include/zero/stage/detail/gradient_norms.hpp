@@ -80,7 +80,9 @@ public:
         for (std::size_t norm = 0; norm < _count; ++norm) {
             std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind),
                         integers(kind) * sizeof(std::int64_t));
-            norms.push_back(sums[norm].value(kind, factor));
+            bool const is_later =
+                _scope == NormScope::parameters && _layout->parameter(norm).tile.is_later();
+            norms.push_back(is_later ? norms.back() : sums[norm].value(kind, factor));
         }
         return norms;
     }
@@ -98,7 +100,11 @@ private:
     [[nodiscard]] std::size_t norm_of(std::size_t parameter) const {
         switch (_scope) {
         case NormScope::groups: return _layout->parameter(parameter).group;
-        case NormScope::parameters: return parameter;
+        case NormScope::parameters:
+            while (_layout->parameter(parameter).tile.is_later()) {
+                --parameter; // the elements of all tiles are added to the first one
+            }
+            return parameter;
         case NormScope::global: break;
         }
         return 0;

@@ -4,6 +4,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
+#include "../../layout/cut_list.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/gradient_source.hpp"
 #include "../../layout/placement.hpp"
@@ -49,7 +50,7 @@ public:
           _predivide(context.predivide), _sums_in_block(sums_in_block(context)),
           _sum(*_layout, _sums_in_block ? 0 : buckets, context.type, _rank,
                context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _wire(context), _drain(context.queue) {
+          _wire(context), _cuts(_layout->world()), _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
@@ -82,7 +83,7 @@ public:
     /// `is_whole` and gradients are replicated, otherwise the own extent. Collective.
     template <class From>
     void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
-        auto const cuts = _layout->cuts(bucket);
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() == 0) {
             return;
         }
@@ -121,7 +122,7 @@ public:
 
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
     void gather(std::size_t bucket) {
-        auto const cuts = _layout->cuts(bucket);
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             A* const sum = at(bucket, 0);
             _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
@@ -182,6 +183,7 @@ private:
     List<A*> _sources;   ///< by bucket, if sums replace gradients
     PlacedBuffer<A> _sum;
     GradientWire<Config, Types> _wire;
+    CutList _cuts; ///< of the bucket that is sent
     Drain<Backend> _drain;
 };
 

@@ -52,8 +52,9 @@ ZERO_COLD_INLINE std::vector<std::size_t> HeldArray::byte_cuts(FlatLayout const&
     std::vector<std::size_t> cuts;
     PiecePosition const at = layout.parameter_pieces(parameter).front();
     Piece const& piece = layout.piece(at);
-    for (std::size_t const cut : layout.cuts(at.bucket)) {
-        std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+    Cuts const bucket_cuts = layout.cuts(at.bucket);
+    for (std::size_t rank = 0; rank < bucket_cuts.size(); ++rank) {
+        std::size_t const end = larger(bucket_cuts[rank], piece.bucket_begin) - piece.bucket_begin;
         cuts.push_back(bytes(smaller(end, piece.elements)));
     }
     return cuts;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "../../policy/detail/policy_list.hpp"
+#include "../../policy/detail/diagnose_policies.hpp"
 #include "conflict.hpp"
 #include "conflict_in.hpp"
 #include "has_bare_backend.hpp"

@@ -60,7 +60,9 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  bytes.front(),
                                  shards_parameters,
                                  {bytes.begin() + 1, bytes.end()},
-                                 {unit_order.begin(), unit_order.end()}};
+                                 {unit_order.begin(), unit_order.end()},
+                                 shards_parameters ? options.gather.persistence_threshold : 0,
+                                 options.gather.max_persistent_elements};
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
         return layout;

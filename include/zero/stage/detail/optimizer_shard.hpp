@@ -4,7 +4,6 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
-#include "../../layout/flat_layout.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "engine_context.hpp"
 #include "gradient_scheduler.hpp"
@@ -31,10 +30,10 @@ public:
     [[gnu::cold]] OptimizerShard(EngineContext<Config> const& context,
                                  ParameterScheduler<Config> const& parameters,
                                  GradientScheduler<Config> const& gradients)
-        : _layout(context.layout), _scratch(*context.memory,
-                                            scratch_floats<typename Config::Optimizer>(
-                                                *context.layout, context.rank(), context.row),
-                                            BufferKind::scratch),
+        : _scratch(*context.memory,
+                   scratch_floats<typename Config::Optimizer>(*context.layout, context.rank(),
+                                                              context.row),
+                   BufferKind::scratch),
           _stores(*context.layout, [&]<class Types>(std::size_t type) {
               return OptimizerContext<Config, Types>{{context, type},
                                                      &parameters.template store<Types>(),
@@ -64,12 +63,11 @@ public:
             bucket, [&](auto const& store) { store.update(bucket, bucket + 1, groups, decision); });
     }
 
-    /// @brief Updates all buckets, by one command per parameter type.
+    /// @brief Updates all buckets, by one command per parameter type and tile
+    /// (`update_tile_elements`).
     void update_all(GroupState<typename Config::Optimizer> const* groups,
                     UpdateDecision const* decision) const {
-        _stores.each([&](auto const& store) {
-            store.update(0, _layout->trainable_buckets(), groups, decision);
-        });
+        _stores.each([&](auto const& store) { store.update_all(groups, decision); });
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -82,7 +80,6 @@ public:
     }
 
 private:
-    FlatLayout const* _layout;
     Buffer<float> _scratch;
     StoresByType<Config, OptimizerStore> _stores;
 };

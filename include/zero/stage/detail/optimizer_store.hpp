@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,7 @@ public:
             _first_slice.push_back(slices.size());
         }
         _master.complete(*context.memory);
+        find_tiles(as_span(slices), context.options->update_tile_elements);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
     }
@@ -100,6 +102,15 @@ public:
         Backend::template update<Optimizer>(
             _queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]),
             groups, decision);
+    }
+
+    /// @brief Updates all own slices, by one command for each tile.
+    void update_all(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        for (std::size_t tile = 0; tile + 1 < _tiles.size(); ++tile) {
+            Backend::template update<Optimizer>(
+                _queue, _slices.range(_tiles[tile], _tiles[tile + 1] - _tiles[tile]), groups,
+                decision);
+        }
     }
 
     /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
@@ -176,6 +187,21 @@ private:
         return slice;
     }
 
+    /// Finds the tiles of `update_all`: consecutive slices of at most so many elements together, or
+    /// one slice. Slices are not cut, because some optimizers need whole tensors.
+    [[gnu::cold]] void find_tiles(std::span<Slice const> slices, std::size_t most) {
+        _tiles.push_back(0);
+        std::size_t elements = 0;
+        for (std::size_t index = 0; index < slices.size(); ++index) {
+            if (most != 0 && elements != 0 && elements + slices[index].elements > most) {
+                _tiles.push_back(index);
+                elements = 0;
+            }
+            elements += slices[index].elements;
+        }
+        _tiles.push_back(slices.size());
+    }
+
     Queue _queue;
     Masters _master;
     States _states;
@@ -183,6 +209,7 @@ private:
     List<Origin> _origins;
     InspectTable _inspected;
     std::vector<std::size_t> _first_slice; ///< per bucket
+    std::vector<std::size_t> _tiles; ///< first slices of the tiles of `update_all`, and the end
     Drain<Backend> _drain;
 };
 

@@ -3,14 +3,14 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../layout/detail/contains_ascending.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
 #include "../any_parameter.hpp"
-#include "acquisition_trace.hpp"
 #include "claim_leases.hpp"
 #include "engine_context.hpp"
+#include "filled_by_owners.hpp"
+#include "gather_schedule.hpp"
 #include "lease_errors.hpp"
 #include "parameter_store.hpp"
 #include "stores_by_type.hpp"
@@ -23,8 +23,9 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
-/// when updated shards are published by an all-gather (stages 1 and 2), and how the values of rank
-/// 0 reach all ranks. One ParameterStore per parameter type holds and moves the data.
+/// when updated shards are published by an all-gather (stages 1 and 2), and how initial values
+/// reach all ranks. One ParameterStore per parameter type holds and moves the data. Which units are
+/// gathered in advance and which stay gathered is decided by the GatherSchedule.
 ///
 /// The engine calls it: `acquire` and `release` for a unit in use, `publish` after an update.
 template <class Config>
@@ -36,14 +37,15 @@ public:
 
     [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
-          _storage(context.options->storage), _prefetch(context.options->prefetch),
+          _storage(context.options->storage),
+          _schedule(*context.layout, context.options->gather, context.rank()),
           _stores(*context.layout,
                   [&]<class Types>(std::size_t type) {
                       return TypeContext<Config>{context, type};
                   }),
-          _published(_layout->buckets()), _users(_layout->buckets(), 0) {
-        _prefetched.reserve(_layout->buckets()); // a step allocates nothing
-        _claimed.reserve(_layout->buckets());
+          _published(_layout->buckets()),
+          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0) {
+        _claimed.reserve(_layout->buckets()); // a step allocates nothing
     }
 
     /// @brief The parameters of one type.
@@ -52,21 +54,30 @@ public:
         return _stores.template get<Types>();
     }
 
-    /// @brief Sends the registered values of rank 0 to all ranks. Collective; the values must stay
-    /// until the caller has waited for the queue.
-    [[gnu::cold]] void broadcast_initial(std::span<AnyParameter const> parameters) {
-        if (_row.shards_parameters()) {
-            for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-                _stores.of_bucket(
-                    bucket, [&](auto& store) { store.broadcast_initial(bucket, parameters); });
-            }
+    /// @brief Gives the parameters their registered values. Owners compute those of buckets that
+    /// every rank may compute, and stages 0 to 2 gather them; rank 0 sends all others. Collective;
+    /// the values must stay until the caller has waited for the queue.
+    [[gnu::cold]] void set_initial(std::span<AnyParameter const> parameters) {
+        if (_storage != Storage::owned) {
+            broadcast_full();
             return;
         }
-        for (std::size_t index = 0; index < parameters.size(); ++index) {
-            _stores.of_type(parameters[index].spec.type,
-                            [&](auto& store) { store.take_initial(index, parameters); });
+        Backend::synchronise(Backend::record(_queue)); // the memory was filled
+        for (bool const sends : {false, true}) {       // first all owners compute
+            for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+                bool const is_filled = is_filled_by_owners(*_layout, bucket, parameters);
+                _stores.of_bucket(bucket, [&](auto& store) {
+                    if (sends && !is_filled) {
+                        store.broadcast_initial(bucket, parameters);
+                    } else if (sends && !_row.shards_parameters()
+                               && _layout->elements(bucket) != 0) {
+                        store.gather_replicas(bucket);
+                    } else if (!sends && is_filled) {
+                        store.initialise_own(bucket, parameters);
+                    }
+                });
+            }
         }
-        broadcast_full();
     }
 
     /// @brief Makes the replicas equal again after the caller changed values: to those of rank 0,
@@ -85,47 +96,43 @@ public:
     }
 
     /// @brief Makes a unit's parameters readable for commands on `reader`. In stage 3 it is
-    /// collective and gathers the buckets that are not there yet.
-    /// @throws OutOfOrder if more units are held than there are leases for; nothing was changed
+    /// collective: it gathers the buckets that are not there yet, and then units in advance.
+    /// @throws OutOfOrder if more units are held than there are leases for, or under
+    /// ChangedOrder::error; nothing was changed
     void acquire(std::size_t unit, Queue reader) {
-        auto const buckets = _layout->unit_buckets(unit);
+        Fence fence = Fence::weights_published;
         if (_row.shards_parameters()) {
+            fence = Fence::weights_gathered;
+            _schedule.require_recorded_order(unit);
             require_leases(unit);
-            for (std::size_t const bucket : buckets) {
-                if (!is_open(bucket)) {
-                    gather(bucket);
-                }
+            bool const is_late = gather_missing(unit, GatherSchedule::none);
+            _schedule.hold(unit, is_late);
+            for (std::size_t next = _schedule.next_ahead();
+                 next != GatherSchedule::none && claim(next, LeaseChoice::spare_places);
+                 next = _schedule.next_ahead()) {
+                gather_missing(next, next);
             }
         }
-        for (std::size_t const bucket : buckets) {
-            ++_users[bucket];
-        }
-        if (_row.shards_parameters()) {
-            std::erase_if(_prefetched, [&](std::size_t bucket) { return _users[bucket] != 0; });
-            if (auto const next = _trace.record(unit)) {
-                prefetch(*next);
-            }
-        }
-        Fence const fence =
-            _row.shards_parameters() ? Fence::weights_gathered : Fence::weights_published;
-        for (std::size_t const bucket : buckets) {
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
             Backend::wait(reader, _published[bucket], fence);
         }
     }
 
     /// @brief Ends one acquisition: the commands on `reader` so far are its last readers.
     void release(std::size_t unit, Queue reader) {
-        auto const buckets = _layout->unit_buckets(unit);
-        for (std::size_t const bucket : buckets) {
-            --_users[bucket];
-        }
         Event const event = Backend::record(reader);
         if (_row.shards_parameters()) {
-            for (std::size_t const bucket : buckets) {
-                if (_users[bucket] != 0) {
+            for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+                bool const is_over = _schedule.release(bucket);
+                if (_schedule.is_used(bucket)) {
                     Backend::wait(_queue, event, Fence::weights_read);
-                } else {
+                } else if (is_over && !_last_readers[bucket].is_set) {
                     close(bucket, event);
+                } else {
+                    remember_reader(bucket, reader, event);
+                    if (is_over) {
+                        close_idle(bucket);
+                    }
                 }
             }
             return;
@@ -136,7 +143,7 @@ public:
                 return;
             }
         }
-        _readers.push_back({reader, event});
+        _readers.push_back({reader, event, true});
     }
 
     /// @brief Makes the communication queue wait until nothing reads the old weights (stages 0 to
@@ -188,11 +195,11 @@ public:
         }
     }
 
-    /// @brief Takes over what does not depend on the layout: readers, and the order of
-    /// acquisitions. The next step then allocates no more than it would have under `other`.
-    void continue_from(ParameterScheduler& other) noexcept {
+    /// @brief Takes over what does not depend on the layout: readers, the order of acquisitions and
+    /// its counts. The next step then allocates no more than it would have under `other`.
+    void continue_from(ParameterScheduler& other) {
         _readers = std::move(other._readers);
-        _trace = std::move(other._trace);
+        _schedule.continue_from(other._schedule);
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -210,43 +217,67 @@ public:
         }
     }
 
-    /// @brief Starts the recording of a micro-step's acquisitions.
-    void begin_trace() noexcept { _trace.begin(); }
+    /// @brief The order of acquisitions, and what was gathered.
+    [[nodiscard]] GatherSchedule& schedule() noexcept { return _schedule; }
+    [[nodiscard]] GatherSchedule const& schedule() const noexcept { return _schedule; }
 
-    /// @brief Ends it.
-    void end_trace() noexcept { _trace.end(); }
-
-    /// @brief Frees prefetched buckets that were not acquired: the parameters are about to change,
+    /// @brief Frees every gathered bucket that is not in use: the parameters are about to change,
     /// or a step is cancelled.
     void drop_prefetched() {
-        for (std::size_t const bucket : _prefetched) {
-            close_unused(bucket);
-        }
-        _prefetched.clear();
+        _schedule.for_idle([&](std::size_t bucket) { close_idle(bucket); });
     }
 
 private:
     struct LastReader {
-        Queue queue;
-        Event event;
+        Queue queue{};
+        Event event{};
+        bool is_set = false;
     };
-
-    [[nodiscard]] bool is_open(std::size_t bucket) const {
-        return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
-    }
 
     void close(std::size_t bucket, Event const& last_use) {
         _stores.of_bucket(bucket, [&](auto& store) { store.close(bucket, last_use); });
+        _schedule.note_free(bucket);
     }
 
-    void close_unused(std::size_t bucket) {
-        if (is_open(bucket) && _users[bucket] == 0) {
+    /// Frees a bucket that is not in use. Without a reader its gather is its last use.
+    void close_idle(std::size_t bucket) {
+        LastReader& last = _last_readers[bucket];
+        if (last.is_set) {
+            last.is_set = false;
+            close(bucket, last.event);
+        } else {
             close(bucket, Backend::record(_queue));
         }
     }
 
-    void gather(std::size_t bucket) {
-        _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket); });
+    /// Remembers the last reader of a bucket that stays gathered. One event is kept, so the
+    /// communication queue waits for a reader on another queue now.
+    void remember_reader(std::size_t bucket, Queue reader, Event const& event) {
+        LastReader& last = _last_readers[bucket];
+        if (last.is_set && !(last.queue == reader)) {
+            Backend::wait(_queue, last.event, Fence::weights_read);
+        }
+        last = {reader, event, true};
+    }
+
+    /// Gathers the buckets of a unit that are not there.
+    /// @param ahead the unit if it is gathered in advance
+    /// @return whether anything was gathered
+    bool gather_missing(std::size_t unit, std::size_t ahead) {
+        bool is_gathered = false;
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            if (!_schedule.is_gathered(bucket)) {
+                gather(bucket, _schedule.context_of(unit));
+                _schedule.note_gather(bucket, ahead);
+                is_gathered = is_gathered || _layout->elements(bucket) != 0;
+            }
+        }
+        return is_gathered;
+    }
+
+    /// The only place where a bucket is gathered for use: by the store, from its owners.
+    void gather(std::size_t bucket, char const* context) {
+        _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
         _published[bucket] = Backend::record(_queue);
     }
 
@@ -256,43 +287,25 @@ private:
 
     /// Claims memory for all buckets of a unit that are not gathered, or for none.
     [[nodiscard]] bool claim(std::size_t unit, LeaseChoice choice) {
-        auto const is_wanted = [&](std::size_t bucket) {
-            return !_stores.of_bucket(bucket,
-                                      [&](auto const& store) { return store.is_claimed(bucket); });
-        };
-        return claim_leases(_stores, _layout->unit_buckets(unit), is_wanted, choice, _claimed);
+        auto const is_wanted = [&](std::size_t bucket) { return !_schedule.is_gathered(bucket); };
+        return _schedule.has_room(unit)
+               && claim_leases(_stores, _layout->unit_buckets(unit), is_wanted, choice, _claimed);
     }
 
-    /// Claims memory for a unit, for which it drops buckets that were prefetched for other units if
-    /// necessary. A unit takes the places of others only if its own is held: so two consecutive
-    /// units always find room, wherever units were before.
+    /// Claims memory for a unit, for which it frees buckets that are not in use if necessary. A
+    /// unit takes the places of others only if its own is held: so two consecutive units always
+    /// find room, wherever units were before.
     void require_leases(std::size_t unit) {
-        if (claim(unit, LeaseChoice::spare_places)) {
-            return;
-        }
-        std::erase_if(_prefetched, [&](std::size_t bucket) {
-            bool const is_wanted = contains_ascending(_layout->unit_buckets(unit), bucket);
-            if (!is_wanted) {
-                close_unused(bucket);
+        bool is_met = claim(unit, LeaseChoice::spare_places);
+        for (std::size_t bucket = 0; !is_met && bucket != GatherSchedule::none;) {
+            bucket = _schedule.first_to_free(unit);
+            if (bucket != GatherSchedule::none) {
+                close_idle(bucket);
+                is_met = claim(unit, LeaseChoice::spare_places);
             }
-            return !is_wanted;
-        });
-        if (!claim(unit, LeaseChoice::any_place)) {
+        }
+        if (!is_met && !claim(unit, LeaseChoice::any_place)) {
             throw_no_parameter_lease(*_layout, unit, _rank);
-        }
-    }
-
-    /// Gathers a unit before it is acquired, if there is room for it outside the places of other
-    /// units.
-    void prefetch(std::size_t unit) {
-        if (!_prefetch || !claim(unit, LeaseChoice::spare_places)) {
-            return;
-        }
-        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-            if (!is_open(bucket)) {
-                gather(bucket);
-                _prefetched.push_back(bucket);
-            }
         }
     }
 
@@ -301,14 +314,12 @@ private:
     std::size_t _rank;
     StageRow _row;
     Storage _storage;
-    bool _prefetch;
+    GatherSchedule _schedule;
     StoresByType<Config, ParameterStore> _stores;
-    List<Event> _published;          ///< per bucket: its last all-gather
-    List<LastReader> _readers;       ///< per queue: its last reader of replicated parameters
-    std::vector<std::size_t> _users; ///< per bucket: acquisitions held
-    std::vector<std::size_t> _prefetched;
+    List<Event> _published;            ///< per bucket: its last all-gather
+    List<LastReader> _readers;         ///< per queue: its last reader of replicated parameters
+    List<LastReader> _last_readers;    ///< per sharded bucket that stays gathered after its use
     std::vector<std::size_t> _claimed; ///< by the current call
-    AcquisitionTrace _trace;
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -6,11 +6,13 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
+#include "../../layout/cut_list.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/lease_plan.hpp"
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/piece_position.hpp"
+#include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
@@ -78,33 +80,48 @@ public:
         return _pool.at(at.bucket) + _layout->piece(at).bucket_begin;
     }
 
-    /// @brief Sends the registered values of a bucket of sharded parameters from rank 0 to the
-    /// owners, through a lease. Collective.
-    void broadcast_initial(std::size_t bucket, std::span<AnyParameter const> parameters) {
-        T* const staging = open(bucket);
-        Backend::fill(_queue, staging, _layout->elements(bucket), unset());
-        for (Piece const& piece : _layout->pieces(bucket)) {
-            write_initial(parameters[piece.parameter], staging + piece.bucket_begin);
+    /// @brief Writes the registered values of a bucket that this rank owns, which every rank may
+    /// compute. Calls the caller's initialisers.
+    [[gnu::cold]] void initialise_own(std::size_t bucket,
+                                      std::span<AnyParameter const> parameters) {
+        _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& own) {
+            if (parameters[own.parameter].initialise) {
+                initialise(parameters[own.parameter], own.parameter_begin, own.elements,
+                           slice(bucket, own));
+            } else if (_poison) {
+                Backend::fill(_queue, slice(bucket, own), own.elements, T{});
+                _limit.count();
+            }
+        });
+    }
+
+    /// @brief Sends the registered values of a bucket from rank 0 to all ranks: into the replicas,
+    /// or to the owners of sharded parameters through a lease. Collective.
+    [[gnu::cold]] void broadcast_initial(std::size_t bucket,
+                                         std::span<AnyParameter const> parameters) {
+        T* const values = _is_sharded ? open(bucket) : _placed.at(bucket, 0);
+        if (_is_sharded) {
+            Backend::fill(_queue, values, _layout->elements(bucket), unset());
         }
-        _communicator->broadcast(staging, _layout->elements(bucket), 0, _queue,
-                                 bucket_tag("initial values of bucket", *_layout, bucket));
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            write_initial(parameters[piece.parameter], values + piece.bucket_begin);
+        }
+        broadcast(values, _layout->elements(bucket),
+                  bucket_tag("initial values of bucket", *_layout, bucket));
+        if (!_is_sharded) {
+            return;
+        }
         Range const own = _layout->extent(bucket, _rank); // contiguous in both places
         if (!own.is_empty()) {
-            Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), staging + own.begin,
+            Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), values + own.begin,
                                 own.size() * sizeof(T));
         }
         _pool.close(bucket, Backend::record(_queue));
     }
 
-    /// @brief Takes over the registered values of a replicated parameter, on rank 0.
-    void take_initial(std::size_t parameter, std::span<AnyParameter const> parameters) {
-        if (_storage == Storage::owned) {
-            write_initial(parameters[parameter], _full[parameter]);
-        }
-    }
-
-    /// @brief Sends all replicated parameters from rank 0 to all: owned ones by bucket, others by
-    /// parameter, or by run of adjacent parameters of an adopted block. Collective.
+    /// @brief Sends all replicated parameters from rank 0 to all: owned ones by bucket, scattered
+    /// ones by bucket where there are leases for copies, others by parameter, or by run of adjacent
+    /// parameters of an adopted block. Collective.
     [[gnu::cold]] void broadcast_full() {
         if (_storage == Storage::owned) {
             for_buckets(_type, [&](std::size_t bucket) {
@@ -113,13 +130,19 @@ public:
             });
             return;
         }
+        for_buckets(_type, [&](std::size_t bucket) {
+            if (is_sent_in_lease(_layout->bucket(bucket).trainable)) {
+                broadcast_copies(bucket);
+            }
+        });
         for (std::size_t first = 0, next = 0; first < _full.size(); first = next) {
             std::size_t elements = _layout->parameter(first).elements;
             for (next = first + 1; next < _full.size() && continues(first, elements, next);
                  ++next) {
                 elements += _layout->parameter(next).elements;
             }
-            if (_layout->parameter(first).type == _type) {
+            if (_layout->parameter(first).type == _type
+                && !is_sent_in_lease(_layout->parameter(first).trainable)) {
                 broadcast(_full[first], elements,
                           {"values of parameter", first, _layout->parameter(first).name.c_str()});
             }
@@ -127,12 +150,14 @@ public:
     }
 
     /// @brief All-gathers a bucket of sharded parameters into a lease. Collective.
-    void gather(std::size_t bucket) {
+    /// @param context of the tag
+    void gather(std::size_t bucket, char const* context = "") {
         T* const lease = open(bucket);
-        auto const cuts = _layout->cuts(bucket);
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
-            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue,
-                                      bucket_tag("parameters of bucket", *_layout, bucket));
+            CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
+            tag.context = context;
+            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
         }
     }
 
@@ -153,7 +178,7 @@ public:
     /// @brief All-gathers the extents of a bucket into the replicas, through a lease if these are
     /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
-        auto const cuts = _layout->cuts(bucket);
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
         CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
             T* const staging = open(bucket);
@@ -184,8 +209,10 @@ private:
           _queue(context.queue), _rank(context.rank()),
           _is_sharded(context.row.shards_parameters()), _storage(context.options->storage),
           _poison(context.options->poison),
+          _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
           _pool(leases, *context.memory, BufferKind::parameter_leases),
-          _full(context.parameters.size()), _limit(context.queue), _drain(context.queue) {
+          _full(context.parameters.size()), _cuts(_layout->world()), _limit(context.queue),
+          _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
@@ -221,6 +248,27 @@ private:
         return _storage == Storage::adopted
                && (_layout->parameter(parameter).elements == 0
                    || _full[parameter] == _full[first] + elements);
+    }
+
+    /// Whether scattered parameters are copied through leases, which those that are published have.
+    [[nodiscard]] bool is_sent_in_lease(bool trainable) const noexcept {
+        return _storage == Storage::scattered && _has_copy_leases && trainable;
+    }
+
+    [[gnu::cold]] void broadcast_copies(std::size_t bucket) {
+        if (_layout->elements(bucket) == 0) {
+            return;
+        }
+        T* const staging = open(bucket);
+        if (_rank == 0) {
+            Backend::copy_to_bucket(_queue, _pieces.of(bucket), staging);
+        }
+        broadcast(staging, _layout->elements(bucket),
+                  bucket_tag("values of bucket", *_layout, bucket));
+        if (_rank != 0) {
+            Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
+        }
+        _pool.close(bucket, Backend::record(_queue));
     }
 
     void broadcast(T* values, std::size_t elements, CollectiveTag tag) {
@@ -263,7 +311,7 @@ private:
         }
         if (parameter.initialise) {
             Backend::synchronise(Backend::record(_queue));
-            initialise(parameter, out);
+            initialise(parameter, 0, parameter.spec.elements, out);
         } else if (parameter.initial != nullptr) {
             Backend::copy_bytes(_queue, out, parameter.initial,
                                 parameter.spec.elements * sizeof(T));
@@ -274,23 +322,22 @@ private:
         }
     }
 
-    /// Calls the caller's initialiser, which writes host memory. Memory that the host cannot write
-    /// is filled through a host buffer.
-    [[gnu::cold]] void initialise(AnyParameter const& parameter, T* out) {
+    /// Calls the caller's initialiser, which writes host memory, for elements from `first` on.
+    /// Memory that the host cannot write is filled through a host buffer.
+    [[gnu::cold]] void initialise(AnyParameter const& parameter, std::size_t first,
+                                  std::size_t elements, T* out) {
         if constexpr (requires { requires Backend::is_device; }) {
             constexpr std::size_t most = std::size_t{1} << 20U;
-            std::size_t const elements = parameter.spec.elements;
             std::vector<T> values(elements < most ? elements : most);
             for (std::size_t begin = 0; begin < elements; begin += most) {
                 std::size_t const count = elements - begin < most ? elements - begin : most;
-                parameter.initialise(begin,
+                parameter.initialise(first + begin,
                                      std::as_writable_bytes(std::span(values.data(), count)));
                 Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
                 Backend::synchronise(Backend::record(_queue));
             }
         } else {
-            parameter.initialise(0,
-                                 std::as_writable_bytes(std::span(out, parameter.spec.elements)));
+            parameter.initialise(first, std::as_writable_bytes(std::span(out, elements)));
         }
     }
 
@@ -302,10 +349,12 @@ private:
     bool _is_sharded;
     Storage _storage;
     bool _poison;
+    bool _has_copy_leases; ///< for buckets of scattered parameters
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     PlacedBuffer<T> _placed;
     List<T*> _full; ///< per parameter: replicated values
+    CutList _cuts;  ///< of the bucket that is sent
     /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
     /// because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;

@@ -98,6 +98,17 @@ public:
     void require_nothing_held(char const* call) const;
     /// @}
 
+    /// @name Parameters gathered for writing
+    /// Each such gather counts as a handle, because the engine must outlive it.
+    /// @{
+
+    /// @brief Registers a gather for writing. @throws OutOfOrder if one of the parameters is
+    /// written by another; nothing was changed
+    void open_write(std::span<std::size_t const> parameters);
+    void close_write(std::span<std::size_t const> parameters) noexcept;
+    void require_nothing_written(char const* call) const;
+    /// @}
+
     /// @throws InvalidArgument unless the rate is finite as a float and not negative
     void require_rate(double rate, char const* what) const;
 
@@ -157,8 +168,9 @@ private:
     std::uint64_t _steps_begun = 0;
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
-    std::vector<std::size_t> _held; ///< per unit: handles of its weights
-    std::size_t _handles = 0;       ///< of all units
+    std::vector<std::size_t> _held;    ///< per unit: handles of its weights
+    std::size_t _handles = 0;          ///< of all units
+    std::vector<std::size_t> _written; ///< parameters gathered for writing
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -93,6 +93,50 @@ ZERO_INLINE void Protocol::require_nothing_held(char const* call) const {
     }
 }
 
+ZERO_COLD_INLINE void Protocol::open_write(std::span<std::size_t const> parameters) {
+    for (std::size_t const parameter : parameters) {
+        for (std::size_t const open : _written) {
+            if (open == parameter) {
+                throw_error<OutOfOrder>(
+                    {"zero: parameter '", _layout->parameter(parameter).name,
+                     "' is gathered for writing twice; end the first gather, or write through it (",
+                     rank_text(), ")."});
+            }
+        }
+    }
+    for (std::size_t const parameter : parameters) {
+        _written.push_back(parameter);
+    }
+    ++_handles;
+}
+
+ZERO_COLD_INLINE void Protocol::close_write(std::span<std::size_t const> parameters) noexcept {
+    std::size_t kept = 0;
+    for (std::size_t const open : _written) {
+        bool is_closed = false;
+        for (std::size_t const parameter : parameters) {
+            is_closed = is_closed || parameter == open;
+        }
+        if (!is_closed) {
+            _written[kept++] = open;
+        }
+    }
+    while (_written.size() > kept) {
+        _written.pop_back();
+    }
+    --_handles;
+}
+
+ZERO_INLINE void Protocol::require_nothing_written(char const* call) const {
+    if (!_written.empty()) {
+        throw_error<OutOfOrder>(
+            {"zero: ", call, " while parameter '", _layout->parameter(_written.front()).name,
+             "' is gathered for writing; end that gather, or call its commit(), "
+             "first (",
+             rank_text(), ")."});
+    }
+}
+
 ZERO_INLINE std::string Protocol::member_text(std::size_t unit) const {
     auto const members = _layout->unit_parameters(unit);
     return members.empty() ? _layout->unit_text(unit)
@@ -213,12 +257,15 @@ ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first
         missing = missing == count ? parameter : missing;
     }
     if (missing < count) {
+        ParameterSpec const& spec = _layout->parameter(missing);
         throw_error<UnusedParameter>(
-            {"zero: parameter '", _layout->parameter(missing).name,
-             "' got no gradient in this micro-step (", rank_text(),
+            {"zero: parameter '", spec.name,
+             "' got no gradient in this micro-step, or it was not reported (", rank_text(),
              (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
-             "); call gradients_ready() for each of its units, freeze it, or set "
-             "unused_parameters to zero."});
+             "); call gradients_ready() for ", (spec.units.size() > 1 ? "each of units " : "unit "),
+             units_of(spec),
+             " after its backward pass, freeze the parameter, or set unused_parameters to "
+             "UnusedParameters::zero."});
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"
+#include "../../policy/detail/diagnose_policies.hpp"
 #include "../../policy/detail/policy_list.hpp"
 #include "accepted_stage.hpp"
 #include "conflict.hpp"

@@ -80,9 +80,7 @@ ZERO_COLD_INLINE void require_agreement(FlatLayout const& layout, std::span<DTyp
     }
     if (first == most) {
         throw_error<LayoutMismatch>(
-            {"zero: rank 0 and rank ", other,
-             " registered the same parameters but chose different bucket sizes, schedules or other "
-             "options: ",
+            {"zero: rank 0 and rank ", other, " have different options or policies: ",
              name_differences(options, head(0).subspan(2), head(other).subspan(2)),
              "; give all ranks the same."});
     }

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {
@@ -135,6 +136,17 @@ public:
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
     }
+
+    /// @brief Registers and ends a gather for writing, as in `Protocol`.
+    void open_write(std::span<std::size_t const> parameters) const {
+        _engine->_protocol.open_write(parameters);
+    }
+    void close_write(std::span<std::size_t const> parameters) const noexcept {
+        _engine->_protocol.close_write(parameters);
+    }
+
+    /// @brief Breaks the engine and releases the other ranks, where nothing can be thrown.
+    void break_down(char const* cause) const noexcept { _engine->break_down(cause); }
 
     /// @brief Makes the replicas equal and sets the master weights to them. Collective; waits.
     void refresh_master_weights() const { _engine->parameters_changed(); }

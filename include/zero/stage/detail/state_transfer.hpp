@@ -130,8 +130,10 @@ public:
             for (PiecePosition const& at : layout.parameter_pieces(parameter)) {
                 Piece const& piece = layout.piece(at);
                 std::vector<std::size_t> cuts;
-                for (std::size_t const cut : layout.cuts(at.bucket)) {
-                    std::size_t const end = larger(cut, piece.bucket_begin) - piece.bucket_begin;
+                Cuts const bucket_cuts = layout.cuts(at.bucket);
+                for (std::size_t rank = 0; rank < bucket_cuts.size(); ++rank) {
+                    std::size_t const end =
+                        larger(bucket_cuts[rank], piece.bucket_begin) - piece.bucket_begin;
                     cuts.push_back(smaller(end, piece.elements));
                 }
                 float* const out = values.data() + piece.parameter_begin;
@@ -151,10 +153,10 @@ public:
         return values;
     }
 
-    /// @brief Divides the values of rank 0 and stores them on every rank that holds them.
-    /// Collective. @throws InvalidArgument on every rank for a wrong number of values
+    /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
+    /// them. Collective. @throws InvalidArgument on every rank for a wrong number of values
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
-                   std::span<float const> values, float divisor) {
+                   std::span<float const> values, float divisor, std::size_t root = 0) {
         auto const& spec = _access.layout().parameter(parameter);
         std::vector<std::uint64_t> sizes;
         _access.guard([&] {
@@ -163,7 +165,7 @@ public:
                                {parameter, values.size()}, "parameter and size of values to set");
         });
         for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
-            bool const is_absent = rank != 0 && sizes[2 * rank + 1] == 0;
+            bool const is_absent = rank != root && sizes[2 * rank + 1] == 0;
             if (sizes[2 * rank] != parameter
                 || (!is_absent && sizes[2 * rank + 1] != spec.elements)) {
                 throw_error<InvalidArgument>(
@@ -172,11 +174,12 @@ public:
                      " those of '", spec.name, "' (number ", parameter, "), which has ",
                      spec.elements,
                      " elements; pass the same parameter on every rank, and all "
-                     "values on rank 0."});
+                     "values on rank ",
+                     root, "."});
             }
         }
         std::vector<float> shared(spec.elements);
-        if (_access.rank() == 0) {
+        if (_access.rank() == root) {
             shared.assign(values.begin(), values.end());
             divide(shared, divisor);
         }
@@ -184,7 +187,7 @@ public:
             if (!shared.empty()) {
                 exchange(shared.data(), shared.size(), [&](float* all) {
                     _access.communicator().broadcast(
-                        all, shared.size(), 0, _access.queue(),
+                        all, shared.size(), static_cast<int>(root), _access.queue(),
                         CollectiveTag{"full values of parameter", parameter, spec.name.c_str()});
                 });
             }

@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/host_device.hpp"
 #include "gradient_evidence.hpp"
+#include "order_evidence.hpp"
 #include "step_state.hpp"
 
 #include <cstdint>
@@ -18,14 +19,26 @@ struct CaptureScale {
     ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
 };
 
-/// @brief Resets the inspection of the gradients, and notes how this rank delivered them.
+/// @brief Resets the inspection of the gradients, and notes how this rank delivered them and in
+/// which order it acquired units.
 template <class Config>
 struct ClearInspection {
     StepState<Config>* state;
     GradientEvidence evidence;
+    OrderEvidence order;
     ZERO_HOST_DEVICE void operator()() const {
         state->inspection.clear();
         state->inspection.first_non_finite = static_cast<std::int64_t>(evidence);
+        state->agreement.set(order);
+    }
+};
+
+/// @brief Puts the smallest index of a non-finite element beside what is reduced with it.
+template <class Config>
+struct CopyEvidence {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const {
+        state->agreement.numbers[0] = state->inspection.first_non_finite;
     }
 };
 

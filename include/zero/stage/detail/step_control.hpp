@@ -20,6 +20,7 @@
 #include "gradient_evidence.hpp"
 #include "group_state.hpp"
 #include "optimizer_shard.hpp"
+#include "order_evidence.hpp"
 #include "rate_text.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
@@ -91,9 +92,10 @@ public:
     /// or has another learning rate.
     /// @param begun steps so far, cancelled ones included
     /// @param evidence of this rank
+    /// @param order of the acquisitions of this rank, which is reduced with `evidence`
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
                 std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
-                GradientEvidence evidence) {
+                GradientEvidence evidence, OrderEvidence const& order) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected = skips || _options->gradient_clipping.has_value();
@@ -105,7 +107,7 @@ public:
                                                CollectiveTag{"weight of the step", 0});
         }
         _evidence = evidence;
-        Backend::run(_queue, ClearInspection<Config>{state, evidence});
+        Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         if (is_inspected) {
             shard.inspect(&state->inspection);
             _communicator->all_reduce_integers(
@@ -114,15 +116,20 @@ public:
                 is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
                           : CollectiveTag{"gradient norm", 0});
         }
+        std::int64_t* evidences = &state->inspection.first_non_finite;
+        if (order.is_compared) {
+            Backend::run(_queue, CopyEvidence<Config>{state});
+            evidences = state->agreement.numbers;
+        }
         _communicator->all_reduce_integers(
-            &state->inspection.first_non_finite, 1, IntegerReduction::min, _queue,
+            evidences, order.is_compared ? OrderAgreement::count : 1, IntegerReduction::min, _queue,
             CollectiveTag{_rate_text.of(learning_rate), _settings.hash(begun, learning_rate)});
         Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
                                                 learning_rate, weight ? 0.0 : divisor(micro_steps),
                                                 predivide,
                                                 _options->gradient_clipping.value_or(
                                                     std::numeric_limits<float>::infinity()),
-                                                is_inspected, skips});
+                                                is_inspected, skips, order.is_compared});
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.

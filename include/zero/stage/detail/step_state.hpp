@@ -4,6 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../step_report.hpp"
+#include "order_evidence.hpp"
 
 #include <array>
 #include <cstddef>
@@ -26,6 +27,7 @@ struct StepState {
     std::uint64_t skipped_in_a_row = 0; ///< the last steps, up to one that was not skipped
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     ops::Inspection inspection{};
+    OrderAgreement agreement{}; ///< of the order of acquisitions, if parameters are sharded
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
     std::uint64_t last_serial = 0; ///< number of the last report
     std::array<StepReport, reports_kept> reports{};

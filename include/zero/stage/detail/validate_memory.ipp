@@ -97,6 +97,18 @@ inline void refuse_ignored(AnyParameter const& parameter, Storage storage, int s
                                       "' has initial values, which would be ignored, "
                                       "and an initialiser; give one of the two."});
     }
+    if (parameter.is_deterministic && parameter.initial != nullptr) {
+        throw_error<InvalidArgument>({"zero: parameter '", name,
+                                      "' is deterministic, so each owner fills its own part, but "
+                                      "has values in 'initial', which only rank 0 reads; give "
+                                      "'initialise', or leave 'is_deterministic' out."});
+    }
+    if (parameter.is_deterministic && !is_owned) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", name,
+             "' is deterministic, which would be ignored, because it lies in the caller's memory "
+             "and has no initialiser; leave 'is_deterministic' out."});
+    }
     if (parameter.gradient != nullptr && !parameter.spec.trainable) {
         throw_error<InvalidArgument>(
             {"zero: frozen parameter '", name,

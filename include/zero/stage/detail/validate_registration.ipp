@@ -24,6 +24,12 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
     }
     std::vector<bool> is_used(groups, parameters.empty());
     for (auto const& parameter : parameters) {
+        if (needs_whole && !parameter.spec.tile.of.empty()) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", parameter.spec.tile.of,
+                 "' is registered in tiles, but the optimizer needs whole parameters; register it "
+                 "without tiles()."});
+        }
         // the largest index decides how many groups are made
         if (groups == 0 && parameter.spec.group >= parameters.size()) {
             throw_error<InvalidArgument>(

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <zero/comm/communicator.hpp>
+#include <zero/comm/traffic_count.hpp>
+#include <zero/core/policy_category.hpp>
+#include <zero/core/storage_types.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+namespace gpt {
+
+/// @brief One of several communicators with the same backend. The choice is made when the program
+/// starts, so each stage is compiled once. Refers to the communicator; owns nothing.
+template <class First, class... Others>
+class AnyCommunicator {
+public:
+    using policy_category = zero::CommunicatorCategory;
+    using Backend = typename First::Backend;
+    using Queue = typename Backend::Queue;
+    using Loopback = First; ///< the communicator between threads
+    using Inner = std::variant<First*, Others*...>;
+
+    /// @brief Whether calls are compared between ranks, whichever communicator is chosen.
+    static constexpr bool is_checked = requires {
+        requires First::is_checked;
+        requires(Others::is_checked && ...);
+    };
+
+private:
+    Inner _inner;
+
+    template <class Body>
+    auto visit(Body const& body) const {
+        return std::visit([&](auto* inner) { return body(*inner); }, _inner);
+    }
+
+public:
+    explicit AnyCommunicator(Inner inner) : _inner(inner) {}
+
+    [[nodiscard]] int rank() const {
+        return visit([](auto& inner) { return inner.rank(); });
+    }
+    [[nodiscard]] int size() const {
+        return visit([](auto& inner) { return inner.size(); });
+    }
+    [[nodiscard]] std::uint64_t options_hash() const noexcept {
+        return visit([](auto& inner) -> std::uint64_t {
+            if constexpr (requires { inner.options_hash(); }) {
+                return inner.options_hash();
+            } else {
+                return 0;
+            }
+        });
+    }
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        return visit([&](auto& inner) -> std::size_t {
+            if constexpr (requires { inner.scratch_bytes(largest_bucket_bytes); }) {
+                return inner.scratch_bytes(largest_bucket_bytes);
+            } else {
+                return 0;
+            }
+        });
+    }
+
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.reduce_scatter(send, receive, cuts, queue, tag); });
+    }
+    template <class T, class A>
+        requires(zero::detail::AccumulatesReduceScatter<First, T, A>
+                 && (zero::detail::AccumulatesReduceScatter<Others, T, A> && ...))
+    void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        zero::CollectiveTag tag, bool is_added) {
+        visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
+    }
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.all_gather(send, receive, cuts, queue, tag); });
+    }
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.all_reduce(send, receive, cuts, queue, tag); });
+    }
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue,
+                   zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.broadcast(buffer, elements, root, queue, tag); });
+    }
+    void all_reduce_integers(std::int64_t* values, std::size_t elements,
+                             zero::IntegerReduction reduction, Queue queue,
+                             zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) {
+            inner.all_reduce_integers(values, elements, reduction, queue, tag);
+        });
+    }
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        visit([&](auto& inner) { inner.abort(cause, is_provisional); });
+    }
+    void rethrow_failure() {
+        visit([](auto& inner) {
+            if constexpr (requires { inner.rethrow_failure(); }) {
+                inner.rethrow_failure();
+            }
+        });
+    }
+
+    void forget_events() noexcept {
+        visit([](auto& inner) {
+            if constexpr (requires { inner.forget_events(); }) {
+                inner.forget_events();
+            }
+        });
+    }
+
+    /// @brief Returns the traffic of this rank, if its communicator counts it.
+    [[nodiscard]] zero::TrafficCount traffic() const {
+        return visit([](auto& inner) {
+            if constexpr (requires { inner.traffic(); }) {
+                return zero::TrafficCount(inner.traffic());
+            } else {
+                return zero::TrafficCount{};
+            }
+        });
+    }
+    void reset_traffic() {
+        visit([](auto& inner) {
+            if constexpr (requires { inner.reset_traffic(); }) {
+                inner.reset_traffic();
+            }
+        });
+    }
+};
+
+} // namespace gpt

@@ -1,0 +1,130 @@
+#pragma once
+
+// The arguments of the planner.
+
+#include <zero/layout/communication_model.hpp>
+#include <zero/zero.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace planner {
+
+struct Settings {
+    std::string model;         ///< empty: equal layers
+    double parameters = 7.5e9; ///< of equal layers
+    double layers = 72;        ///< one parameter each
+    double ranks = 64;
+    double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
+    double micro_steps = 1;
+
+    // The network. Without a bandwidth no time is predicted.
+    double latency = 0;           ///< seconds of a message
+    double bandwidth = 0;         ///< bytes per second that a rank reads
+    double ranks_per_host = 0;    ///< 0: one level
+    double latency_between = -1;  ///< between hosts; -1: as inside
+    double bandwidth_between = 0; ///< bytes per second that a host reads from others
+    std::string algorithm = "ring";
+};
+
+/// An argument with a number.
+struct NumberOption {
+    char const* name;
+    double Settings::*member;
+    double least, most;
+    bool is_whole;
+};
+
+inline constexpr NumberOption number_options[] = {
+    {"--parameters", &Settings::parameters, 1, 1e15, true},
+    {"--layers", &Settings::layers, 1, 1e5, true},
+    {"--ranks", &Settings::ranks, 1, 1e5, true},
+    {"--accumulate-bytes", &Settings::accumulate_bytes, 1, 8, true},
+    {"--micro-steps", &Settings::micro_steps, 1, 1e3, true},
+    {"--latency", &Settings::latency, 0, 10, false},
+    {"--bandwidth", &Settings::bandwidth, 1, 1e15, false},
+    {"--ranks-per-host", &Settings::ranks_per_host, 1, 1e5, true},
+    {"--latency-between", &Settings::latency_between, 0, 10, false},
+    {"--bandwidth-between", &Settings::bandwidth_between, 1, 1e15, false}};
+
+/// @throws zero::InvalidArgument naming the argument and its range
+inline void read_number(Settings& settings, std::string const& name, char const* text) {
+    for (NumberOption const& option : number_options) {
+        if (name != option.name) continue;
+        char* end = nullptr;
+        double const value = std::strtod(text, &end);
+        bool const is_in_range = value >= option.least && value <= option.most;
+        if (end == text || *end != '\0' || !is_in_range
+            || (option.is_whole && value != std::floor(value))) {
+            char range[64];
+            std::snprintf(range, sizeof range, "number between %g and %g", option.least,
+                          option.most);
+            throw zero::InvalidArgument(name + " " + text + ": a "
+                                        + (option.is_whole ? "whole " : "") + range);
+        }
+        settings.*option.member = value;
+        return;
+    }
+    std::string known = "'" + name + "': give --model or --algorithm with a name, or a number with";
+    for (NumberOption const& option : number_options) known += std::string(" ") + option.name;
+    throw zero::InvalidArgument(known);
+}
+
+/// @throws zero::InvalidArgument naming the argument and the remedy
+inline Settings read_settings(int count, char** arguments) {
+    Settings settings;
+    bool has_size = false;
+    bool has_network = false;
+    for (int index = 1; index < count; index += 2) {
+        std::string const name = arguments[index];
+        if (index + 1 == count) throw zero::InvalidArgument("'" + name + "': a value is missing");
+        has_size = has_size || name == "--parameters" || name == "--layers";
+        has_network = has_network || name == "--algorithm" || name == "--ranks-per-host"
+                      || name.starts_with("--latency") || name.starts_with("--bandwidth");
+        if (name == "--model")
+            settings.model = arguments[index + 1];
+        else if (name == "--algorithm")
+            settings.algorithm = arguments[index + 1];
+        else
+            read_number(settings, name, arguments[index + 1]);
+    }
+    if (has_size && !settings.model.empty())
+        throw zero::InvalidArgument("--model excludes --parameters and --layers");
+    if (settings.layers > settings.parameters)
+        throw zero::InvalidArgument("more --layers than --parameters");
+    if (has_network && settings.bandwidth == 0)
+        throw zero::InvalidArgument("a network needs its --bandwidth in bytes per second, such as "
+                                    "25e9");
+    if ((settings.ranks_per_host == 0) != (settings.bandwidth_between == 0))
+        throw zero::InvalidArgument("hosts need both --ranks-per-host and --bandwidth-between");
+    if (settings.ranks_per_host == 0
+        && (settings.latency_between >= 0 || settings.algorithm != "ring"))
+        throw zero::InvalidArgument("--latency-between and --algorithm need --ranks-per-host and "
+                                    "--bandwidth-between");
+    return settings;
+}
+
+/// The network, if one is given.
+/// @throws zero::InvalidArgument if the algorithm is not known
+inline std::optional<zero::CommunicationModel> network_of(Settings const& settings) {
+    if (settings.bandwidth == 0) return std::nullopt;
+    zero::NetworkLevel const inside{settings.latency, settings.bandwidth};
+    if (settings.ranks_per_host == 0) return zero::CommunicationModel(inside);
+    zero::NetworkLevel const between{settings.latency_between < 0 ? settings.latency
+                                                                  : settings.latency_between,
+                                     settings.bandwidth_between};
+    for (auto const algorithm : {zero::CollectiveAlgorithm::ring, zero::CollectiveAlgorithm::direct,
+                                 zero::CollectiveAlgorithm::hierarchical}) {
+        if (settings.algorithm == zero::name_of(algorithm))
+            return zero::CommunicationModel(
+                inside, between, static_cast<std::size_t>(settings.ranks_per_host), algorithm);
+    }
+    throw zero::InvalidArgument("--algorithm " + settings.algorithm
+                                + ": known are ring, direct and hierarchical");
+}
+
+} // namespace planner

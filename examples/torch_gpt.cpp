@@ -1,0 +1,170 @@
+// Trains a small language model in LibTorch with stages 1, 2 and 3 on two ranks, which are threads,
+// and compares the losses with those of torch::optim::AdamW on the batches of both ranks. Stage 2
+// runs twice: with sharded and with whole modules. Needs
+// LibTorch (-DZERO_TORCH=...).
+
+#include <zero/torch.hpp>
+
+#include <ATen/Parallel.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <torch/torch.h>
+#include <vector>
+
+constexpr int rank_count = 2, steps = 20, depth = 4;
+constexpr std::int64_t vocabulary = 64, width = 64, length = 16, batch = 4;
+constexpr double learning_rate = 0.003;
+
+struct BlockImpl : torch::nn::Module {
+    torch::nn::LayerNorm norm{nullptr};
+    torch::nn::Linear up{nullptr}, down{nullptr};
+    BlockImpl() {
+        norm = register_module("norm", torch::nn::LayerNorm(std::vector<std::int64_t>{width}));
+        up = register_module("up", torch::nn::Linear(width, 4 * width));
+        down = register_module("down", torch::nn::Linear(4 * width, width));
+    }
+    at::Tensor forward(at::Tensor const& x) { return x + down(torch::gelu(up(norm(x)))); }
+};
+TORCH_MODULE(Block);
+
+struct ModelImpl : torch::nn::Module {
+    torch::nn::Embedding embedding{nullptr}; // also the weight of the head
+    std::vector<Block> blocks;
+    ModelImpl() {
+        embedding = register_module("embedding", torch::nn::Embedding(vocabulary, width));
+        for (int number = 0; number < depth; ++number) {
+            blocks.push_back(register_module("block" + std::to_string(number), Block()));
+        }
+        torch::NoGradGuard const no_gradients;
+        int number = 0;
+        for (at::Tensor parameter : parameters()) { // the same in every thread
+            at::Tensor const index = torch::arange(parameter.numel(), at::kFloat);
+            parameter.copy_((torch::sin(index * 0.7 + ++number) * 0.1).view_as(parameter));
+        }
+    }
+};
+TORCH_MODULE(Model);
+
+//[units
+std::vector<zero::torch::Unit> units_of(Model& model) {
+    std::vector<zero::torch::Unit> units{{"embedding", model->embedding}};
+    for (Block& block : model->blocks) units.emplace_back(block->name(), block);
+    units.emplace_back("head", model->embedding); // tied: the same tensor in two units
+    return units;
+}
+// units]
+
+//[forward
+template <class Run> // the plain trainer calls every function directly
+at::Tensor loss_of(Model& model, at::Tensor const& tokens, Run&& run) {
+    at::Tensor const input = tokens.narrow(1, 0, length);
+    at::Tensor x = run(0, [&] { return model->embedding(input); });
+    for (std::size_t i = 0; i < depth; ++i) x = run(i + 1, [&] { return model->blocks[i](x); });
+    x = run(depth + 1, [&] { return x.matmul(model->embedding->weight.t()); });
+    return torch::nn::functional::cross_entropy(x.reshape({-1, vocabulary}),
+                                                tokens.narrow(1, 1, length).reshape({-1}));
+}
+// forward]
+
+at::Tensor tokens_of(int step, int rank) {
+    at::Tensor const i = torch::arange(batch * (length + 1), at::kLong);
+    return ((i * i + i * (3 * step + 1) + 5 * rank) % vocabulary).view({batch, length + 1});
+}
+
+std::vector<double> train_plain() {
+    Model model;
+    torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(learning_rate));
+    auto const run = [](std::size_t, auto&& forward) { return forward(); };
+    std::vector<double> losses;
+    for (int step = 0; step < steps; ++step) {
+        optimizer.zero_grad();
+        at::Tensor loss = torch::zeros({});
+        for (int rank = 0; rank < rank_count; ++rank) {
+            loss = loss + loss_of(model, tokens_of(step, rank), run) / rank_count;
+        }
+        loss.backward();
+        optimizer.step();
+        losses.push_back(loss.item<double>());
+    }
+    return losses;
+}
+
+template <class Zero>
+std::vector<double> train(char const* name) {
+    std::vector<double> losses(steps);
+    std::mutex mutex;
+    zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        Model model;
+        //[train
+        zero::torch::Sharded<Zero> sharded(communicator, *model, units_of(model));
+        for (int step = 0; step < steps; ++step) {
+            sharded->begin_step();
+            sharded->begin_micro_step(true); // the only one of the step
+            at::Tensor loss = loss_of(model, tokens_of(step, communicator.rank()), sharded);
+            sharded.backward(loss); // instead of loss.backward()
+            sharded->end_micro_step();
+            sharded->step(learning_rate); // instead of optimizer.step()
+            // train]
+            std::lock_guard const lock(mutex);
+            losses[static_cast<std::size_t>(step)] += loss.item<double>() / rank_count;
+        }
+        if (communicator.rank() == 0) {
+            std::printf("%s: model states %zu bytes on rank 0, all memory of the engine %zu\n",
+                        name, sharded->memory_plan().model_state_bytes(),
+                        sharded->memory_plan().engine_bytes());
+        }
+    });
+    return losses;
+}
+
+template <class Zero>
+std::vector<double> train_whole() {
+    std::vector<double> losses(steps);
+    std::mutex mutex;
+    zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        auto const plain = [](std::size_t, auto&& forward) { return forward(); };
+        Model model;
+        //[replicated
+        zero::torch::Replicated<Zero> replicated(communicator, *model);
+        for (int step = 0; step < steps; ++step) {
+            replicated->begin_step();
+            replicated->begin_micro_step(true); // the only one of the step
+            at::Tensor loss = loss_of(model, tokens_of(step, communicator.rank()), plain);
+            replicated.backward(loss); // instead of loss.backward()
+            replicated->end_micro_step();
+            replicated.step(learning_rate); // instead of optimizer.step()
+            // replicated]
+            std::lock_guard const lock(mutex);
+            losses[static_cast<std::size_t>(step)] += loss.item<double>() / rank_count;
+        }
+    });
+    return losses;
+}
+
+int main() {
+    at::set_num_threads(1);
+    std::vector<double> const plain = train_plain();
+    std::size_t elements = 0;
+    for (at::Tensor const& parameter : Model()->parameters()) {
+        elements += static_cast<std::size_t>(parameter.numel());
+    }
+    std::printf("plain trainer: model states %zu bytes\n", 16 * elements);
+    std::vector<double> const first = train<zero::ZeroStage<1>>("stage 1");
+    bool const is_equal = train<zero::ZeroStage<2>>("stage 2") == first
+                          && train<zero::ZeroStage<3>>("stage 3") == first
+                          && train_whole<zero::ZeroStage<2>>() == first;
+    double difference = 0.0;
+    for (std::size_t step = 0; step < steps; ++step) {
+        difference = std::max(difference, std::abs(first[step] - plain[step]));
+    }
+    bool const is_close = difference < 1e-4 && first.back() < first.front();
+    std::printf("loss %.6f, at first %.6f\n", first.back(), first.front());
+    std::printf("as the plain trainer within 1e-4: %s; stages equal: %s\n", is_close ? "yes" : "NO",
+                is_equal ? "yes" : "NO");
+    return is_close && is_equal ? 0 : 1;
+}

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/detail/nvtx_range.hpp"
+#include "../../core/timeline.hpp"
+#include "../../core/timeline_phase.hpp"
+#include "../queue_clock.hpp"
+
+#include <cstddef>
+#include <limits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Records one span: from its construction to its destruction for the host, and between the
+/// commands enqueued meanwhile for the queue. A no-op on a thread without a timeline.
+template <class Backend>
+class TimedRegion {
+public:
+    using Queue = typename Backend::Queue;
+    static constexpr std::size_t no_index = std::numeric_limits<std::size_t>::max();
+
+    TimedRegion(Queue queue, TimelinePhase phase, char const* what, std::size_t index = no_index)
+        : _nvtx(what), _timeline(Timeline::of_thread()), _queue(queue) {
+        if (_timeline == nullptr) {
+            return;
+        }
+        _span = _timeline->open(phase, what, index, queue);
+        if (_span != nullptr) {
+            _span->called = Timeline::now();
+            QueueClock<Backend>::mark(_queue, *_timeline, *_span, false);
+        }
+    }
+    TimedRegion(TimedRegion const&) = delete;
+    TimedRegion& operator=(TimedRegion const&) = delete;
+
+    /// A queue that takes no more commands keeps its span incomplete, which is not shown.
+    ~TimedRegion() {
+        if (_span == nullptr) {
+            return;
+        }
+        try {
+            QueueClock<Backend>::mark(_queue, *_timeline, *_span, true);
+        } catch (...) {}
+        _span->returned = Timeline::now();
+    }
+
+    /// @brief Returns the span; null if nothing is recorded.
+    [[nodiscard]] TimelineSpan* span() const noexcept { return _span; }
+
+private:
+    NvtxRange _nvtx;
+    Timeline* _timeline;
+    Queue _queue;
+    TimelineSpan* _span = nullptr;
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,148 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/timeline.hpp"
+#include "../core/timeline_phase.hpp"
+#include "backend.hpp"
+#include "detail/timed_region.hpp"
+#include "fence.hpp"
+#include "update_decision.hpp"
+
+#include <cstddef>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A backend that records each operation of the engine in the timeline of the calling
+/// thread (`Timeline::of_thread`), and passes it on. The results have the same bits.
+///
+/// The backend of `Timed`, through which engines use it. Each operation that is recorded enqueues
+/// two more commands: give a `host::ThreadedQueue` that throws when it is full three times the
+/// capacity.
+template <class B>
+struct TimedBackend : B {
+    using Queue = typename B::Queue; ///< that of `B`
+    using Event = typename B::Event; ///< that of `B`
+
+    /// @brief A span of the caller, while it lives: what is enqueued on `queue` meanwhile.
+    /// Neither copyable nor movable.
+    class Work {
+    public:
+        /// @param what copied; at most 39 characters are kept
+        /// @param index shown behind it
+        Work(Queue queue, char const* what, std::size_t index)
+            : _region(queue, TimelinePhase::work, what, index) {}
+
+    private:
+        detail::TimedRegion<B> _region;
+    };
+
+    /// @brief Records a wait that is not over yet.
+    static void wait(Queue queue, Event const& event, Fence fence) {
+        if constexpr (is_on_host && requires { event.is_complete(); }) {
+            if (event.is_complete()) {
+                B::wait(queue, event, fence);
+                return;
+            }
+        }
+        Region const region(queue, TimelinePhase::wait, name_of(fence));
+        if (region.span() != nullptr) {
+            region.span()->stops_model =
+                fence == Fence::weights_published || fence == Fence::weights_gathered
+                || fence == Fence::gradient_lease_reuse || fence == Fence::loss_scale_captured;
+        }
+        B::wait(queue, event, fence);
+    }
+
+    /// @brief Records the wait of the calling thread.
+    static void synchronise(Event const& event) {
+        Timeline* const timeline = Timeline::of_thread();
+        TimelineSpan* const span =
+            timeline != nullptr
+                ? timeline->open(TimelinePhase::wait, "host waits", Region::no_index, nullptr)
+                : nullptr;
+        if (span == nullptr) {
+            B::synchronise(event);
+            return;
+        }
+        span->stops_model = is_on_host;
+        span->begin = Timeline::now();
+        B::synchronise(event);
+        span->end = Timeline::now();
+    }
+
+    /// @brief Records a command of the phase `decide`.
+    template <class F>
+    static void run(Queue queue, F const& functor) {
+        Region const region(queue, TimelinePhase::decide, "command");
+        B::run(queue, functor);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class T>
+    static void fill(Queue queue, T* out, std::size_t elements, T value) {
+        Region const region(queue, TimelinePhase::copy, "fill");
+        B::fill(queue, out, elements, value);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
+        Region const region(queue, TimelinePhase::copy, "copy");
+        B::copy_bytes(queue, out, in, bytes);
+    }
+
+    /// @brief Records a span of the phase `reduce`.
+    template <class To, class From>
+    static void convert(Queue queue, To* out, From const* in, std::size_t elements, float factor) {
+        Region const region(queue, TimelinePhase::reduce, "convert");
+        B::convert(queue, out, in, elements, factor);
+    }
+
+    /// @brief Records a span of the phase `reduce`.
+    template <class To, class From>
+    static void accumulate(Queue queue, To* sum, From const* in, std::size_t elements) {
+        Region const region(queue, TimelinePhase::reduce, "accumulate");
+        B::accumulate(queue, sum, in, elements);
+    }
+
+    /// @brief Records a span of the phase `inspect`.
+    template <class Slices, class Result>
+    static void inspect(Queue queue, Slices const& slices, Result* result) {
+        Region const region(queue, TimelinePhase::inspect, "inspect");
+        B::inspect(queue, slices, result);
+    }
+
+    /// @brief Records a span of the phase `inspect`.
+    template <class Slices, class Kind, class Norm>
+    static void add_to_norms(Queue queue, Slices const& slices, Kind kind, Norm* norms) {
+        Region const region(queue, TimelinePhase::inspect, "norms");
+        B::add_to_norms(queue, slices, kind, norms);
+    }
+
+    /// @brief Records a span of the phase `update`.
+    template <class Optimizer, class Slices, class Group>
+    static void update(Queue queue, Slices const& slices, Group const* groups,
+                       UpdateDecision const* decision) {
+        Region const region(queue, TimelinePhase::update, "update");
+        B::template update<Optimizer>(queue, slices, groups, decision);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class Slices, class InBucket>
+    static void copy_from_bucket(Queue queue, Slices const& slices, InBucket const* bucket) {
+        Region const region(queue, TimelinePhase::copy, "copy from bucket");
+        B::copy_from_bucket(queue, slices, bucket);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class Slices, class InBucket>
+    static void copy_to_bucket(Queue queue, Slices const& slices, InBucket* bucket) {
+        Region const region(queue, TimelinePhase::copy, "copy to bucket");
+        B::copy_to_bucket(queue, slices, bucket);
+    }
+
+private:
+    using Region = detail::TimedRegion<B>;
+    static constexpr bool is_on_host = !requires { requires B::is_device; };
+};
+
+} // namespace ZERO_NAMESPACE

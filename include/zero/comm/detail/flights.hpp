@@ -1,0 +1,51 @@
+#pragma once
+
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../../host/event.hpp"
+#include "../../host/queue.hpp"
+#include "collective_call.hpp"
+#include "flight.hpp"
+
+#include <cstddef>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The collectives that were called and have not run, as commands of a host queue. The
+/// arguments of a call are copied into storage that is reused when its command is done. Transports
+/// between processes use it.
+class Flights {
+public:
+    Flights() = default;
+    explicit Flights(std::size_t world);
+
+    /// @brief Enqueues `run(flight)`. Collectives run in the order of the calls, also on several
+    /// queues. Waits only if as many as there is storage for are in flight.
+    /// @param call its arguments were checked
+    /// @param run trivially copyable
+    template <class Run>
+    void enqueue(CollectiveCall const& call, CollectiveMemory const& memory, host::Queue* queue,
+                 Run const& run) {
+        Flight& flight = next(call, memory);
+        queue->wait(_last);
+        queue->enqueue([run, &flight] { run(flight); });
+        flight.done = queue->record();
+        _last = flight.done;
+    }
+
+    /// @brief Waits until all commands are done.
+    void synchronise() const;
+
+private:
+    [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory);
+
+    List<Flight> _flights;
+    std::size_t _count = 0; ///< of the calls
+    host::Event _last{};
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "flights.ipp"
+#endif

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+
+#include <atomic>
+#include <condition_variable> // also declares clocks and durations, cheaper than <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Why a communicator cannot be used any more.
+enum class FailureKind : std::uint8_t { none, aborted, mismatch };
+
+/// @brief The failure of a group as one process knows it. The caller guards it by a lock, except
+/// `has_failed`. Transports between processes use it.
+class GroupFailure {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    /// @brief Keeps the first cause; a provisional one may be replaced for a moment.
+    void fail(FailureKind kind, std::string_view cause, bool is_provisional) noexcept;
+
+    /// @brief Returns whether the failure is final; a provisional one becomes so after a moment.
+    [[nodiscard]] bool is_final() noexcept;
+
+    [[nodiscard]] bool is_provisional() const noexcept { return _is_provisional; }
+    [[nodiscard]] FailureKind kind() const noexcept { return _kind; }
+    [[nodiscard]] std::string const& cause() const noexcept { return _cause; }
+
+    /// @brief Returns whether there is any failure, without the lock.
+    [[nodiscard]] bool has_failed() const noexcept {
+        return _has_failed.load(std::memory_order_acquire);
+    }
+
+private:
+    static constexpr std::chrono::milliseconds grace{1000}; ///< in which a better cause may come
+
+    FailureKind _kind = FailureKind::none;
+    bool _is_provisional = false;
+    std::atomic<bool> _has_failed{false};
+    std::string _cause;
+    Clock::time_point _grace_end{};
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "group_failure.ipp"
+#endif

@@ -1,0 +1,151 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
+#include "../../core/policy_category.hpp"
+#include "../../core/storage_types.hpp"
+#include "../../host/host_backend.hpp"
+#include "../collective_tag.hpp"
+#include "../integer_reduction.hpp"
+#include "../traffic_count.hpp"
+#include "collective_call.hpp"
+#include "flight.hpp"
+#include "group_place.hpp"
+#include "sum_pieces.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The operations of a communicator between processes, for memory on the host: checks the
+/// arguments, counts the traffic, and hands each call without its types to `Collectives`, which
+/// enqueues it.
+/// @tparam Collectives has `place()`, `scratch_bytes()`, `enqueue(call, memory, queue)`,
+/// `abort(cause, is_provisional)` and `rethrow_failure()`
+template <class Collectives>
+class HostCommunicator {
+public:
+    using policy_category = CommunicatorCategory;
+    using Backend = HostBackend;
+    using Queue = Backend::Queue;
+
+    [[nodiscard]] int rank() const noexcept { return static_cast<int>(place().rank); }
+    [[nodiscard]] int size() const noexcept { return static_cast<int>(place().world); }
+
+    /// @brief Returns the bytes of scratch memory that this communicator holds, whatever the size
+    /// of the largest bucket is: collectives are cut to fit.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {
+        return _collectives->scratch_bytes();
+    }
+
+    /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
+    /// enqueued
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
+        scatter<T>(send, receive, cuts, queue, tag, sum_of<T>(sum_pieces<T>, sizeof(T)));
+    }
+
+    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
+    /// added. Optional operation of a `Communicator`.
+    template <StorageType T, StorageType A>
+    void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        scatter<T>(
+            send, sum, cuts, queue, tag,
+            sum_of<T>(is_added ? accumulate_pieces<T, A, true> : accumulate_pieces<T, A, false>,
+                      sizeof(A)));
+    }
+
+    /// @copydoc reduce_scatter
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        auto const call = place().all_gather(dtype_of<T>(), send, receive, cuts, tag);
+        enqueue(call, send, receive, sizeof(T), cuts, queue);
+        _traffic.add(call.kind, call.count - place().own(cuts), sizeof(T));
+    }
+
+    /// @copydoc reduce_scatter
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        auto const call = place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
+        enqueue(call, send, receive, sizeof(T), cuts, queue, sum_of<T>(sum_pieces<T>, sizeof(T)));
+        std::size_t const own = place().own(cuts);
+        _traffic.add(call.kind, own * (place().world - 1) + (call.count - own), sizeof(T));
+    }
+
+    /// @copydoc reduce_scatter
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        auto const call = place().broadcast(dtype_of<T>(), buffer, elements, root, tag);
+        enqueue(call, buffer, buffer, sizeof(T), {}, queue);
+        _traffic.add(call.kind, root == rank() ? 0 : elements, sizeof(T));
+    }
+
+    /// @copydoc reduce_scatter
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
+        auto const call = place().integers(values, elements, reduction, tag);
+        enqueue(call, values, values, sizeof(std::int64_t), {}, queue);
+        _traffic.add(call.kind, elements * (place().world - 1), sizeof(std::int64_t));
+    }
+
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _collectives->abort(cause, is_provisional);
+    }
+
+    /// @brief See `Communicator`. @throws Aborted, CollectiveMismatch
+    void rethrow_failure() { _collectives->rethrow_failure(); }
+
+    /// @brief Returns the elements and bytes that this rank received from others, by the formula of
+    /// each operation: those of `Loopback`. Only for the thread of this rank.
+    [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
+
+    /// @brief Resets the counts.
+    void reset_traffic() noexcept { _traffic = {}; }
+
+protected:
+    explicit HostCommunicator(std::unique_ptr<Collectives> collectives) noexcept
+        : _collectives(std::move(collectives)) {}
+
+    [[nodiscard]] Collectives& collectives() noexcept { return *_collectives; }
+    [[nodiscard]] Collectives const& collectives() const noexcept { return *_collectives; }
+
+private:
+    [[nodiscard]] GroupPlace place() const noexcept { return _collectives->place(); }
+
+    template <class T>
+    [[nodiscard]] static ExtentSum sum_of(SumPieces add, std::size_t out_bytes) noexcept {
+        static_assert(StorageType<T>, "zero: a communicator sums float, bfloat16 and float16; "
+                                      "integers go through all_reduce_integers.");
+        return {add, out_bytes};
+    }
+
+    template <class T>
+    void scatter(T const* send, void* receive, std::span<std::size_t const> cuts, Queue queue,
+                 CollectiveTag tag, ExtentSum const& sum) {
+        auto const call = place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag);
+        enqueue(call, send, receive, sizeof(T), cuts, queue, sum);
+        _traffic.add(call.kind, place().own(cuts) * (place().world - 1), sizeof(T));
+    }
+
+    void enqueue(CollectiveCall const& call, void const* send, void* receive,
+                 std::size_t element_bytes, std::span<std::size_t const> cuts, Queue queue,
+                 ExtentSum const& sum = {}) {
+        Backend::rethrow_failure(queue);
+        rethrow_failure();
+        _collectives->enqueue(call, {send, receive, element_bytes, cuts, sum}, queue);
+    }
+
+    std::unique_ptr<Collectives> _collectives;
+    TrafficCount _traffic;
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,352 @@
+#pragma once
+
+#include "../backend/fence.hpp"
+#include "../core/buffer.hpp"
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/dtype.hpp"
+#include "../core/error.hpp"
+#include "../core/hash.hpp"
+#include "../core/memory_resource.hpp"
+#include "../core/policy_category.hpp"
+#include "collective_tag.hpp"
+#include "communicator.hpp"
+#include "detail/group_place.hpp"
+#include "detail/report_failure.hpp"
+#include "detail/scratch_bytes_of.hpp"
+#include "detail/wait_for_collectives.hpp"
+#include "hierarchical_options.hpp"
+#include "integer_reduction.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A communicator of W = G * R ranks that moves data in two levels: between G ranks that are
+/// close to each other (`Intra`), and between R such groups (`Inter`).
+///
+/// The rank is inner * R + outer: inner is the rank in `Intra`, outer the rank in `Inter`. So the
+/// extents of one inner rank are neighbours, and the cuts of either level are some of the cuts. Of
+/// a bucket of P elements a rank receives P (G-1)/G inside and P (R-1)/(G R) between, for a
+/// reduce-scatter and for an all-gather; a flat group would move P (W-1)/W between.
+///
+/// A reduce-scatter sums inside, rounds to the element type, and sums between, in rank order on
+/// each level; an all-gather goes the other way. The bits depend on (G, R) and on nothing else.
+/// With R = 1 or G = 1 every operation is that of the one level, with its bits.
+///
+/// A failure on one level aborts the other one, so that it reaches all ranks that call a
+/// collective. No call allocates.
+template <class Intra, class Inter>
+class Hierarchical {
+    static_assert(Communicator<Intra> && Communicator<Inter>,
+                  "zero: both levels of a Hierarchical communicator must be communicators.");
+    static_assert(std::is_same_v<typename Intra::Backend, typename Inter::Backend>,
+                  "zero: both levels of a Hierarchical communicator need the same Backend.");
+
+public:
+    using policy_category = CommunicatorCategory;
+    using Backend = typename Intra::Backend;
+    using Queue = typename Backend::Queue;
+    static constexpr bool is_checked = requires {
+        requires Intra::is_checked;
+        requires Inter::is_checked;
+    };
+
+    /// @param intra the group of close ranks, of the same size everywhere; must outlive this object
+    /// @param inter the ranks with the same rank in their group; must outlive this object
+    /// @throws InvalidArgument naming the option
+    Hierarchical(Intra& intra, Inter& inter, HierarchicalOptions const& options = {})
+        : _intra(&intra), _inter(&inter), _inner_cuts(inner_ranks() + 1),
+          _outer_cuts(outer_ranks() + 1),
+          _scratch(options.memory != nullptr ? *options.memory : Backend::default_memory(),
+                   has_two_levels() ? usable(options.scratch_bytes) : 0, BufferKind::communicator) {
+    }
+    Hierarchical(Hierarchical&&) = delete;
+    Hierarchical& operator=(Hierarchical&&) = delete;
+
+    /// @brief Waits until the commands that use the scratch memory have run.
+    ~Hierarchical() {
+        try {
+            if (_scratch) {
+                Backend::synchronise(_used);
+            }
+        } catch (...) { // a device that has failed runs no further commands
+        }
+    }
+
+    [[nodiscard]] int rank() const noexcept {
+        return _intra->rank() * _inter->size() + _inter->rank();
+    }
+    [[nodiscard]] int size() const noexcept { return _intra->size() * _inter->size(); }
+
+    /// @brief Returns G, the number of ranks of the inner level.
+    [[nodiscard]] std::size_t inner_ranks() const noexcept {
+        return static_cast<std::size_t>(_intra->size());
+    }
+
+    /// @brief Returns R, the number of ranks of the outer level.
+    [[nodiscard]] std::size_t outer_ranks() const noexcept {
+        return static_cast<std::size_t>(_inter->size());
+    }
+
+    /// @brief See `Communicator`. Includes the scratch memory of both levels.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        return _scratch.size_bytes() + detail::scratch_bytes_of(*_intra, largest_bucket_bytes)
+               + detail::scratch_bytes_of(*_inter, largest_bucket_bytes);
+    }
+
+    /// @brief See `Communicator`. Includes G and R.
+    [[nodiscard]] std::uint64_t options_hash() const noexcept {
+        Hash hash;
+        hash.add(inner_ranks()).add(outer_ranks());
+        if constexpr (requires { _intra->options_hash(); }) {
+            hash.add(_intra->options_hash());
+        }
+        if constexpr (requires { _inter->options_hash(); }) {
+            hash.add(_inter->options_hash());
+        }
+        return hash.value();
+    }
+
+    /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
+    /// sent
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
+        (void)place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag);
+        on_levels([&] {
+            if (outer_ranks() == 1) {
+                _intra->reduce_scatter(send, receive, cuts, queue, tag);
+            } else if (inner_ranks() == 1) {
+                _inter->reduce_scatter(send, receive, cuts, queue, tag);
+            } else {
+                scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
+                    _inter->reduce_scatter(part, receive + begin, outer_cuts(), queue, tag);
+                });
+            }
+        });
+    }
+
+    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
+    /// added. Optional operation of a `Communicator`.
+    template <class T, class A>
+        requires detail::AccumulatesReduceScatter<Intra, T, A>
+                 && detail::AccumulatesReduceScatter<Inter, T, A>
+    void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        (void)place().reduce_scatter(dtype_of<T>(), send, sum, cuts, tag);
+        on_levels([&] {
+            if (outer_ranks() == 1) {
+                _intra->reduce_scatter(send, sum, cuts, queue, tag, is_added);
+            } else if (inner_ranks() == 1) {
+                _inter->reduce_scatter(send, sum, cuts, queue, tag, is_added);
+            } else {
+                scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
+                    _inter->reduce_scatter(part, sum + begin, outer_cuts(), queue, tag, is_added);
+                });
+            }
+        });
+    }
+
+    /// @copydoc reduce_scatter
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        (void)place().all_gather(dtype_of<T>(), send, receive, cuts, tag);
+        on_levels([&] { gather(send, receive, cuts, queue, tag); });
+    }
+
+    /// @copydoc reduce_scatter
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        (void)place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
+        on_levels([&] {
+            if (outer_ranks() == 1) {
+                _intra->all_reduce(send, receive, cuts, queue, tag);
+            } else if (inner_ranks() == 1) {
+                _inter->all_reduce(send, receive, cuts, queue, tag);
+            } else {
+                T* const extent = receive + cuts[static_cast<std::size_t>(rank())];
+                scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
+                    _inter->reduce_scatter(part, extent + begin, outer_cuts(), queue, tag);
+                });
+                gather(static_cast<T const*>(extent), receive, cuts, queue, tag);
+            }
+        });
+    }
+
+    /// @copydoc reduce_scatter
+    /// First between the ranks with the inner rank of the root, then inside.
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        (void)place().broadcast(dtype_of<T>(), buffer, elements, root, tag);
+        on_levels([&] {
+            int const inner_root = root / _inter->size();
+            if (outer_ranks() != 1 && _intra->rank() == inner_root) {
+                _inter->broadcast(buffer, elements, root % _inter->size(), queue, tag);
+            }
+            if (outer_ranks() == 1 || inner_ranks() != 1) {
+                _intra->broadcast(buffer, elements, inner_root, queue, tag);
+            }
+        });
+    }
+
+    /// @copydoc reduce_scatter
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
+        (void)place().integers(values, elements, reduction, tag);
+        on_levels([&] {
+            if (outer_ranks() == 1 || inner_ranks() != 1) {
+                _intra->all_reduce_integers(values, elements, reduction, queue, tag);
+            }
+            if (outer_ranks() != 1) {
+                _inter->all_reduce_integers(values, elements, reduction, queue, tag);
+            }
+        });
+    }
+
+    /// @brief Aborts both levels of this rank.
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _intra->abort(cause, is_provisional);
+        _inter->abort(cause, is_provisional);
+    }
+
+    /// @brief See `Communicator`.
+    void rethrow_failure() {
+        on_levels([&] {
+            detail::rethrow_failure_of(*_intra);
+            detail::rethrow_failure_of(*_inter);
+        });
+    }
+
+    /// @brief See `Communicator`.
+    void forget_events() noexcept {
+        _used = {};
+        if constexpr (requires { _intra->forget_events(); }) {
+            _intra->forget_events();
+        }
+        if constexpr (requires { _inter->forget_events(); }) {
+            _inter->forget_events();
+        }
+    }
+
+private:
+    using Event = typename Backend::Event;
+
+    static std::size_t usable(std::size_t bytes) {
+        if (bytes < 128) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: scratch_bytes of a Hierarchical communicator is ", bytes,
+                 "; give at least 128."});
+        }
+        return bytes;
+    }
+
+    [[nodiscard]] bool has_two_levels() const noexcept {
+        return inner_ranks() != 1 && outer_ranks() != 1;
+    }
+    [[nodiscard]] std::span<std::size_t const> outer_cuts() const noexcept {
+        return detail::as_span(_outer_cuts);
+    }
+    [[nodiscard]] std::span<std::size_t const> inner_cuts() const noexcept {
+        return detail::as_span(_inner_cuts);
+    }
+
+    [[nodiscard]] detail::GroupPlace place() const noexcept {
+        return {static_cast<std::size_t>(rank()), static_cast<std::size_t>(size())};
+    }
+
+    /// Calls the levels. An exception of one aborts the other one.
+    template <class Body>
+    void on_levels(Body const& body) {
+        try {
+            body();
+        } catch (...) {
+            detail::report_failure(static_cast<std::size_t>(rank()),
+                                   [&](std::string_view cause) { abort(cause); });
+            throw;
+        }
+    }
+
+    /// Sums the parts of the inner ranks into the scratch memory and calls `last(part, begin)` for
+    /// each range of the bucket whose parts fit: `part` holds the sums of the extents in
+    /// `outer_cuts()`, the one of this rank from its element `begin` on.
+    template <class T, class Last>
+    void scatter(T const* send, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
+                 Last const& last) {
+        std::size_t const outer = outer_ranks();
+        std::size_t const capacity = _scratch.size_bytes() / sizeof(T);
+        std::size_t longest = 0;
+        for (std::size_t inner = 0; inner < inner_ranks(); ++inner) {
+            longest = detail::larger(longest, cuts[(inner + 1) * outer] - cuts[inner * outer]);
+        }
+        std::size_t const stride = longest <= capacity ? cuts.back() : capacity;
+        std::size_t const first = static_cast<std::size_t>(_intra->rank()) * outer;
+        std::size_t const own_begin = cuts[static_cast<std::size_t>(rank())];
+        auto* const part = reinterpret_cast<T*>(_scratch.data());
+        Backend::wait(queue, _used, Fence::peers_done); // the caller may have changed the queue
+        for (std::size_t begin = 0, end = 0; begin == 0 || begin < cuts.back(); begin = end) {
+            end = begin + detail::smaller(stride, cuts.back() - begin);
+            auto const inside = [&](std::size_t cut) {
+                return detail::larger(begin, detail::smaller(cut, end));
+            };
+            for (std::size_t inner = 0; inner <= inner_ranks(); ++inner) {
+                _inner_cuts[inner] = inside(cuts[inner * outer]) - begin;
+            }
+            for (std::size_t rank = 0; rank <= outer; ++rank) {
+                _outer_cuts[rank] = inside(cuts[first + rank]) - inside(cuts[first]);
+            }
+            try {
+                _intra->reduce_scatter(send + begin, part, inner_cuts(), queue, tag);
+                last(part, detail::smaller(inside(own_begin) - own_begin, place().own(cuts)));
+            } catch (...) {
+                _used = Backend::record(queue);
+                throw;
+            }
+            if (end == cuts.back()) {
+                break;
+            }
+        }
+        _used = Backend::record(queue);
+    }
+
+    template <class T>
+    void gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                CollectiveTag tag) {
+        if (outer_ranks() == 1) {
+            _intra->all_gather(send, receive, cuts, queue, tag);
+            return;
+        }
+        if (inner_ranks() == 1) {
+            _inter->all_gather(send, receive, cuts, queue, tag);
+            return;
+        }
+        std::size_t const outer = outer_ranks();
+        std::size_t const first = static_cast<std::size_t>(_intra->rank()) * outer;
+        for (std::size_t inner = 0; inner <= inner_ranks(); ++inner) {
+            _inner_cuts[inner] = cuts[inner * outer];
+        }
+        for (std::size_t rank = 0; rank <= outer; ++rank) {
+            _outer_cuts[rank] = cuts[first + rank] - cuts[first];
+        }
+        T* const part = receive + cuts[first];
+        _inter->all_gather(send, part, outer_cuts(), queue, tag);
+        _intra->all_gather(static_cast<T const*>(part), receive, inner_cuts(), queue, tag);
+    }
+
+    Intra* _intra;
+    Inter* _inter;
+    std::vector<std::size_t> _inner_cuts; ///< of the current collective
+    std::vector<std::size_t> _outer_cuts; ///< the same
+    Buffer<std::byte> _scratch;
+    Event _used{}; ///< the last use of the scratch memory
+};
+
+} // namespace ZERO_NAMESPACE

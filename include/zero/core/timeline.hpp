@@ -1,0 +1,96 @@
+#pragma once
+
+#include "detail/namespace.hpp"
+#include "detail/timeline_clock.hpp"
+#include "timeline_phase.hpp"
+#include "timeline_span.hpp"
+#include "timeline_summary.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Records when the queues of one rank ran what the engine enqueued on them.
+///
+/// `Timed` fills it; `write_timelines` writes it for Perfetto and chrome://tracing. Its memory is
+/// allocated by the constructor, and recording neither allocates nor waits. When it is full it
+/// counts the spans it drops. Threads may record at the same time. `summary`, `clear` and
+/// `write_timelines` need queues that have run everything: call them after waiting for the engine,
+/// for instance by `step_count()`. Neither copyable nor movable; it must outlive the `Timed` that
+/// fills it.
+class Timeline {
+public:
+    /// @param rank shown in the trace
+    /// @param capacity number of spans, of about 180 bytes each. A step of a model of U units
+    /// records about 15 U + 10.
+    explicit Timeline(int rank = 0, std::size_t capacity = std::size_t{1} << 14U);
+    Timeline(Timeline const&) = delete;
+    Timeline& operator=(Timeline const&) = delete;
+    ~Timeline() = default;
+
+    /// @brief Returns the rank that the trace shows.
+    [[nodiscard]] int rank() const noexcept { return _rank; }
+    /// @brief Returns the number of spans for which there is room.
+    [[nodiscard]] std::size_t capacity() const noexcept { return _capacity; }
+
+    /// @brief Stops or resumes the recording. A timeline records from its construction on.
+    void set_recording(bool is_on) noexcept { _is_on = is_on; }
+
+    /// @brief Forgets all spans.
+    void clear();
+
+    /// @brief Adds a span. `begin` and `end` are unset.
+    /// @return null if the timeline is full or stopped
+    TimelineSpan* open(TimelinePhase phase, char const* what, std::size_t index,
+                       void const* queue) noexcept;
+
+    /// @brief Returns the number of spans that were recorded.
+    [[nodiscard]] std::size_t size() const noexcept;
+
+    /// @brief Returns a span by its position, which is less than `size()`.
+    [[nodiscard]] TimelineSpan const& operator[](std::size_t position) const noexcept {
+        return _spans[position];
+    }
+
+    /// @brief Returns the position of a span of this timeline.
+    [[nodiscard]] std::size_t position_of(TimelineSpan const& span) const noexcept {
+        return static_cast<std::size_t>(&span - _spans.get());
+    }
+
+    /// @brief Reads the times that a device has kept. No-op on the host.
+    void resolve();
+
+    /// @brief Sums the complete spans by phase, and the communication that the model waited for.
+    /// @throws the error of a device whose times cannot be read
+    [[nodiscard]] TimelineSummary summary();
+
+    /// @brief Returns the timeline in which the calling thread records; null if there is none.
+    [[nodiscard]] static Timeline* of_thread() noexcept;
+
+    /// @brief Sets where the calling thread records; null: nowhere. `TimelineScope` restores the
+    /// previous one. @return the previous one
+    static Timeline* set_of_thread(Timeline* timeline) noexcept;
+
+    /// @brief The time of spans in nanoseconds: `std::chrono::steady_clock`.
+    [[nodiscard]] static std::int64_t now() noexcept;
+
+    /// @brief For `QueueClock`: what reads the times of a device, owned by this object.
+    [[nodiscard]] std::unique_ptr<detail::TimelineClock>& clock() noexcept { return _clock; }
+
+private:
+    int _rank;
+    std::size_t _capacity;
+    std::unique_ptr<TimelineSpan[]> _spans;
+    std::unique_ptr<detail::TimelineClock> _clock;
+    std::atomic<std::size_t> _wanted{0};
+    std::atomic<bool> _is_on{true};
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/timeline.ipp"
+#endif

@@ -1,0 +1,217 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../ops/arithmetic.hpp"
+#include "../../ops/detail/square_anchor.hpp"
+#include "../../ops/exact_sum.hpp"
+#include "../../ops/norm.hpp"
+#include "chunk.hpp"
+#include "config.cuh"
+#include "cub.cuh"
+#include "exact_sum.cuh"
+#include "launch.cuh"
+
+#include <cstddef>
+#include <cstdint>
+
+/// Sums and counts that the threads of a block form over packs of elements, for each kind of norm.
+namespace ZERO_NAMESPACE::cuda::detail {
+inline namespace ZERO_CUDA_NAMESPACE {
+
+/// @brief Elements that are infinite or NaN.
+struct NonFinite {
+    unsigned long long count; ///< of a thread: below 2^32
+    long long first;          ///< smallest index; `ops::Inspection::none` without any
+};
+
+/// @brief Combines what two threads found.
+struct MergeNonFinite {
+    __device__ NonFinite operator()(NonFinite const& a, NonFinite const& b) const {
+        return {a.count + b.count, a.first < b.first ? a.first : b.first};
+    }
+};
+
+/// @brief The exact sum of |x| (l1) or x^2 (l2) of one thread, over packs. Elements that are not
+/// finite are counted and add nothing.
+template <NormKind kind>
+class PackSum {
+    using ReduceNonFinite = cub::BlockReduce<NonFinite, block_threads>;
+
+public:
+    /// @brief Shared memory of a block.
+    struct Shared {
+        BlockDigits digits;
+        typename ReduceNonFinite::TempStorage non_finite;
+    };
+
+    /// All threads of the block call it.
+    __device__ explicit PackSum(Shared& shared)
+        : _shared(&shared), _sum(shared.digits), _rest(shared.digits) {
+        shared.digits.clear();
+        __syncthreads();
+    }
+
+    /// @param index index of the first element of the pack, for `first_non_finite`
+    __device__ void add(float (&x)[pack_elements], long long index) {
+        unsigned largest_twice = 0;    // twice the bits of magnitudes, which are in their order
+        unsigned smallest_twice = ~0U; // less 1, so that zeros become the largest number
+#pragma unroll
+        for (float const value : x) {
+            unsigned const twice = __builtin_bit_cast(std::uint32_t, value) << 1U;
+            largest_twice = largest_twice < twice ? twice : largest_twice;
+            smallest_twice = twice - 1 < smallest_twice ? twice - 1 : smallest_twice;
+        }
+        auto const largest = static_cast<int>(largest_twice >> 24U);
+        auto const smallest = static_cast<int>((smallest_twice + 1) >> 24U);
+        if (largest_twice == 0) {
+            return; // only zeros
+        }
+        if (largest == 255) {
+            drop_non_finite(x, index);
+            add_each(x);
+        } else if (!add_together(x, largest, smallest)) {
+            add_each(x);
+        }
+    }
+
+    /// All threads of the block call it after each chunk.
+    __device__ void end_chunk() {
+        if (++_chunks == most_chunks) {
+            flush();
+        }
+    }
+
+    /// Adds the sum of the block to the result, and clears it. All threads of the block call it.
+    __device__ void move_to(ops::Inspection& result) {
+        flush();
+        if (__syncthreads_or(_non_finite != 0 ? 1 : 0) != 0) {
+            NonFinite const all = ReduceNonFinite(_shared->non_finite)
+                                      .Reduce(NonFinite{_non_finite, _first}, MergeNonFinite{});
+            if (threadIdx.x == 0) {
+                atomicAdd(
+                    reinterpret_cast<unsigned long long*>(&result.sums[ops::Inspection::digits]),
+                    all.count);
+                atomicMin(reinterpret_cast<long long*>(&result.first_non_finite), all.first);
+            }
+            _non_finite = 0;
+            _first = ops::Inspection::none;
+        }
+        _shared->digits.move_to(result);
+        __syncthreads();
+    }
+    __device__ void move_to(ops::NormSum& result) { move_to(result.exact); }
+
+private:
+    using Anchor = ops::detail::SquareAnchor<24, 3, 3>; // a pack has 8 terms
+
+    static constexpr unsigned most_packs =
+        chunk_elements / round_elements + 1; ///< of a thread in a chunk, with one at the end
+    static constexpr unsigned most_chunks = ThreadSum::most / most_packs; ///< between two flushes
+
+    __device__ void flush() {
+        _sum.flush();
+        _rest.flush();
+        _chunks = 0;
+    }
+
+    /// @return false, and nothing is added, if the exponents are too far apart
+    __device__ bool add_together(float const (&x)[pack_elements], int largest, int smallest) {
+        if constexpr (kind == NormKind::l1) {
+            // The sum is a multiple of 2^(smallest - 150) below 2^(largest - 127 + 4).
+            if (largest - smallest > 53 - 150 + 127 - 4) {
+                return false;
+            }
+            double sum = 0.0;
+#pragma unroll
+            for (float const value : x) {
+                sum = ops::add(sum, fabs(static_cast<double>(value)));
+            }
+            _sum.add(sum);
+        } else {
+            Anchor const anchor(largest);
+            if (!anchor.serves(largest, smallest)) {
+                return false;
+            }
+            double sum = anchor.anchor;
+            double rest = anchor.offset;
+#pragma unroll
+            for (float const value : x) {
+                auto const wide = static_cast<double>(value);
+                double const next = __fma_rn(wide, wide, sum);
+                rest = ops::add(rest, __fma_rn(wide, wide, -ops::sub(next, sum)));
+                sum = next;
+            }
+            _sum.add(ops::sub(ops::sub(sum, anchor.anchor), anchor.offset));
+            _rest.add(rest); // far below, so it has a window of its own
+        }
+        return true;
+    }
+
+    /// Rare, so it goes to the digits of the block.
+    __device__ void add_each(float const (&x)[pack_elements]) {
+#pragma unroll
+        for (float const value : x) {
+            auto const wide = static_cast<double>(value);
+            _shared->digits.add(kind == NormKind::l1 ? fabs(wide) : ops::mul(wide, wide));
+        }
+    }
+
+    __device__ void drop_non_finite(float (&x)[pack_elements], long long index) {
+#pragma unroll
+        for (unsigned i = 0; i < pack_elements; ++i) {
+            if (!(fabsf(x[i]) < __uint_as_float(0x7f800000U))) {
+                ++_non_finite;
+                _first = index + i < _first ? index + i : _first;
+                x[i] = 0.0F;
+            }
+        }
+    }
+
+    Shared* _shared;
+    ThreadSum _sum;
+    ThreadSum _rest;
+    unsigned _chunks = 0;     ///< since the last flush
+    unsigned _non_finite = 0; ///< an inspection has at most 2^40 elements, and a block 256 threads
+    long long _first = ops::Inspection::none;
+};
+
+/// @brief The largest magnitude of one thread, over packs.
+class PackMaximum {
+    using Reduce = cub::BlockReduce<unsigned, block_threads>;
+
+public:
+    /// @brief Shared memory of a block.
+    using Shared = typename Reduce::TempStorage;
+
+    __device__ explicit PackMaximum(Shared& shared) : _shared(&shared) {}
+
+    __device__ void add(float (&x)[pack_elements], long long) {
+#pragma unroll
+        for (float const value : x) {
+            // Bits are in the order of magnitudes, and a minimum is one instruction in CUB.
+            unsigned const below = ~(__builtin_bit_cast(std::uint32_t, value) & 0x7fffffffU);
+            _least = below < _least ? below : _least;
+        }
+    }
+
+    __device__ void end_chunk() {}
+
+    /// Updates the result with the largest magnitude of the block, and forgets it. All threads of
+    /// the block call it.
+    __device__ void move_to(ops::NormSum& result) {
+        unsigned const least = Reduce(*_shared).Reduce(_least, Least{});
+        if (threadIdx.x == 0) {
+            atomicMin(reinterpret_cast<long long*>(&result.negative_largest),
+                      -static_cast<long long>(~least));
+        }
+        _least = ~0U;
+        __syncthreads(); // the next call uses the same memory
+    }
+
+private:
+    Shared* _shared;
+    unsigned _least = ~0U;
+};
+
+} // namespace ZERO_CUDA_NAMESPACE
+} // namespace ZERO_NAMESPACE::cuda::detail

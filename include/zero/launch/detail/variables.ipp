@@ -1,0 +1,45 @@
+#pragma once
+
+#include "variables.hpp"
+
+#include "../../core/detail/throw_error.hpp"
+#include "../launcher_error.hpp"
+
+namespace ZERO_NAMESPACE::launch::detail {
+
+ZERO_COLD_INLINE std::string Variables::text(char const* name, std::string_view needed) const {
+    char const* const value = find(name);
+    if (value == nullptr) {
+        refuse(name, "is missing", needed);
+    }
+    return value;
+}
+
+ZERO_COLD_INLINE int Variables::integer(char const* name, std::string_view needed, int least,
+                                        int most) const {
+    std::string const digits = text(name, needed);
+    long value = 0;
+    bool is_good = !digits.empty() && digits.size() <= 10;
+    for (char const letter : digits) {
+        is_good = is_good && letter >= '0' && letter <= '9';
+        value = value * 10 + (letter - '0');
+    }
+    if (!is_good || value < least || value > most) {
+        refuse(name, "is '" + digits + '\'', needed);
+    }
+    return static_cast<int>(value);
+}
+
+ZERO_COLD_INLINE void Variables::refuse(char const* name, std::string_view found,
+                                        std::string_view needed) {
+    zero::detail::throw_error<LauncherError>(
+        {"zero: the environment variable ", name, ' ', found, "; it must be ", needed,
+         ". torchrun sets RANK, WORLD_SIZE and LOCAL_RANK (and MASTER_ADDR and MASTER_PORT), "
+         "mpirun "
+         "of Open MPI OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_LOCAL_RANK, "
+         "mpiexec of MPICH PMI_RANK, PMI_SIZE and MPI_LOCALRANKID, srun SLURM_PROCID, SLURM_NTASKS "
+         "and SLURM_LOCALID; PMIX_RANK is compared with the rank. Under another launcher set RANK, "
+         "WORLD_SIZE and LOCAL_RANK for each process."});
+}
+
+} // namespace ZERO_NAMESPACE::launch::detail

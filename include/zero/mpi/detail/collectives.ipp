@@ -1,0 +1,255 @@
+#pragma once
+
+#include "collectives.hpp"
+
+#include "../../comm/integer_reduction.hpp"
+#include "../../core/detail/text.hpp"
+#include "limits.hpp"
+#include "rounds.hpp"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace ZERO_NAMESPACE::mpi::detail {
+
+ZERO_COLD_INLINE Collectives::Collectives(MPI_Comm communicator, std::shared_ptr<Family> family,
+                                          Options const& options)
+    : _options(options), _exceptions(std::uncaught_exceptions()),
+      _peers(communicator, std::move(family), options) {
+    std::size_t const bytes =
+        zero::detail::larger(options.scratch_bytes, scratch_bytes_per_rank * world());
+    _scratch = Buffer<std::byte>(*options.memory, bytes / 128 * 128, BufferKind::communicator);
+    _pieces = zero::detail::List<void const*>(world());
+    _counts = zero::detail::List<int>(world());
+    _flights = zero::detail::Flights(world());
+    _peers.discard_into(_scratch.data(), half_bytes());
+}
+
+ZERO_COLD_INLINE Collectives::~Collectives() {
+    if (std::uncaught_exceptions() > _exceptions) {
+        _peers.abort(zero::detail::text(
+                         {"rank ", _peers.rank(), " left the group while an exception unwound"}),
+                     true);
+    }
+    _flights.synchronise();
+    if (!_peers.close()) { // MPI may still write to the memory
+        (void)new (std::nothrow) Buffer<std::byte>(std::move(_scratch));
+    }
+}
+
+ZERO_INLINE void Collectives::enqueue(zero::detail::CollectiveCall const& call,
+                                      zero::detail::CollectiveMemory memory, host::Queue* queue) {
+    memory.sum.is_by_library = call.type == DType::float32 && _options.order == Order::library;
+    _flights.enqueue(call, memory, queue, [this](Flight const& flight) { run(flight); });
+}
+
+ZERO_INLINE void Collectives::run(Flight const& flight) {
+    try {
+        _peers.begin(flight.signature);
+        switch (flight.kind) {
+        case CollectiveKind::reduce_scatter: reduce_extents(flight, flight.receive); break;
+        case CollectiveKind::all_gather: gather_extents(flight, flight.send); break;
+        case CollectiveKind::all_reduce: {
+            auto* const own = static_cast<std::byte*>(flight.receive)
+                              + flight.cuts[rank()] * flight.element_bytes;
+            reduce_extents(flight, own);
+            gather_extents(flight, own);
+            break;
+        }
+        case CollectiveKind::broadcast: broadcast(flight); break;
+        case CollectiveKind::integers: reduce_integers(flight); break;
+        }
+    } catch (...) {
+        _peers.part_after_failure();
+        throw;
+    }
+}
+
+/// The memory for the message of a peer. The own one has none.
+ZERO_INLINE std::byte* Collectives::scratch_of(std::size_t round, std::size_t peer,
+                                               std::size_t bytes) const noexcept {
+    return _scratch.data() + round % 2 * half_bytes() + (peer < rank() ? peer : peer - 1) * bytes;
+}
+
+ZERO_INLINE void Collectives::reduce_extents(Flight const& flight, void* out) {
+    if (flight.sum.is_by_library && world() > 2) { // two values have one order
+        reduce_extents_by_library(flight, out);
+        return;
+    }
+    Extents const extents(flight, piece_elements(flight.element_bytes));
+    std::size_t const piece_bytes = extents.piece * flight.element_bytes;
+    auto const* const send = static_cast<std::byte const*>(flight.send);
+    auto const post = [&](std::size_t number) {
+        Round& round = _peers.round(number);
+        Part const own = extents.part(rank(), number);
+        for (std::size_t step = 1; own.bytes != 0 && step < world(); ++step) {
+            std::size_t const peer = previous(step);
+            _peers.receive(round, static_cast<int>(peer), scratch_of(number, peer, piece_bytes),
+                           own.bytes);
+        }
+        for (std::size_t step = 1; step < world(); ++step) {
+            Part const part = extents.part(next(step), number);
+            if (part.bytes != 0) {
+                _peers.send(round, static_cast<int>(next(step)), send + part.offset, part.bytes);
+            }
+        }
+    };
+    auto const add = [&](std::size_t number) {
+        Part const own = extents.part(rank(), number);
+        if (own.bytes != 0) {
+            for (std::size_t peer = 0; peer < world(); ++peer) {
+                _pieces[peer] =
+                    peer == rank() ? send + own.offset : scratch_of(number, peer, piece_bytes);
+            }
+            flight.sum.add(static_cast<std::byte*>(out)
+                               + number * extents.piece * flight.sum.out_bytes,
+                           _pieces.data(), _peers.world(), own.bytes / flight.element_bytes);
+        }
+    };
+    in_rounds(_peers, extents.rounds, post, add);
+}
+
+/// One reduce-scatter if the extents fit the scratch memory. Otherwise one reduction to each owner
+/// in turn, in pieces that fit: a part of every extent does not lie in one piece of memory.
+ZERO_INLINE void Collectives::reduce_extents_by_library(Flight const& flight, void* out) {
+    Extents const extents(flight, half_bytes() / sizeof(float));
+    auto const* const send = static_cast<std::byte const*>(flight.send);
+    auto const post = [&](std::size_t number) {
+        if (extents.rounds == 1) {
+            for (std::size_t owner = 0; owner < world(); ++owner) {
+                _counts[owner] = static_cast<int>(flight.cuts[owner + 1] - flight.cuts[owner]);
+            }
+            _peers.reduce_scatter(_peers.round(number), reinterpret_cast<float const*>(send),
+                                  reinterpret_cast<float*>(_scratch.data()), _counts.data());
+            return;
+        }
+        for (std::size_t owner = 0; owner < world(); ++owner) {
+            Part const part = extents.part(owner, number);
+            if (part.bytes != 0) {
+                auto* const sum =
+                    reinterpret_cast<float*>(_scratch.data() + number % 2 * half_bytes());
+                _peers.reduce(_peers.round(number), static_cast<int>(owner),
+                              reinterpret_cast<float const*>(send + part.offset),
+                              owner == rank() ? sum : nullptr, part.bytes / sizeof(float));
+            }
+        }
+    };
+    auto const store = [&](std::size_t number) {
+        Part const own = extents.part(rank(), number);
+        if (own.bytes != 0) {
+            _pieces[0] = _scratch.data() + number % 2 * half_bytes();
+            flight.sum.add(static_cast<std::byte*>(out)
+                               + number * extents.piece * flight.sum.out_bytes,
+                           _pieces.data(), 1, own.bytes / sizeof(float));
+        }
+    };
+    in_rounds(_peers, extents.rounds, post, store);
+}
+
+ZERO_INLINE void Collectives::gather_extents(Flight const& flight, void const* own) {
+    Extents const extents(flight, half_bytes() / flight.element_bytes);
+    auto* const receive = static_cast<std::byte*>(flight.receive);
+    Part const whole = extents.whole(rank());
+    if (whole.bytes != 0 && receive + whole.offset != own) {
+        std::memcpy(receive + whole.offset, own, whole.bytes);
+    }
+    in_rounds(
+        _peers, extents.rounds,
+        [&](std::size_t number) {
+            Round& round = _peers.round(number);
+            Part const sent = extents.part(rank(), number);
+            for (std::size_t step = 1; step < world(); ++step) {
+                std::size_t const peer = previous(step);
+                Part const part = extents.part(peer, number);
+                if (part.bytes != 0) {
+                    _peers.receive(round, static_cast<int>(peer), receive + part.offset,
+                                   part.bytes);
+                }
+            }
+            for (std::size_t step = 1; sent.bytes != 0 && step < world(); ++step) {
+                _peers.send(round, static_cast<int>(next(step)), receive + sent.offset, sent.bytes);
+            }
+        },
+        [](std::size_t) {});
+}
+
+/// Along a binomial tree whose root is the sender: a rank receives a part, then passes it on while
+/// the next one arrives.
+ZERO_INLINE void Collectives::broadcast(Flight const& flight) {
+    std::size_t const bytes = flight.count * flight.element_bytes;
+    std::size_t const rounds = (bytes + half_bytes() - 1) / half_bytes();
+    std::size_t const place = (rank() + world() - flight.detail) % world(); // the root has 0
+    std::size_t const own_bit = place & (~place + 1);
+    auto const rank_at = [&](std::size_t at) {
+        return static_cast<int>((at + flight.detail) % world());
+    };
+    auto const part = [&](std::size_t number) {
+        std::size_t const begin = number * half_bytes();
+        return Part{begin, zero::detail::smaller(half_bytes(), bytes - begin)};
+    };
+    auto* const memory = static_cast<std::byte*>(flight.receive);
+    std::size_t sent = 0; // rounds
+    auto const pass_on = [&] {
+        Part const now = part(sent);
+        for (std::size_t bit = 1; bit < world() && (place == 0 || bit < own_bit); bit *= 2) {
+            if (place + bit < world()) {
+                _peers.send(_peers.round(1), rank_at(place + bit), memory + now.offset, now.bytes);
+            }
+        }
+        ++sent;
+    };
+    for (std::size_t number = 0; number < rounds; ++number) {
+        if (place != 0) {
+            Part const now = part(number);
+            _peers.receive(_peers.round(0), rank_at(place - own_bit), memory + now.offset,
+                           now.bytes);
+            _peers.finish(_peers.round(0));
+        }
+        _peers.finish(_peers.round(1));
+        pass_on();
+    }
+    _peers.finish(_peers.round(1));
+}
+
+/// Every rank sends its values to all others, which is one message per peer for the few integers
+/// that engines reduce.
+ZERO_INLINE void Collectives::reduce_integers(Flight const& flight) {
+    auto* const values = static_cast<std::int64_t*>(flight.receive);
+    std::size_t const piece = piece_elements(sizeof(std::int64_t));
+    bool const is_sum = static_cast<IntegerReduction>(flight.detail) == IntegerReduction::sum;
+    auto const count_of = [&](std::size_t number) {
+        return zero::detail::smaller(piece, flight.count - number * piece);
+    };
+    in_rounds(
+        _peers, (flight.count + piece - 1) / piece,
+        [&](std::size_t number) {
+            Round& round = _peers.round(number);
+            std::size_t const bytes = count_of(number) * sizeof(std::int64_t);
+            for (std::size_t step = 1; step < world(); ++step) {
+                std::size_t const peer = previous(step);
+                _peers.receive(round, static_cast<int>(peer), scratch_of(number, peer, bytes),
+                               bytes);
+            }
+            for (std::size_t step = 1; step < world(); ++step) {
+                _peers.send(round, static_cast<int>(next(step)), values + number * piece, bytes);
+            }
+        },
+        [&](std::size_t number) {
+            std::size_t const count = count_of(number);
+            std::int64_t* const own = values + number * piece;
+            for (std::size_t peer = 0; peer < world(); ++peer) {
+                if (peer == rank()) {
+                    continue;
+                }
+                auto const* const other = reinterpret_cast<std::int64_t const*>(
+                    scratch_of(number, peer, count * sizeof(std::int64_t)));
+                for (std::size_t i = 0; i < count; ++i) {
+                    own[i] = is_sum ? own[i] + other[i] : zero::detail::smaller(own[i], other[i]);
+                }
+            }
+        });
+}
+
+} // namespace ZERO_NAMESPACE::mpi::detail

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "../../comm/detail/group_failure.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+
+#include <mutex>
+
+namespace ZERO_NAMESPACE::mpi::detail {
+
+class Peers;
+
+using zero::detail::FailureKind;
+
+/// @brief The failure that a communicator and those split from it share in this process, and the
+/// lock under which they call MPI. Guarded by that lock, except `has_failed`.
+class Family : public zero::detail::GroupFailure {
+public:
+    using Lock = std::unique_lock<std::mutex>;
+
+    /// @param is_serialized whether MPI lets only one thread at a time call it: then all families
+    /// of the process share a lock
+    explicit Family(bool is_serialized) noexcept;
+
+    [[nodiscard]] Lock lock() { return Lock(*_mutex); }
+
+    /// @brief Adds a communicator.
+    void add(Peers* member) { _members.push_back(member); }
+
+    /// @brief Removes a communicator.
+    void remove(Peers const* member) noexcept;
+
+    /// @brief The communicators of the family in this process; null for those that were removed.
+    [[nodiscard]] zero::detail::List<Peers*> const& members() const noexcept { return _members; }
+
+private:
+    std::mutex _own;
+    std::mutex* _mutex;
+    zero::detail::List<Peers*> _members;
+};
+
+} // namespace ZERO_NAMESPACE::mpi::detail
+
+#if !defined(ZERO_COMPILED)
+#include "family.ipp"
+#endif

@@ -1,0 +1,166 @@
+#pragma once
+
+#include "../../comm/detail/call_signature.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/namespace.hpp"
+#include "../options.hpp"
+#include "family.hpp"
+#include "message.hpp"
+#include "round.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mpi.h>
+#include <string>
+#include <string_view>
+
+namespace ZERO_NAMESPACE::mpi::detail {
+
+/// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
+/// the failures of the family in one loop, exchanges signs of life, and parts from the peers so
+/// that no transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
+///
+/// Every transfer of data ends in one of three ways: it completes; after a failure the peer
+/// receives and discards it, which it does until this rank has said goodbye; or the peer is silent
+/// for `Options::finish_time_out`, and then the process cannot finalise MPI
+/// (`process_must_abort`).
+class Peers {
+public:
+    using Clock = Family::Clock;
+    using Lock = Family::Lock;
+
+    /// @param communicator owned; frees it where possible
+    Peers(MPI_Comm communicator, std::shared_ptr<Family> family, Options const& options);
+    Peers(Peers const&) = delete;
+    Peers& operator=(Peers const&) = delete;
+
+    ~Peers() { (void)close(); }
+
+    /// @brief Parts from the peers and frees the MPI_Comm; waits for them at most
+    /// `Options::finish_time_out`. Returns false if a transfer stays pending: then the memory that
+    /// it uses must not be freed. A no-op the second time.
+    bool close() noexcept;
+
+    [[nodiscard]] int rank() const noexcept { return _rank; }
+    [[nodiscard]] int world() const noexcept { return _world; }
+    [[nodiscard]] MPI_Comm communicator() const noexcept { return _communicator; }
+    [[nodiscard]] std::shared_ptr<Family> const& family() const noexcept { return _family; }
+    [[nodiscard]] Round& round(std::size_t number) noexcept { return _rounds[number % 2]; }
+
+    /// @brief Gives the memory into which unwanted data are received; as large as any transfer.
+    void discard_into(void* memory, std::size_t bytes) noexcept;
+
+    /// @brief Begins a collective. @throws CommunicatorError if there was a failure
+    void begin(zero::detail::CallSignature::Words const& call);
+
+    /// @brief Starts to send to, or to receive from, a peer; at most 2^31 - 1 bytes.
+    void send(Round& round, int peer, void const* data, std::size_t bytes);
+    void receive(Round& round, int peer, void* data, std::size_t bytes);
+
+    /// @brief Starts MPI's own sum of floats at one rank.
+    void reduce(Round& round, int owner, float const* data, float* sum, std::size_t elements);
+
+    /// @brief Starts MPI's own sums of floats, of which rank r gets counts[r] elements. `counts`
+    /// must stay valid until the round is finished.
+    void reduce_scatter(Round& round, float const* data, float* sum, int const* counts);
+
+    /// @brief Waits for the transfers of a round. @throws CommunicatorError
+    void finish(Round& round);
+
+    /// @brief Fails the family and informs all peers. Any thread may call it.
+    void abort(std::string_view cause, bool is_provisional) noexcept;
+
+    /// @brief Throws if there is a final failure. @throws Aborted, CollectiveMismatch
+    void rethrow_failure();
+
+    /// @brief Ends after the current exception: informs the peers, and waits until no transfer is
+    /// pending, at most `Options::finish_time_out`.
+    void part_after_failure() noexcept;
+
+    /// @brief Returns whether MPI_Finalize might not return: a transfer of a communicator of this
+    /// process stays pending, or a peer gave no answer after a failure.
+    static std::atomic<bool>& process_must_abort() noexcept;
+
+private:
+    /// The state of a peer, as this rank knows it.
+    struct Peer {
+        Clock::time_point heard{}; ///< never: the time of construction
+        std::uint64_t number = 0;  ///< its last collective that is known
+        bool is_gone = false;
+    };
+
+    static constexpr int message_tag = 0;
+    static constexpr unsigned turns_after_goodbye = 256; ///< in which data may still arrive
+
+    /// The polls after the start of a round that do not give the core to another thread. A transfer
+    /// of a few kilobytes is complete by then.
+    static constexpr unsigned turns_before_pause = 100;
+
+    static constexpr unsigned turns_at_once = 16; ///< the first of them, without the clock
+
+    /// The time at which a peer was heard of whose data arrived without a look at the clock. The
+    /// next wait replaces it by its start.
+    static constexpr Clock::time_point before_next_wait = Clock::time_point::max();
+
+    /// The buffers of messages. They stay allocated if a transfer was lost.
+    struct Buffers {
+        Message incoming;
+        std::array<Outgoing, message_kinds> outgoing;
+    };
+
+    [[nodiscard]] Outgoing& outgoing(MessageKind kind) noexcept {
+        return _outgoing[static_cast<std::size_t>(kind)];
+    }
+    static void pause(Clock::duration waited, bool is_reducing);
+    [[nodiscard]] bool finishes_at_once(Round& round);
+    void end(Round& round, Clock::time_point now) noexcept;
+    void post_message_receive() noexcept;
+    void receive_messages() noexcept;
+    void progress_family() noexcept;
+    void take(Message const& message, int source);
+    void tell(MessageKind kind, FailureKind failure, std::string_view text) noexcept;
+    void tell_failure() noexcept;
+    void tell_family() noexcept;
+    [[nodiscard]] bool is_outgoing_done(MessageKind kind) noexcept;
+    [[nodiscard]] static bool is_pending(MPI_Request request) noexcept;
+    void throw_if_final();
+    [[noreturn]] void throw_time_out(Round const& round);
+    [[nodiscard]] int first_gone(int peer) const noexcept;
+    void require_present(Round& round, unsigned& turns);
+    [[nodiscard]] std::string missing_peers(Round const& round) const;
+    [[nodiscard]] std::string current_call() const;
+    [[nodiscard]] bool drain(Clock::duration limit, bool needs_goodbyes) noexcept;
+    [[nodiscard]] bool are_transfers_done() noexcept;
+    [[nodiscard]] bool discard() noexcept;
+
+    MPI_Comm _communicator;
+    std::shared_ptr<Family> _family;
+    Options _options;
+    Clock::duration _beat;
+    int _rank = 0;
+    int _world = 1;
+    int _largest_tag = 32767;
+    int _tag = 1;
+    std::uint64_t _number = 0;
+    zero::detail::CallSignature::Words _call{};
+    std::array<Round, 2> _rounds;
+    zero::detail::List<Peer> _peers;
+    std::unique_ptr<Buffers> _buffers;
+    std::array<Outgoing, message_kinds>& _outgoing;
+    MPI_Request _incoming = MPI_REQUEST_NULL;
+    MPI_Request _discarding = MPI_REQUEST_NULL;
+    void* _discard_memory = nullptr;
+    std::size_t _discard_bytes = 0;
+    bool _has_parted = false;
+    bool _is_closed = false;
+    bool _has_lost_transfers = false;
+};
+
+} // namespace ZERO_NAMESPACE::mpi::detail
+
+#if !defined(ZERO_COMPILED)
+#include "peers.ipp"
+#endif

@@ -1,0 +1,382 @@
+#pragma once
+
+#include "peers.hpp"
+
+#include "../../comm/detail/report_failure.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "peers_messages.ipp"
+#include "require_success.hpp"
+
+#include <chrono>
+#include <thread>
+
+namespace ZERO_NAMESPACE::mpi::detail {
+
+ZERO_COLD_INLINE Peers::Peers(MPI_Comm communicator, std::shared_ptr<Family> family,
+                              Options const& options)
+    : _communicator(communicator), _family(std::move(family)), _options(options),
+      _beat(zero::detail::smaller(options.heartbeat, options.time_out / 4)),
+      _buffers(std::make_unique<Buffers>()), _outgoing(_buffers->outgoing) {
+    Lock const lock = _family->lock();
+    require_success(MPI_Comm_set_errhandler(_communicator, MPI_ERRORS_RETURN),
+                    "MPI_Comm_set_errhandler");
+    require_success(MPI_Comm_rank(_communicator, &_rank), "MPI_Comm_rank");
+    require_success(MPI_Comm_size(_communicator, &_world), "MPI_Comm_size");
+    void* largest = nullptr;
+    int is_set = 0;
+    require_success(MPI_Comm_get_attr(_communicator, MPI_TAG_UB, &largest, &is_set),
+                    "MPI_Comm_get_attr");
+    if (is_set != 0) {
+        _largest_tag = *static_cast<int const*>(largest);
+    }
+    auto const world = static_cast<std::size_t>(_world);
+    for (Round& round : _rounds) {
+        round = Round(2 * world);
+    }
+    for (Outgoing& outgoing : _outgoing) {
+        outgoing.requests = zero::detail::List<MPI_Request>(world);
+        for (MPI_Request& request : outgoing.requests) {
+            request = MPI_REQUEST_NULL;
+        }
+    }
+    _peers = zero::detail::List<Peer>(world);
+    _family->add(this);
+    post_message_receive();
+}
+
+ZERO_COLD_INLINE bool Peers::close() noexcept {
+    int is_finalised = 0;
+    MPI_Finalized(&is_finalised);
+    if (_is_closed) {
+        return !_has_lost_transfers;
+    }
+    _is_closed = true;
+    if (is_finalised == 0) {
+        {
+            Lock const lock = _family->lock();
+            tell(MessageKind::goodbye, FailureKind::none, "");
+        }
+        bool const is_quiet = drain(_options.finish_time_out, true);
+        Lock const lock = _family->lock();
+        _has_lost_transfers = !is_quiet && !are_transfers_done();
+        if (_has_lost_transfers) {
+            (void)_buffers.release(); // NOLINT: MPI may still read and write them
+        } else {
+            MPI_Cancel(&_incoming);
+            MPI_Wait(&_incoming, MPI_STATUS_IGNORE);
+        }
+        if (is_quiet) { // else a peer may still send to it
+            MPI_Comm_free(&_communicator);
+        }
+        if (_has_lost_transfers || (!is_quiet && _family->has_failed())) {
+            process_must_abort().store(true);
+        }
+    }
+    Lock const lock = _family->lock();
+    _family->remove(this);
+    return !_has_lost_transfers;
+}
+
+ZERO_INLINE void Peers::discard_into(void* memory, std::size_t bytes) noexcept {
+    _discard_memory = memory;
+    _discard_bytes = bytes;
+}
+
+ZERO_INLINE std::atomic<bool>& Peers::process_must_abort() noexcept {
+    static std::atomic<bool> must_abort{false};
+    return must_abort;
+}
+
+ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
+    Lock const lock = _family->lock();
+    ++_number;
+    _call = call;
+    std::uint64_t hash = 14695981039346656037U ^ _number;
+    for (std::size_t word = 0; word < zero::detail::CallSignature::parameter_begin; ++word) {
+        hash = (hash ^ call[word]) * 1099511628211U;
+    }
+    hash ^= hash >> 32U;
+    // Ranks that call different collectives do not receive one another's data.
+    _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
+    if (_number % 8 == 0) { // as often as in a wait: a look costs as much as a small transfer
+        receive_messages();
+    }
+    throw_if_final();
+}
+
+ZERO_INLINE void Peers::send(Round& round, int peer, void const* data, std::size_t bytes) {
+    Lock const lock = _family->lock();
+    require_success(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, _tag, _communicator,
+                              &round.add(peer, false)),
+                    "MPI_Isend");
+}
+
+ZERO_INLINE void Peers::receive(Round& round, int peer, void* data, std::size_t bytes) {
+    Lock const lock = _family->lock();
+    require_success(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, _tag, _communicator,
+                              &round.add(peer, true)),
+                    "MPI_Irecv");
+}
+
+ZERO_INLINE void Peers::reduce(Round& round, int owner, float const* data, float* sum,
+                               std::size_t elements) {
+    Lock const lock = _family->lock();
+    round.is_reducing = true;
+    require_success(MPI_Ireduce(data, sum, static_cast<int>(elements), MPI_FLOAT, MPI_SUM, owner,
+                                _communicator, &round.add(owner, false)),
+                    "MPI_Ireduce");
+}
+
+ZERO_INLINE void Peers::reduce_scatter(Round& round, float const* data, float* sum,
+                                       int const* counts) {
+    Lock const lock = _family->lock();
+    round.is_reducing = true;
+    require_success(MPI_Ireduce_scatter(data, sum, counts, MPI_FLOAT, MPI_SUM, _communicator,
+                                        &round.add(Round::every_peer, false)),
+                    "MPI_Ireduce_scatter");
+}
+
+/// Polls a few times under one lock and without the clock, which a small transfer would notice.
+ZERO_INLINE bool Peers::finishes_at_once(Round& round) {
+    Lock const lock = _family->lock();
+    int is_done = 0;
+    for (unsigned turn = 0; is_done == 0 && turn < turns_at_once; ++turn) {
+        require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(), &is_done,
+                                    MPI_STATUSES_IGNORE),
+                        "MPI_Testall");
+    }
+    if (is_done != 0) {
+        end(round, before_next_wait);
+    }
+    return is_done != 0;
+}
+
+ZERO_INLINE void Peers::finish(Round& round) {
+    if (finishes_at_once(round)) {
+        return;
+    }
+    Clock::time_point const start = Clock::now();
+    for (Peer& peer : _peers) {
+        peer.heard = peer.heard == before_next_wait ? start : peer.heard;
+    }
+    Clock::time_point now = start;
+    Clock::time_point beat = start + _beat;
+    unsigned turns_without_peer = 0;
+    for (unsigned turn = 1;; ++turn) {
+        {
+            Lock const lock = _family->lock();
+            int is_done = 0;
+            require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(),
+                                        &is_done, MPI_STATUSES_IGNORE),
+                            "MPI_Testall");
+            if (is_done != 0) {
+                end(round, now);
+                return;
+            }
+            if (turn % 8 == 0 || now >= beat) {
+                progress_family();
+                throw_if_final();
+                require_present(round, turns_without_peer);
+            }
+            if (now >= beat) {
+                tell(MessageKind::heartbeat, FailureKind::none, "");
+                beat = now + _beat;
+            }
+            if (now - start >= _options.time_out) {
+                throw_time_out(round);
+            }
+        }
+        if (turn > turns_before_pause) {
+            pause(now - start, round.is_reducing);
+            now = Clock::now();
+        }
+    }
+}
+
+/// Ends a round. Notes that peers were heard of: their data are a sign of life.
+ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
+    for (std::size_t request = 0; request < round.used; ++request) {
+        if (round.is_receive[request] != 0) {
+            Peer& peer = _peers[static_cast<std::size_t>(round.peers[request])];
+            peer.heard = now;
+            peer.number = zero::detail::larger(peer.number, _number);
+        }
+    }
+    round.used = 0;
+    round.is_reducing = false;
+}
+
+/// Gives the core to other threads. A rank that has waited for a while sleeps between its looks at
+/// the network, because its peers may need the core to compute. MPI's own sums take many steps,
+/// each in a poll, so a rank does not sleep in them.
+ZERO_INLINE void Peers::pause(Clock::duration waited, bool is_reducing) {
+    if (is_reducing || waited < std::chrono::milliseconds(2)) {
+        std::this_thread::yield();
+    } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+}
+
+ZERO_COLD_INLINE void Peers::abort(std::string_view cause, bool is_provisional) noexcept {
+    try {
+        Lock const lock = _family->lock();
+        _family->fail(FailureKind::aborted, cause, is_provisional);
+        tell_family();
+    } catch (...) { // the lock failed: the peers find out by their time-out
+    }
+}
+
+ZERO_INLINE void Peers::rethrow_failure() {
+    if (_family->has_failed()) {
+        Lock const lock = _family->lock();
+        throw_if_final();
+    }
+}
+
+ZERO_COLD_INLINE void Peers::throw_if_final() {
+    if (!_family->has_failed() || !_family->is_final()) {
+        return;
+    }
+    tell_family();
+    if (_family->kind() == FailureKind::mismatch) {
+        zero::detail::throw_error<CollectiveMismatch>(
+            {"zero: ", _family->cause(),
+             "; every rank must call the same collectives in the same order."});
+    }
+    zero::detail::throw_error<Aborted>({"zero: the group was aborted: ", _family->cause(),
+                                        "; rank ", _rank, " was in ", current_call(), '.'});
+}
+
+ZERO_COLD_INLINE void Peers::throw_time_out(Round const& round) {
+    std::string const cause =
+        zero::detail::text({"rank ", _rank, " waited ", _options.time_out.count(), " ms for ",
+                            missing_peers(round), ", in ", current_call()});
+    _family->fail(FailureKind::aborted, cause, false);
+    tell_family();
+    zero::detail::throw_error<TimedOut>(
+        {"zero: ", cause,
+         "; every rank must call the same collectives. If a rank needs longer, raise "
+         "mpi::Options::time_out."});
+}
+
+/// Returns `peer`, or the first of all if it is `Round::every_peer`, if it has left; otherwise -1.
+ZERO_COLD_INLINE int Peers::first_gone(int peer) const noexcept {
+    for (int other = 0; other < _world; ++other) {
+        if ((peer == other || peer == Round::every_peer)
+            && _peers[static_cast<std::size_t>(other)].is_gone) {
+            return other;
+        }
+    }
+    return -1;
+}
+
+/// Fails the family if the round waits for a peer that has left, after some turns in which the last
+/// data of that peer may arrive.
+ZERO_COLD_INLINE void Peers::require_present(Round& round, unsigned& turns) {
+    if (_family->has_failed()) {
+        return;
+    }
+    for (std::size_t request = 0; request < round.used; ++request) {
+        int const peer = first_gone(round.peers[request]);
+        if (peer >= 0 && is_pending(round.requests[request])) {
+            if (++turns > turns_after_goodbye) {
+                _family->fail(FailureKind::aborted,
+                              zero::detail::text({"rank ", peer,
+                                                  " left the group (its communicator "
+                                                  "was destroyed)"}),
+                              false);
+                throw_if_final();
+            }
+            return;
+        }
+    }
+}
+
+ZERO_COLD_INLINE void Peers::part_after_failure() noexcept {
+    try {
+        {
+            Lock const lock = _family->lock();
+            zero::detail::report_failure(
+                static_cast<std::size_t>(_rank),
+                [&](std::string_view cause) { _family->fail(FailureKind::aborted, cause, false); });
+            tell_family();
+            tell(MessageKind::goodbye, FailureKind::none, "");
+            for (Round& round : _rounds) {
+                for (std::size_t request = 0; request < round.used; ++request) {
+                    if (round.is_receive[request] != 0
+                        && round.requests[request] != MPI_REQUEST_NULL) {
+                        MPI_Cancel(&round.requests[request]);
+                    }
+                }
+            }
+        }
+        (void)drain(_options.finish_time_out, false);
+    } catch (...) { // the destructor tries again
+    }
+}
+
+/// Receives and discards until no own transfer is pending and, if `needs_goodbyes`, every peer has
+/// promised to send nothing more. Returns whether that was reached in time.
+ZERO_COLD_INLINE bool Peers::drain(Clock::duration limit, bool needs_goodbyes) noexcept {
+    Clock::time_point const start = Clock::now();
+    for (;;) {
+        {
+            Lock const lock = _family->lock();
+            progress_family();
+            bool is_done = are_transfers_done();
+            for (int peer = 0; needs_goodbyes && peer < _world; ++peer) {
+                is_done =
+                    is_done && (peer == _rank || _peers[static_cast<std::size_t>(peer)].is_gone);
+            }
+            if (discard() && is_done) {
+                return true;
+            }
+        }
+        if (Clock::now() - start >= limit) {
+            return false;
+        }
+        pause(Clock::now() - start, false);
+    }
+}
+
+ZERO_COLD_INLINE bool Peers::are_transfers_done() noexcept {
+    bool is_done = _discarding == MPI_REQUEST_NULL;
+    for (Round& round : _rounds) {
+        for (std::size_t request = 0; request < round.used; ++request) {
+            int is_complete = 0;
+            MPI_Test(&round.requests[request], &is_complete, MPI_STATUS_IGNORE);
+            is_done = is_done && is_complete != 0;
+        }
+    }
+    for (std::size_t kind = 0; kind < message_kinds; ++kind) {
+        is_done = is_outgoing_done(static_cast<MessageKind>(kind)) && is_done;
+    }
+    return is_done;
+}
+
+/// Receives data that no command waits for. Returns whether there are none.
+ZERO_COLD_INLINE bool Peers::discard() noexcept {
+    int is_complete = 1;
+    if (_discarding != MPI_REQUEST_NULL) {
+        MPI_Test(&_discarding, &is_complete, MPI_STATUS_IGNORE);
+    }
+    if (is_complete == 0) {
+        return false;
+    }
+    MPI_Status status;
+    int is_waiting = 0;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, _communicator, &is_waiting, &status) != MPI_SUCCESS
+        || is_waiting == 0) {
+        return true;
+    }
+    if (status.MPI_TAG == message_tag) {
+        return false; // two messages arrived at once; the second one is received next
+    }
+    MPI_Irecv(_discard_memory, static_cast<int>(_discard_bytes), MPI_BYTE, status.MPI_SOURCE,
+              status.MPI_TAG, _communicator, &_discarding);
+    return false;
+}
+
+} // namespace ZERO_NAMESPACE::mpi::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/memory_resource.hpp"
+#include "order.hpp"
+
+#include <condition_variable> // also declares durations, cheaper than <chrono>
+#include <cstddef>
+
+namespace ZERO_NAMESPACE::mpi {
+
+/// @brief The options of `mpi::Communicator`. `order` and `scratch_bytes` must be equal on all
+/// ranks.
+struct Options {
+    /// @brief The order of sums.
+    Order order = Order::rank;
+
+    /// @brief The time that a rank waits for its peers without receiving anything that it waits
+    /// for; must be positive. Counts from the end of the previous collective.
+    std::chrono::milliseconds time_out = std::chrono::minutes(30);
+
+    /// @brief The time between two signs of life of a rank that waits; must be positive. At most a
+    /// quarter of the time-out is used.
+    std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
+
+    /// @brief The longest time that a failure or a destructor waits for the peers to confirm that
+    /// nothing is on its way; must be positive. It comes on top of the time-out.
+    std::chrono::milliseconds finish_time_out = std::chrono::seconds(5);
+
+    /// @brief The size of the buffer through which collectives receive, from 1 KiB per rank (less
+    /// is raised to that) to 1 GiB. Messages are cut to at most half of it, so it need not grow
+    /// with the buckets.
+    std::size_t scratch_bytes = std::size_t{8} << 20U;
+
+    /// @brief The resource of that buffer, which must outlive the communicator; null:
+    /// `HostBackend::default_memory()`.
+    MemoryResource* memory = nullptr;
+};
+
+} // namespace ZERO_NAMESPACE::mpi

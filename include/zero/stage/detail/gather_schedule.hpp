@@ -1,0 +1,168 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../layout/detail/gather_order.hpp"
+#include "../../layout/flat_layout.hpp"
+#include "../../layout/gather_options.hpp"
+#include "../trace_report.hpp"
+#include "acquisition_trace.hpp"
+#include "order_evidence.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Decides which buckets of sharded parameters are gathered in advance, stay gathered after
+/// their use, and are freed first. Counts what happened.
+///
+/// A member of the ParameterScheduler, which gathers and frees as it says and reports each change.
+/// It depends on no element type and sends nothing. Every decision follows from the options and
+/// from the acquisitions of this rank, so ranks with equal acquisitions decide alike.
+class GatherSchedule {
+public:
+    static constexpr std::size_t none = GatherOrder::none;
+
+    [[gnu::cold]] GatherSchedule(FlatLayout const& layout, GatherOptions const& options,
+                                 std::size_t rank);
+
+    [[nodiscard]] bool is_gathered(std::size_t bucket) const noexcept {
+        return _states[bucket].is_gathered;
+    }
+
+    /// @name An acquisition, in this order
+    /// @{
+
+    /// @throws OutOfOrder under ChangedOrder::error, naming the unit and both orders
+    void require_recorded_order(std::size_t unit) const {
+        if (_options->changed_order == ChangedOrder::error && _trace.is_change(unit)) {
+            throw_changed_order(unit);
+        }
+    }
+
+    /// @brief Returns whether the limit of live elements has room for the rest of a unit.
+    [[nodiscard]] bool has_room(std::size_t unit) const noexcept;
+
+    /// @brief Returns the gathered bucket that is freed first to make room for a unit: the one that
+    /// is needed last, and a persistent one only if there is no other; `none` if all are in use.
+    [[nodiscard]] std::size_t first_to_free(std::size_t unit) const noexcept;
+
+    /// @brief Begins a use of every bucket of the unit, and advances the order.
+    /// @param is_late whether the acquisition had to gather a bucket
+    void hold(std::size_t unit, bool is_late);
+
+    /// @brief Returns the next unit that is to be gathered in advance and is not yet; `none` if
+    /// there is none. After a unit that found no room, ask again at the next acquisition.
+    [[nodiscard]] std::size_t next_ahead() noexcept;
+    /// @}
+
+    /// @brief A bucket was gathered. @param ahead the unit for which it was gathered in advance
+    void note_gather(std::size_t bucket, std::size_t ahead = none) noexcept;
+
+    /// @brief Ends a use. @return whether the bucket is to be freed
+    [[nodiscard]] bool release(std::size_t bucket) noexcept {
+        State& state = _states[bucket];
+        return --state.users == 0 && state.kept_until == none
+               && !_layout->bucket(bucket).is_persistent;
+    }
+    [[nodiscard]] bool is_used(std::size_t bucket) const noexcept {
+        return _states[bucket].users != 0;
+    }
+
+    /// @brief A bucket was freed.
+    void note_free(std::size_t bucket) noexcept;
+
+    /// @brief Calls `visit(bucket)` for every gathered bucket that is not in use.
+    template <class Visitor>
+    void for_idle(Visitor&& visit) const {
+        for (std::size_t bucket = 0; _live != 0 && bucket < _states.size(); ++bucket) {
+            if (_states[bucket].is_gathered && _states[bucket].users == 0) {
+                visit(bucket);
+            }
+        }
+    }
+
+    /// @name The recorded order
+    /// @{
+    void begin_step() noexcept {
+        _trace.begin_step();
+        _is_changed = false;
+    }
+    void begin_micro_step() noexcept {
+        ++_micro_steps;
+        _trace.begin();
+    }
+    /// @param is_whole false if the micro-step is cancelled
+    void end_micro_step(bool is_whole);
+
+    /// @brief Returns what the ranks compare at the end of a step.
+    [[nodiscard]] OrderEvidence evidence() const noexcept {
+        return {_layout->world() > 1, _is_changed, _trace.hash()};
+    }
+    [[nodiscard]] std::span<std::size_t const> recorded() const noexcept { return _trace.units(); }
+
+    /// @brief Returns a text about the point where this rank left the order of the steps before, or
+    /// about the order that it recorded first.
+    [[nodiscard, gnu::cold]] std::string change_text() const;
+
+    /// @brief Returns the context of a gather for messages: the unit and the last acquisitions of
+    /// this micro-step, such as "unit 1 after units ... 4, 4, 3". Valid until the next call;
+    /// allocates nothing.
+    [[nodiscard]] char const* context_of(std::size_t unit) noexcept;
+
+    /// @brief Returns a text that says which unit this rank acquires, and both orders.
+    [[nodiscard, gnu::cold]] std::string acquisition_text(std::size_t unit) const;
+
+    /// @brief Takes over what does not depend on the layout: the order and the counts.
+    void continue_from(GatherSchedule& other);
+    /// @}
+
+    [[nodiscard]] TraceReport const& report() const noexcept { return _report; }
+
+private:
+    struct State {
+        std::size_t users = 0;
+        std::size_t kept_until = none; ///< position of the next use, until which it stays gathered
+        std::size_t ahead = none;      ///< the unit for which it was gathered in advance, unused
+        bool is_gathered = false;
+    };
+
+    [[noreturn, gnu::cold]] void throw_changed_order(std::size_t unit) const;
+    [[gnu::cold]] void note_change(std::size_t acquired);
+    [[nodiscard]] std::string unit_text(std::size_t unit) const;
+
+    FlatLayout const* _layout;
+    GatherOptions const* _options;
+    std::size_t _rank;
+    AcquisitionTrace _trace;
+    GatherOrder _order;           ///< of the units that the trace had recorded before
+    std::vector<State> _states;   ///< by bucket
+    std::size_t _live = 0;        ///< elements of gathered buckets, in their places
+    std::size_t _position = none; ///< of the last acquisition in `_order`; none: not in it
+    std::size_t _ahead = 0;       ///< what precedes this position in `_order` is gathered
+    std::uint64_t _micro_steps = 0;
+    bool _is_changed = false;         ///< this rank recorded an order in this step
+    OrderChange _change{};            ///< the last one
+    std::vector<std::size_t> _before; ///< the recorded order before it
+    TraceReport _report;
+    std::array<char, 96> _context{};
+};
+
+/// @brief Returns the units of an order around a position, for messages: "... 3, 4, [5], 6 ...".
+[[gnu::cold]] std::string order_text(std::span<std::size_t const> units, std::size_t position);
+
+/// @brief Reports orders that differ between ranks. @throws CollectiveMismatch always
+/// @param orders of all ranks, in rank order, each `size` long; shorter ones end with `none`
+[[noreturn, gnu::cold]] void throw_order_mismatch(FlatLayout const& layout,
+                                                  std::span<std::uint64_t const> orders,
+                                                  std::size_t size);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "gather_schedule.ipp"
+#endif

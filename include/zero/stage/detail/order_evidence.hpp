@@ -1,0 +1,45 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../ops/host_device.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A rank's statement about the order in which a step acquired units. The ranks reduce it
+/// together with the number that they reduce in every step anyway, so that a rank with another
+/// order is found over transports that compare no tags.
+struct OrderEvidence {
+    bool is_compared = false; ///< parameters are sharded, on more than one rank
+    bool is_changed = false;  ///< this rank recorded an order in this step
+    std::uint64_t hash = 0;   ///< of the acquisitions of the step
+};
+
+/// @brief The minimum of these numbers over the ranks, in the memory of the backend.
+struct OrderAgreement {
+    static constexpr std::size_t count = 4;
+
+    /// Evidence of the gradients (`GradientEvidence`), hash, complement of the hash, and 1 if the
+    /// rank recorded an order.
+    std::int64_t numbers[count] = {};
+
+    /// @brief Sets the numbers of one rank, without the first.
+    ZERO_HOST_DEVICE constexpr void set(OrderEvidence const& order) noexcept {
+        numbers[1] = static_cast<std::int64_t>(order.hash);
+        numbers[2] = static_cast<std::int64_t>(~order.hash);
+        numbers[3] = order.is_changed ? 1 : 0;
+    }
+
+    /// @brief Returns whether all ranks acquired units in the same order: the least hash is the
+    /// greatest.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr bool is_same() const noexcept {
+        return numbers[1] == ~numbers[2];
+    }
+
+    /// @brief Returns whether every rank recorded an order in the step.
+    [[nodiscard]] constexpr bool is_changed_everywhere() const noexcept { return numbers[3] == 1; }
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,74 @@
+#pragma once
+
+/// @file
+/// @brief LibTorch modules on CUDA devices. Include it, besides `zero.hpp`'s CUDA headers, in the
+/// units that shard such modules. It needs a LibTorch with CUDA; the units are compiled by nvcc.
+
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../cuda/allocator_memory.hpp"
+#include "../cuda/runtime_backend.hpp"
+#include "../cuda/unset_stream.hpp"
+#include "../torch.hpp"
+#include "device_of.hpp"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cstddef>
+#include <cuda_runtime_api.h>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::torch {
+
+/// @brief The current CUDA device. LibTorch computes on its current stream.
+template <class Backend>
+    requires std::is_base_of_v<cuda::RuntimeBackend, Backend>
+struct DeviceOf<Backend> {
+    static constexpr bool is_supported = true;
+    static constexpr c10::DeviceType type = c10::kCUDA;
+
+    /// @brief Returns the compute queue of an engine: by default the current stream of LibTorch.
+    /// @throws InvalidArgument if another one is given
+    static cudaStream_t compute_queue(cudaStream_t given) {
+        cudaStream_t const current = c10::cuda::getCurrentCUDAStream().stream();
+        if (given != cuda::unset_stream() && given != current) {
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: options.compute_queue is not LibTorch's current stream; leave the option "
+                 "as it is, and construct under the c10::cuda::CUDAStreamGuard of the training."});
+        }
+        return current;
+    }
+
+    /// @brief Requires that LibTorch's current stream is the one of the construction.
+    /// @throws OutOfOrder
+    static void require_current(cudaStream_t queue) {
+        if (c10::cuda::getCurrentCUDAStream().stream() != queue) {
+            zero::detail::throw_error<OutOfOrder>(
+                {"zero: LibTorch's current stream is not the one on which the module was sharded; "
+                 "train under the same c10::cuda::CUDAStreamGuard."});
+        }
+    }
+};
+
+/// @brief LibTorch's caching allocator, so that the engine and LibTorch share one pool:
+///
+///     zero::torch::CachingAllocator allocator;
+///     zero::cuda::AllocatorMemory memory(allocator, c10::cuda::getCurrentCUDAStream());
+///     options.memory = &memory;
+///
+/// Stateless.
+struct CachingAllocator {
+    /// @brief Allocates on the current device. @throws c10::OutOfMemoryError
+    static void* allocate(std::size_t bytes, cudaStream_t stream) {
+        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
+    }
+
+    /// @brief Returns memory to the pool, in the order of the stream that allocated it.
+    static void deallocate(void* memory, std::size_t, cudaStream_t) {
+        c10::cuda::CUDACachingAllocator::raw_delete(memory);
+    }
+};
+static_assert(cuda::DeviceAllocator<CachingAllocator>);
+
+} // namespace ZERO_NAMESPACE::torch

@@ -1,0 +1,117 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../unit.hpp"
+
+#include <c10/core/TensorImpl.h>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <torch/nn/module.h>
+#include <vector>
+
+namespace ZERO_NAMESPACE::torch::detail {
+
+/// @brief One parameter of a module, and the two states between which it changes.
+///
+/// `whole` and `released` are copies of the tensor's description. Copying one of them into the
+/// tensor changes its state and keeps its identity, its version and its place in autograd. All
+/// views of the tensor share one storage, so they follow when its pointer changes.
+struct ModuleTensor {
+    at::Tensor tensor;
+    std::string name;
+    std::vector<std::size_t> units{}; ///< ascending, each once
+    bool is_trainable = true;
+    c10::intrusive_ptr<c10::TensorImpl> whole{};
+    c10::intrusive_ptr<c10::TensorImpl> released{};
+    std::size_t holders = 0;   ///< acquired units that use it
+    at::Tensor gradient{};     ///< view of the memory that the engine lent last
+    bool is_leased = false;    ///< `gradient` is the tensor's `.grad`
+    bool is_used = false;      ///< autograd added to it in this backward pass
+    std::uint32_t version = 0; ///< of `gradient` when it was lent; each addition raises it
+};
+
+/// @brief The parameters of a module in the order of its units, and the memory that their tensors
+/// show. Used by `UnitRunner`.
+///
+/// A tensor shows the engine's memory while a unit that uses it is acquired. Otherwise it has no
+/// memory, and reading it throws a `c10::Error` whose text names the parameter and the remedy.
+class ModuleTensors {
+public:
+    /// @brief Finds names by identity and checks every tensor.
+    /// @throws InvalidArgument naming a parameter that is in no unit, of another type or device, a
+    /// view, not contiguous, no leaf, or shares memory with another one
+    ModuleTensors(::torch::nn::Module& module, std::vector<Unit> const& units, at::ScalarType type,
+                  at::DeviceType device, int rank);
+    ModuleTensors(ModuleTensors const&) = delete;
+    ModuleTensors& operator=(ModuleTensors const&) = delete;
+    ~ModuleTensors() = default;
+
+    [[nodiscard]] std::size_t size() const noexcept { return _tensors.size(); }
+    [[nodiscard]] std::size_t units() const noexcept { return _members.size(); }
+    [[nodiscard]] ModuleTensor& operator[](std::size_t parameter) { return _tensors[parameter]; }
+    [[nodiscard]] ModuleTensor const& operator[](std::size_t parameter) const {
+        return _tensors[parameter];
+    }
+    [[nodiscard]] std::vector<std::size_t> const& members(std::size_t unit) const {
+        return _members[unit];
+    }
+    [[nodiscard]] std::vector<std::string> const& unit_names() const { return _unit_names; }
+    [[nodiscard]] std::string unit_text(std::size_t unit) const;
+    [[nodiscard]] int rank() const noexcept { return _rank; }
+    [[nodiscard]] ::torch::nn::Module& module() const noexcept { return *_module; }
+
+    /// @brief Frees the memory of all tensors.
+    void release_all();
+
+    /// @brief Shows `memory` in a tensor. @throws InvalidArgument if the tensor was given other
+    /// memory since registration
+    void show(std::size_t parameter, void* memory);
+
+    /// @brief Takes the memory away again, with the last holder.
+    void hide(std::size_t parameter) noexcept;
+
+    /// @brief Shows memory that the tensor then owns.
+    void own(std::size_t parameter, at::DataPtr memory);
+
+    /// @brief Takes away what `own` gave.
+    void disown(std::size_t parameter);
+
+    /// @brief Makes `memory` the tensor's `.grad`.
+    void lend_gradient(std::size_t parameter, void* memory);
+
+    /// @brief Takes `.grad` away. @return false if it was replaced in the meantime
+    bool take_gradient(std::size_t parameter) noexcept;
+
+    /// @brief Compares the module with what was registered. O(parameters). @throws InvalidArgument
+    void require_unchanged() const;
+
+    /// @brief Requires that each tensor still shows the memory that it had at registration. For
+    /// tensors that are trained where they lie. @throws InvalidArgument
+    void require_in_place() const;
+
+    /// @brief Requires that no parameter has a gradient outside of the engine's memory. @throws
+    /// LateGradient
+    void require_no_stray_gradient() const;
+
+private:
+    void add(std::size_t unit, at::Tensor const& tensor, std::string const& name,
+             at::ScalarType type, at::DeviceType device);
+    void prepare(ModuleTensor& item) const;
+    [[noreturn]] void refuse(std::string const& name, char const* why) const;
+    [[noreturn]] void refuse_other_memory(ModuleTensor const& item) const;
+
+    ::torch::nn::Module* _module;
+    int _rank;
+    std::vector<ModuleTensor> _tensors;
+    std::map<c10::TensorImpl const*, std::size_t> _numbers; ///< of the parameters by identity
+    std::vector<std::string> _unit_names;
+    std::vector<std::vector<std::size_t>> _members; ///< per unit, ascending
+};
+
+} // namespace ZERO_NAMESPACE::torch::detail
+
+#if !defined(ZERO_COMPILED)
+#include "module_tensors.ipp"
+#endif

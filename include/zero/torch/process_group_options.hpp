@@ -1,0 +1,40 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+
+#include <c10/util/intrusive_ptr.h>
+#include <chrono>
+#include <cstddef>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace ZERO_NAMESPACE::torch {
+
+/// @brief The options of `ProcessGroupCommunicator`. `scratch_bytes` and `compares_calls` must be
+/// equal on all ranks.
+struct ProcessGroupOptions {
+    /// @brief The time that a rank waits for the others in one transfer; must be positive.
+    ///
+    /// A transfer that timed out stays in the process group, whose destructor waits for it. So give
+    /// the process group the same time-out.
+    std::chrono::milliseconds time_out = std::chrono::minutes(30);
+
+    /// @brief The store of the process group, or another one that all ranks share. Through it a
+    /// rank learns why another one failed, that it left, and who is missing.
+    ///
+    /// Without a store a rank learns only what the backend tells it: a peer that throws and lives
+    /// on leaves the others waiting until their time-out.
+    c10::intrusive_ptr<c10d::Store> store{};
+
+    /// @brief The size of the buffers through which collectives send and receive, from 4 KiB per
+    /// rank (less is raised to that) to 1 GiB. Larger buckets are cut to fit, and no message is
+    /// larger than a quarter of it.
+    std::size_t scratch_bytes = std::size_t{16} << 20U;
+
+    /// @brief Whether the ranks compare their calls before each collective, by a small all-gather.
+    ///
+    /// Without it, ranks that call different collectives hang or use one another's data, and gloo
+    /// may end the process.
+    bool compares_calls = true;
+};
+
+} // namespace ZERO_NAMESPACE::torch

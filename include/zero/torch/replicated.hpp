@@ -1,0 +1,154 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../stage/step_report.hpp"
+#include "detail/gradient_hooks.hpp"
+#include "detail/module_state.hpp"
+#include "detail/module_tensors.hpp"
+#include "scalar_type.hpp"
+#include "unit.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <vector>
+
+namespace ZERO_NAMESPACE::torch {
+
+/// @brief Trains a LibTorch module by an engine of stages 0 to 2, and leaves it as it is: its
+/// tensors keep their memory and hold whole parameters, and the forward pass does not change.
+///
+///     zero::torch::Replicated<Zero> replicated(communicator, *model);
+///     replicated->begin_step();
+///     for (auto micro_step : replicated->micro_steps(n)) {
+///         replicated.backward(loss_of(model->forward(tokens)));
+///     }
+///     replicated.step(learning_rate);
+///
+/// Each gradient is copied once, into the engine's buckets, as soon as autograd has accumulated it,
+/// and dropped. `Sharded` copies nothing and also works in stage 3, but its forward pass names the
+/// units. All calls are made on the thread of the rank. The module must outlive this object.
+/// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
+/// `torch/cuda.hpp`, on CUDA devices
+template <class Zero>
+class Replicated : private detail::GradientReceiver {
+    static_assert(detail::is_supported<Zero>());
+    using T = typename Zero::ParameterType;
+    using Backend = typename Zero::Backend;
+    using Device = DeviceOf<typename Zero::Backend>;
+
+public:
+    /// @brief Constructs the engine, and sets parameters and buffers to rank 0's. Collective;
+    /// waits.
+    /// @param options of the stage; `storage` and `unit_names` are set
+    /// @param units what is reduced together: by default one for each module with parameters of
+    /// its own. Every parameter is in at least one
+    /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
+    /// view, not contiguous, or shares its memory, and for stage 3; and what the stage's
+    /// constructor throws
+    Replicated(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
+               typename Zero::Options options = {}, std::optional<std::vector<Unit>> units = {})
+        : _communicator(&communicator),
+          _tensors(module, units ? *units : units_by_module(module), scalar_type_of<T>(),
+                   Device::type, communicator.rank()),
+          _queue(Device::compute_queue(options.compute_queue)) {
+        if constexpr (requires { Zero::Composition::stage; }) {
+            static_assert(Zero::Composition::stage < 3,
+                          "zero::torch::Replicated: stage 3 keeps no whole parameters; use "
+                          "zero::torch::Sharded.");
+        }
+        options.storage = Storage::scattered;
+        options.compute_queue = _queue;
+        options.unit_names = _tensors.unit_names();
+        _engine.emplace(communicator, detail::registrations_of<Zero>(_tensors, Storage::scattered),
+                        options);
+        _hooks = std::make_shared<detail::GradientHooks>(
+            _tensors, static_cast<detail::GradientReceiver&>(*this));
+        _hooks->attach();
+        broadcast_buffers();
+        show_parameters();
+    }
+
+    /// @brief Multiplies the loss by the loss scale and runs its backward pass, in which each
+    /// gradient is added to the engine's buckets. Once for each micro-step.
+    /// @throws InvalidArgument if a parameter was replaced or given other memory, or its gradient
+    /// is sparse; LateGradient for a second backward pass; OutOfOrder if the engine's `step` was
+    /// called instead of `step`; what autograd throws. Afterwards no parameter has a gradient, and
+    /// `cancel_step` of the engine continues the training if all ranks call it.
+    void backward(at::Tensor const& loss) {
+        Device::require_current(_queue);
+        if (_engine->last_report().serial != _shown) {
+            zero::detail::throw_error<OutOfOrder>(
+                {"zero: the module's tensors do not hold the parameters of the last step (rank ",
+                 _communicator->rank(), "); call replicated.step(), not step() of the engine."});
+        }
+        auto const scale = static_cast<float>(_engine->loss_scale());
+        _hooks->backward(scale == 1.0F ? loss : loss * scale);
+    }
+
+    /// @brief Ends the step, and writes the new parameters into the module's tensors. The arguments
+    /// are those of the stage's `step`. Collective; waits.
+    template <class... Arguments>
+    StepReport step(Arguments&&... arguments) {
+        auto const ticket = _engine->step(std::forward<Arguments>(arguments)...);
+        show_parameters();
+        return ticket.report();
+    }
+
+    /// @brief Sets all parameters, and those buffers that `state` contains, to rank 0's values of
+    /// `state`. Optimizer states are kept. Collective, between steps; waits.
+    /// @param state complete on every rank, of any floating-point type
+    /// @throws InvalidArgument naming a tensor that is missing, unknown or of another shape;
+    /// nothing was changed
+    void load(::torch::OrderedDict<std::string, at::Tensor> const& state) {
+        detail::load_state(*_engine, _tensors, state);
+        broadcast_buffers();
+        show_parameters();
+    }
+
+    /// @brief Writes the engine's parameters into the module's tensors: after a checkpoint was
+    /// loaded into the engine, or its `step` was called. Waits.
+    void show_parameters() {
+        for (std::size_t unit = 0; unit < _tensors.units(); ++unit) {
+            (void)_engine->acquire(unit);
+        }
+        Zero::Backend::synchronise(Zero::Backend::record(_queue));
+        _shown = _engine->last_report().serial;
+    }
+
+    /// @brief Sets the module's buffers to rank 0's, such as running means. Collective; waits.
+    /// @throws InvalidArgument if a buffer is not contiguous
+    void broadcast_buffers() {
+        detail::broadcast_buffers(*_communicator, _tensors.module(), _queue);
+    }
+
+    /// @brief Returns the engine, for its other calls.
+    [[nodiscard]] Zero& engine() noexcept { return *_engine; }
+    [[nodiscard]] Zero const& engine() const noexcept { return *_engine; } ///< @copydoc engine
+
+    Zero* operator->() noexcept { return &*_engine; } ///< @copydoc engine
+
+private:
+    void receive(std::size_t parameter, void const* gradient, std::size_t elements) override {
+        auto const added = _engine->hand_over(_tensors[parameter].units.front(), parameter,
+                                              std::span(static_cast<T const*>(gradient), elements));
+        Backend::wait(_queue, added, Fence::gradient_lease_reuse); // then autograd may reuse it
+    }
+
+    void ready(std::size_t unit) override { _engine->gradients_ready(unit); }
+
+    typename Zero::Communicator* _communicator;
+    detail::ModuleTensors _tensors;
+    typename Zero::Queue _queue;
+    std::optional<Zero> _engine;
+    std::uint64_t _shown = 0;                      ///< the step whose parameters the tensors hold
+    std::shared_ptr<detail::GradientHooks> _hooks; // first to go
+};
+
+} // namespace ZERO_NAMESPACE::torch

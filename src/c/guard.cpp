@@ -1,0 +1,130 @@
+#include "guard.hpp"
+
+#include <zero/core/error.hpp>
+#ifdef ZERO_C_HAS_CHECKPOINT
+#include <zero/checkpoint/checkpoint_error.hpp>
+#endif
+
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace zero_c {
+
+namespace {
+
+std::string& last_error() {
+    static thread_local std::string text;
+    return text;
+}
+
+/// Names of the C++ headers, and what a C program knows instead.
+constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
+    {"begin_micro_step()", "zero_next_micro_step()"},
+    {"end_micro_step()", "zero_next_micro_step()"},
+    {"begin_step()", "zero_begin_step()"},
+    {"cancel_step()", "zero_cancel_step()"},
+    {"gradients_ready(unit)", "zero_gradients_ready()"},
+    {"gradients_ready()", "zero_gradients_ready()"},
+    {"the spans of gradients(unit)", "the memory of zero_gradient() or zero_open()"},
+    {"call hand_over(), ", ""},
+    {", or use hand_over()", ""},
+    {"save_checkpoint()", "zero_save()"},
+    {"load_checkpoint()", "zero_load()"},
+    {"gradient_clipping", "options.clip_norm"},
+    {"Storage::adopted", "options.block"},
+    {"adopted_block", "options.block"},
+    {"Parameter::gradient", "zero_parameter.gradient"},
+    {"ReductionSchedule::every_micro_step", "ZERO_EVERY_MICRO_STEP"},
+    {"UnusedParameters::zero", "require_gradients = 0"},
+};
+
+std::string in_c(std::string_view message) {
+    std::string text(message);
+    for (auto const& [from, to] : names_in_c) {
+        for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+            if (at != 0 && text[at - 1] == '_') { // the end of "zero_begin_step()"
+                at += from.size();
+            } else {
+                text.replace(at, from.size(), to);
+                at += to.size();
+            }
+        }
+    }
+    return text;
+}
+
+} // namespace
+
+zero_status failed(zero_status status, std::string_view text) noexcept {
+    try {
+        last_error() = in_c(text);
+    } catch (std::bad_alloc const&) { // an empty text needs no memory
+        last_error().clear();
+    }
+    return status;
+}
+
+zero_status failed_with_current_exception() noexcept {
+    try {
+        throw;
+    } catch (CallbackFailed const& error) {
+        return failed(error.status(), error.what());
+    } catch (zero::InvalidArgument const& error) {
+        return failed(ZERO_INVALID_ARGUMENT, error.what());
+    } catch (zero::OutOfOrder const& error) {
+        return failed(ZERO_OUT_OF_ORDER, error.what());
+    } catch (zero::Released const& error) {
+        return failed(ZERO_OUT_OF_ORDER, error.what());
+    } catch (zero::UnusedParameter const& error) {
+        return failed(ZERO_NO_GRADIENTS, error.what());
+    } catch (zero::NoGradients const& error) {
+        return failed(ZERO_NO_GRADIENTS, error.what());
+    } catch (zero::LayoutMismatch const& error) {
+        return failed(ZERO_MISMATCH, error.what());
+    } catch (zero::CollectiveMismatch const& error) {
+        return failed(ZERO_MISMATCH, error.what());
+    } catch (zero::Aborted const& error) {
+        return failed(ZERO_ABORTED, error.what());
+    } catch (zero::TimedOut const& error) {
+        return failed(ZERO_TIMED_OUT, error.what());
+    } catch (zero::BrokenEngine const& error) {
+        return failed(ZERO_BROKEN, error.what());
+#ifdef ZERO_C_HAS_CHECKPOINT
+    } catch (zero::CheckpointError const& error) {
+        return failed(ZERO_CHECKPOINT, error.what());
+#endif
+    } catch (std::bad_alloc const&) {
+        return failed(ZERO_OUT_OF_MEMORY, "zero: no memory");
+    } catch (std::exception const& error) {
+        return failed(ZERO_FAILED, error.what());
+    } catch (...) {
+        return failed(ZERO_FAILED, "zero: an exception that is not a std::exception");
+    }
+}
+
+} // namespace zero_c
+
+char const* zero_last_error(void) {
+    return zero_c::last_error().c_str();
+}
+
+char const* zero_status_name(zero_status status) {
+    switch (status) {
+    case ZERO_OK: return "ZERO_OK";
+    case ZERO_INVALID_ARGUMENT: return "ZERO_INVALID_ARGUMENT";
+    case ZERO_OUT_OF_ORDER: return "ZERO_OUT_OF_ORDER";
+    case ZERO_MISMATCH: return "ZERO_MISMATCH";
+    case ZERO_NO_GRADIENTS: return "ZERO_NO_GRADIENTS";
+    case ZERO_ABORTED: return "ZERO_ABORTED";
+    case ZERO_TIMED_OUT: return "ZERO_TIMED_OUT";
+    case ZERO_BROKEN: return "ZERO_BROKEN";
+    case ZERO_CHECKPOINT: return "ZERO_CHECKPOINT";
+    case ZERO_OUT_OF_MEMORY: return "ZERO_OUT_OF_MEMORY";
+    case ZERO_CALLBACK: return "ZERO_CALLBACK";
+    case ZERO_UNSUPPORTED: return "ZERO_UNSUPPORTED";
+    case ZERO_FAILED: return "ZERO_FAILED";
+    }
+    return "an unknown status";
+}

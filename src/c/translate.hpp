@@ -1,0 +1,146 @@
+#pragma once
+
+// Translates the structs of zero_c.h into those of the C++ headers.
+
+#include <zero_c.h>
+
+#include <zero/layout/memory_plan.hpp>
+#include <zero/zero.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zero_c {
+
+inline std::vector<std::size_t> units_of(zero_parameter const& parameter) {
+    if (parameter.units == nullptr) {
+        if (parameter.unit_count != 0) {
+            throw zero::InvalidArgument("zero: a parameter has a unit_count, but no 'units'.");
+        }
+        return {parameter.unit};
+    }
+    return {parameter.units, parameter.units + parameter.unit_count};
+}
+
+inline zero::AdamWOptions hyper_of(zero_group const& group, zero::AdamWOptions const&) {
+    return {group.beta1, group.beta2, group.epsilon, group.weight_decay};
+}
+
+inline zero::SgdOptions hyper_of(zero_group const& group, zero::SgdOptions const&) {
+    return {group.momentum, group.weight_decay, group.nesterov != 0};
+}
+
+/// @brief Returns the registrations of a model.
+template <class Registration>
+std::vector<Registration> registrations(std::span<zero_parameter const> parameters,
+                                        zero_options const& options) {
+    std::vector<Registration> list;
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        zero_parameter const& from = parameters[index];
+        Registration& to = list.emplace_back();
+        using Value = std::remove_pointer_t<decltype(to.data.get())>;
+        using Gradient = std::remove_pointer_t<decltype(to.gradient.get())>;
+        to.name = from.name != nullptr ? from.name : "parameter " + std::to_string(index);
+        to.elements = from.elements;
+        to.units = units_of(from);
+        to.group = from.group;
+        to.trainable = from.frozen == 0;
+        if (options.block != nullptr) {
+            to.data = static_cast<Value*>(from.data);
+        } else {
+            to.initial = static_cast<Value const*>(from.data);
+        }
+        to.gradient = static_cast<Gradient*>(from.gradient);
+    }
+    return list;
+}
+
+/// @brief Returns the options of a stage. @throws InvalidArgument
+template <class Options>
+Options stage_options(zero_options const& from) {
+    using Hyper = decltype(Options{}.optimizer);
+    Options to;
+    if (from.clip_norm != 0.0F) {
+        to.gradient_clipping = from.clip_norm;
+    }
+    if (from.require_gradients != 0) {
+        to.unused_parameters = zero::UnusedParameters::error;
+    }
+    if (from.block != nullptr) {
+        if (from.block_elements == 0) {
+            throw zero::InvalidArgument("zero: options.block needs options.block_elements.");
+        }
+        to.storage = zero::Storage::adopted;
+        using Value = std::remove_pointer_t<decltype(to.adopted_block.data())>;
+        to.adopted_block = std::span<Value>(static_cast<Value*>(from.block), from.block_elements);
+    }
+    if constexpr (requires { to.bucketer.bucket_bytes; }) {
+        to.bucketer.bucket_bytes = from.bucket_bytes;
+    }
+    if constexpr (requires { to.loss_scaler.initial_scale; }) {
+        to.loss_scaler.initial_scale = from.initial_loss_scale;
+    }
+    if (from.groups == nullptr && from.group_count != 0) {
+        throw zero::InvalidArgument(
+            "zero: options.group_count is set, but options.groups is null.");
+    }
+    if (from.groups != nullptr) {
+        for (zero_group const& group : std::span(from.groups, from.group_count)) {
+            to.groups.push_back({hyper_of(group, Hyper{}), group.learning_rate_factor});
+        }
+    } else if (from.group.learning_rate_factor == 1.0) {
+        to.optimizer = hyper_of(from.group, Hyper{});
+    } else {
+        to.groups.push_back({hyper_of(from.group, Hyper{}), from.group.learning_rate_factor});
+    }
+    switch (from.reduction) {
+    case ZERO_MEAN: to.reduction.kind = zero::ReductionKind::mean; break;
+    case ZERO_SUM: to.reduction.kind = zero::ReductionKind::sum; break;
+    case ZERO_MEAN_OVER_RANKS: to.reduction.kind = zero::ReductionKind::mean_over_ranks; break;
+    default:
+        throw zero::InvalidArgument("zero: options.reduction is none of ZERO_MEAN, ZERO_SUM and "
+                                    "ZERO_MEAN_OVER_RANKS.");
+    }
+    if (from.schedule != ZERO_SCHEDULE_DEFAULT) {
+        to.reduction.schedule = from.schedule == ZERO_BOUNDARY
+                                    ? zero::ReductionSchedule::boundary
+                                    : zero::ReductionSchedule::every_micro_step;
+    }
+    if (from.prefetch_elements != ZERO_ONE_UNIT) {
+        to.gather.prefetch_elements = from.prefetch_elements;
+    }
+    to.gather.keep_after_forward = from.keep_units;
+    to.poison = from.poison != 0;
+    return to;
+}
+
+inline zero_memory memory_of(zero::MemoryPlan const& plan) {
+    auto const bytes = [&](zero::BufferKind kind) -> std::uint64_t { return plan[kind].bytes(); };
+    zero_memory memory{};
+    memory.parameters = bytes(zero::BufferKind::parameters);
+    memory.gradients = bytes(zero::BufferKind::gradients);
+    memory.master_weights = bytes(zero::BufferKind::master_weights);
+    memory.optimizer_state = bytes(zero::BufferKind::optimizer_state);
+    memory.gradient_leases = bytes(zero::BufferKind::gradient_leases);
+    memory.parameter_leases = bytes(zero::BufferKind::parameter_leases);
+    memory.engine_bytes = plan.engine_bytes();
+    memory.total_bytes = memory.engine_bytes;
+    for (zero::BufferKind const kind :
+         {zero::BufferKind::parameters, zero::BufferKind::gradients}) {
+        memory.total_bytes += plan[kind].is_callers ? bytes(kind) : 0;
+    }
+    std::uint64_t named = 0;
+    for (zero::BufferKind const kind :
+         {zero::BufferKind::parameters, zero::BufferKind::gradients,
+          zero::BufferKind::master_weights, zero::BufferKind::optimizer_state,
+          zero::BufferKind::gradient_leases, zero::BufferKind::parameter_leases}) {
+        named += plan[kind].is_callers ? 0 : bytes(kind);
+    }
+    memory.other = memory.engine_bytes - named;
+    return memory;
+}
+
+} // namespace zero_c

@@ -1,0 +1,2 @@
+#include <zero/launch/detail/environment.ipp>
+#include <zero/launch/detail/variables.ipp>

@@ -1,0 +1,418 @@
+/* The functions of zero_c.h: what they do, and what they refuse. Compiled as C11 with -Ofast, as
+ * C++17, and with another compiler where there is one. */
+
+#include <zero_c.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 3
+#define ELEMENTS 700
+
+static int failures = 0; /* of the main thread; ranks return theirs */
+
+/* Ends the function of a rank with a number that no status has. */
+#define EXPECT(condition)                                                                     \
+    do {                                                                                      \
+        if (!(condition)) {                                                                   \
+            fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition,   \
+                    zero_last_error());                                                       \
+            return 1000 + __LINE__;                                                           \
+        }                                                                                     \
+    } while (0)
+#define EXPECT_REFUSED(call, status, part) \
+    EXPECT((call) == (status) && strstr(zero_last_error(), (part)) != NULL)
+
+static void expect(int line, int holds) {
+    if (!holds) {
+        ++failures;
+        fprintf(stderr, "%s:%d (last error: %s)\n", __FILE__, line, zero_last_error());
+    }
+}
+
+typedef struct Run {
+    int stage;
+    zero_dtype dtype;
+    zero_optimizer optimizer;
+    char const* directory;       /* of checkpoints */
+    float weights[ELEMENTS + 5]; /* both parameters at the end, on rank 0 */
+    zero_memory memory;
+} Run;
+
+static float initial_value(size_t i) { return (float)((i * 37U) % 64U) / 64.0F - 0.5F; }
+
+/* Writes a number as an element of a gradient. All of them are exact in 16 bits. */
+static void put(void* gradient, zero_dtype dtype, size_t i, float value) {
+    if (dtype == ZERO_FLOAT) {
+        ((float*)gradient)[i] = value;
+    } else {
+        uint32_t bits;
+        uint16_t half;
+        memcpy(&bits, &value, sizeof bits);
+        if (dtype == ZERO_BFLOAT16) {
+            half = (uint16_t)(bits >> 16U);
+        } else { /* a normal float16 */
+            uint32_t const sign = bits >> 16U & 0x8000U, exponent = (bits >> 23U & 255U) - 112U;
+            half = (uint16_t)(value == 0.0F ? 0U : sign | exponent << 10U | (bits >> 13U & 1023U));
+        }
+        memcpy((char*)gradient + 2 * i, &half, sizeof half);
+    }
+}
+
+static void fill_model(zero_parameter* list, float* values) {
+    memset(list, 0, 2 * sizeof *list);
+    list[0].elements = ELEMENTS;
+    list[0].data = values;
+    list[1].name = "bias";
+    list[1].elements = 5;
+    list[1].unit = 1;
+}
+
+static int take_step(zero_engine* engine, Run const* run, int rank, int step) {
+    EXPECT(zero_begin_step(engine, 2) == ZERO_OK);
+    float scale = 0.0F;
+    EXPECT(zero_loss_scale(engine, &scale) == ZERO_OK);
+    EXPECT(scale == (run->dtype == ZERO_FLOAT16 ? 64.0F : 1.0F));
+    for (int micro_step = 0; micro_step < 2; ++micro_step) {
+        if (micro_step != 0) {
+            EXPECT(zero_next_micro_step(engine) == ZERO_OK);
+        }
+        for (size_t unit = 0; unit < 2; ++unit) {
+            EXPECT(zero_acquire(engine, unit) == ZERO_OK);
+            EXPECT(zero_weight(engine, unit, unit) != NULL);
+            EXPECT(zero_release(engine, unit) == ZERO_OK);
+        }
+        for (size_t unit = 2; unit-- > 0;) {
+            EXPECT(zero_acquire(engine, unit) == ZERO_OK);
+            EXPECT(zero_gradients(engine, unit, 1) == ZERO_OK);
+            void* const gradient = zero_gradient(engine, unit, unit);
+            EXPECT(gradient != NULL);
+            size_t const elements = unit == 0 ? ELEMENTS : 5;
+            for (size_t i = 0; i < elements; ++i) {
+                int const number = (int)((i + (size_t)(rank + step + micro_step)) % 5U) - 2;
+                put(gradient, run->dtype, i, scale * (float)number * 0.125F);
+            }
+            EXPECT(zero_gradients_ready(engine, unit) == ZERO_OK);
+            EXPECT(zero_release(engine, unit) == ZERO_OK);
+        }
+    }
+    EXPECT(zero_step(engine, 0.125) == ZERO_OK);
+    return 0;
+}
+
+/* Three steps, a checkpoint after the first of them, and what the engine tells about itself. */
+static int train(zero_communicator* communicator, void* user) {
+    Run* const run = (Run*)user;
+    int const rank = zero_rank(communicator);
+    EXPECT(zero_world(communicator) == RANKS);
+    static float floats[RANKS][ELEMENTS];
+    uint16_t halves[ELEMENTS];
+    for (size_t i = 0; i < ELEMENTS; ++i) {
+        floats[rank][i] = initial_value(i);
+        put(halves, run->dtype == ZERO_FLOAT ? ZERO_BFLOAT16 : run->dtype, i, initial_value(i));
+    }
+    zero_parameter list[2];
+    fill_model(list, run->dtype == ZERO_FLOAT ? floats[rank] : (float*)(void*)halves);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    options.stage = run->stage;
+    options.dtype = run->dtype;
+    options.optimizer = run->optimizer;
+    options.clip_norm = 0.5F;
+    options.initial_loss_scale = 64.0F;
+    options.schedule = ZERO_EVERY_MICRO_STEP;
+    zero_engine* engine = NULL;
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    zero_report report;
+    for (int step = 0; step < 3; ++step) {
+        int const status = take_step(engine, run, rank, step);
+        EXPECT(status == 0);
+        EXPECT(zero_last_report(engine, &report) == ZERO_OK);
+        EXPECT(report.step_count == (uint64_t)step + 1 && !report.is_skipped && report.has_norm);
+        EXPECT(report.gradient_norm > 0.5 && report.clip_coefficient < 1.0F);
+        if (step == 0 && run->directory != NULL) {
+            EXPECT(zero_save(engine, run->directory) == ZERO_OK);
+        }
+    }
+    float whole[ELEMENTS + 5];
+    zero_memory memory;
+    EXPECT(zero_get_parameter(engine, 0, whole, ELEMENTS) == ZERO_OK);
+    EXPECT(zero_get_parameter(engine, 1, whole + ELEMENTS, 5) == ZERO_OK);
+    EXPECT(zero_memory_of(engine, &memory) == ZERO_OK);
+    if (rank == 0) {
+        memcpy(run->weights, whole, sizeof whole);
+        run->memory = memory;
+        zero_memory plan;
+        EXPECT(zero_plan(list, 2, &options, RANKS, &plan) == ZERO_OK);
+        EXPECT(plan.parameters == run->memory.parameters && plan.gradients == run->memory.gradients
+               && plan.master_weights == run->memory.master_weights
+               && plan.optimizer_state == run->memory.optimizer_state
+               && plan.gradient_leases == run->memory.gradient_leases
+               && plan.parameter_leases == run->memory.parameter_leases);
+    }
+    if (run->directory != NULL) { /* back to the first step, and forward again */
+        uint64_t steps = 0;
+        EXPECT(zero_load(engine, run->directory) == ZERO_OK);
+        EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 1);
+        for (int step = 1; step < 3; ++step) {
+            EXPECT(take_step(engine, run, rank, step) == 0);
+        }
+        float again[ELEMENTS];
+        EXPECT(zero_get_parameter(engine, 0, again, ELEMENTS) == ZERO_OK);
+        EXPECT(memcmp(again, whole, sizeof again) == 0);
+    }
+    float five[5] = {1.0F, 2.0F, 3.0F, 4.0F, (float)rank};
+    EXPECT(zero_set_parameter(engine, 1, five, 5) == ZERO_OK);
+    EXPECT(zero_get_parameter(engine, 1, five, 5) == ZERO_OK);
+    EXPECT(five[0] == 1.0F && five[4] == 0.0F); /* of rank 0 */
+    zero_destroy(engine);
+    return 0;
+}
+
+/* Calls that are refused, after which the engine goes on. */
+static int misuse(zero_communicator* communicator, void* user) {
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    zero_engine* engine = NULL;
+    (void)user;
+    EXPECT_REFUSED(zero_create(NULL, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "communicator is null");
+    EXPECT_REFUSED(zero_create(communicator, NULL, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "'parameters' is null");
+    EXPECT_REFUSED(zero_create(communicator, list, 2, NULL, &engine), ZERO_INVALID_ARGUMENT,
+                   "zero_options_init()");
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, NULL), ZERO_INVALID_ARGUMENT,
+                   "'engine' is null");
+    zero_options other = options;
+    other.size = sizeof other + 8;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "a later version");
+    other = options;
+    other.stage = 4;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "stage 4");
+    other = options;
+    other.clip_norm = -1.0F;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.clip_norm");
+    other = options;
+    other.group_count = 2;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.groups is null");
+    other = options;
+    other.block = &other;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.block_elements");
+    list[1].unit_count = 2;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "no 'units'");
+    list[1].unit_count = 0;
+    EXPECT(engine == NULL);
+
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    EXPECT(!zero_is_broken(engine) && zero_is_broken(NULL));
+    EXPECT_REFUSED(zero_step(engine, 0.1), ZERO_OUT_OF_ORDER, "zero_begin_step()");
+    EXPECT_REFUSED(zero_next_micro_step(engine), ZERO_OUT_OF_ORDER, "last micro-step");
+    EXPECT_REFUSED(zero_begin_step(engine, 0), ZERO_INVALID_ARGUMENT, "at least one");
+    EXPECT_REFUSED(zero_release(engine, 0), ZERO_OUT_OF_ORDER, "unit 0 is not open");
+    EXPECT_REFUSED(zero_acquire(engine, 2), ZERO_INVALID_ARGUMENT, "2");
+    EXPECT(zero_weight(engine, 0, 0) == NULL && strstr(zero_last_error(), "zero_acquire()"));
+    EXPECT(zero_gradient(engine, 0, 0) == NULL && strstr(zero_last_error(), "zero_gradients()"));
+    EXPECT(zero_acquire(engine, 0) == ZERO_OK);
+    EXPECT(zero_weight(engine, 0, 1) == NULL && strstr(zero_last_error(), "bias") != NULL);
+    EXPECT(zero_release(engine, 0) == ZERO_OK);
+    float few[3];
+    EXPECT_REFUSED(zero_get_parameter(engine, 0, few, 3), ZERO_INVALID_ARGUMENT,
+                   "'parameter 0' has 700 elements, not 3");
+    EXPECT_REFUSED(zero_get_parameter(engine, 2, few, 3), ZERO_INVALID_ARGUMENT,
+                   "no parameter 2");
+    EXPECT_REFUSED(zero_gather(engine, few, 3), ZERO_INVALID_ARGUMENT, "3");
+    EXPECT_REFUSED(zero_set_learning_rate_factor(engine, 7, 1.0), ZERO_INVALID_ARGUMENT, "7");
+    EXPECT_REFUSED(zero_begin_step(NULL, 1), ZERO_INVALID_ARGUMENT, "engine is null");
+    EXPECT_REFUSED(zero_step_with(engine, 0.1, NULL, NULL), ZERO_INVALID_ARGUMENT,
+                   "'update' is null");
+
+    Run run;
+    memset(&run, 0, sizeof run);
+    run.stage = 2;
+    int status = take_step(engine, &run, zero_rank(communicator), 0);
+    EXPECT(status == 0);
+    EXPECT(zero_begin_step(engine, 2) == ZERO_OK);
+    EXPECT_REFUSED(zero_step(engine, 0.1), ZERO_OUT_OF_ORDER, "1 micro-steps left");
+    EXPECT(zero_cancel_step(engine) == ZERO_OK);
+    /* Refused with a unit open; after the remedy the step goes on. */
+    float* weights[2];
+    float* gradients[2];
+    EXPECT(zero_begin_step(engine, 2) == ZERO_OK);
+    EXPECT(zero_open(engine, 1, weights, gradients) == ZERO_OK);
+    gradients[1][0] = 1.0F;
+    EXPECT_REFUSED(zero_next_micro_step(engine), ZERO_OUT_OF_ORDER, "gradients of unit 1");
+    EXPECT(zero_close(engine, 1) == ZERO_OK);
+    EXPECT(zero_next_micro_step(engine) == ZERO_OK);
+    EXPECT(zero_open(engine, 1, weights, gradients) == ZERO_OK);
+    EXPECT_REFUSED(zero_step(engine, 0.1), ZERO_OUT_OF_ORDER, "zero_close()");
+    EXPECT(zero_close(engine, 1) == ZERO_OK);
+    EXPECT(zero_open(engine, 0, weights, NULL) == ZERO_OK);
+    EXPECT_REFUSED(zero_step(engine, 0.1), ZERO_OUT_OF_ORDER, "unit 0 is open");
+    EXPECT(zero_close(engine, 0) == ZERO_OK);
+    EXPECT_REFUSED(zero_close(engine, 0), ZERO_OUT_OF_ORDER, "unit 0 is not open");
+    EXPECT(zero_step(engine, 0.1) == ZERO_OK);
+    uint64_t steps = 0;
+    EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 2);
+    status = take_step(engine, &run, zero_rank(communicator), 1);
+    EXPECT(status == 0);
+    zero_report report;
+    EXPECT(zero_last_report(engine, &report) == ZERO_OK && report.step_count == 3);
+    zero_destroy(engine);
+    zero_destroy(NULL);
+    return 0;
+}
+
+static int refuse_update(zero_slice const* slice, void* user) {
+    (void)slice, (void)user;
+    return 42;
+}
+
+/* What an update sees: the rate of its group, and averaged gradients. */
+static int see(zero_slice const* slice, void* user) {
+    float* const rates = (float*)user;
+    for (size_t i = 0; i < slice->elements; ++i) {
+        slice->weights[i] -= (float)slice->learning_rate * slice->gradients[i];
+    }
+    rates[slice->parameter] = (float)slice->learning_rate;
+    return slice->states[1] == NULL ? 1 : 0;
+}
+
+static int update(zero_communicator* communicator, void* user) {
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    list[0].elements = 2;
+    list[1].group = 1;
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    zero_group groups[2] = {options.group, options.group};
+    groups[1].learning_rate_factor = 0.5;
+    options.groups = groups;
+    options.group_count = 2;
+    zero_engine* engine = NULL;
+    float rates[2] = {0.0F, 0.0F}, values[5];
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+    for (size_t unit = 2; unit-- > 0;) {
+        float* weights[2];
+        float* gradients[2];
+        EXPECT(zero_open(engine, unit, weights, gradients) == ZERO_OK);
+        gradients[unit][1] += (float)(1 + zero_rank(communicator)); /* mean 2 */
+        EXPECT(zero_close(engine, unit) == ZERO_OK);
+    }
+    EXPECT(zero_step_with(engine, 0.25, see, rates) == ZERO_OK);
+    EXPECT(rates[0] == 0.25F || rates[0] == 0.0F); /* of what this rank owns */
+    EXPECT(rates[1] == 0.125F || rates[1] == 0.0F);
+    EXPECT(zero_get_parameter(engine, 1, values, 5) == ZERO_OK);
+    EXPECT(values[0] == 0.0F && fabsf(values[1] + 0.25F) < 1e-6F);
+    EXPECT(zero_get_parameter(engine, 0, values, 2) == ZERO_OK);
+    EXPECT(values[0] == 0.0F && fabsf(values[1] + 0.5F) < 1e-6F);
+    (void)user;
+    zero_destroy(engine);
+    return 0;
+}
+
+/* An update that fails breaks the engine. */
+static int broken(zero_communicator* communicator, void* user) {
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    zero_engine* engine = NULL;
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+    for (size_t unit = 2; unit-- > 0;) {
+        EXPECT(zero_gradients(engine, unit, 0) == ZERO_OK);
+        EXPECT(zero_gradient(engine, unit, unit) != NULL);
+        EXPECT(zero_gradients_ready(engine, unit) == ZERO_OK);
+    }
+    zero_status const status = zero_step_with(engine, 0.1, refuse_update, user);
+    EXPECT(status == ZERO_CALLBACK || status == ZERO_ABORTED); /* another rank may be the first */
+    EXPECT(strstr(zero_last_error(), "returned 42") != NULL);
+    EXPECT(zero_is_broken(engine));
+    zero_status const later = zero_begin_step(engine, 1);
+    EXPECT(later == ZERO_BROKEN || later == ZERO_ABORTED);
+    zero_destroy(engine);
+    return 0;
+}
+
+/* Rank 1 gives up; the others wait for it and get its cause. */
+static int leave(zero_communicator* communicator, void* user) {
+    (void)user;
+    if (zero_rank(communicator) == 1) {
+        return zero_sum(communicator, NULL, 4); /* refused */
+    }
+    float value = 1.0F;
+    zero_status const status = zero_sum(communicator, &value, 1);
+    return status == ZERO_ABORTED && strstr(zero_last_error(), "values of zero_sum()") != NULL
+               ? (int)status
+               : 999;
+}
+
+static int return_number(zero_communicator* communicator, void* user) {
+    return zero_rank(communicator) == 2 ? *(int*)user : 0;
+}
+
+static int add(zero_communicator* communicator, void* user) {
+    float values[7];
+    for (int i = 0; i < 7; ++i) {
+        values[i] = (float)(zero_rank(communicator) + i);
+    }
+    EXPECT(zero_sum(communicator, values, 7) == ZERO_OK);
+    for (int i = 0; i < 7; ++i) {
+        EXPECT(values[i] == (float)(RANKS * i + 3));
+    }
+    EXPECT(zero_sum(communicator, NULL, 0) == ZERO_OK);
+    (void)user;
+    return 0;
+}
+
+int main(int count, char** arguments) {
+    char const* const directory = count > 1 ? arguments[1] : NULL;
+    zero_dtype const dtypes[] = {ZERO_FLOAT, ZERO_BFLOAT16, ZERO_FLOAT16};
+    zero_optimizer const optimizers[] = {ZERO_ADAMW, ZERO_SGD};
+    for (int d = 0; d < 3; ++d) {
+        for (int o = 0; o < 2; ++o) {
+            static Run runs[4];
+            for (int stage = 0; stage < 4; ++stage) {
+                memset(&runs[stage], 0, sizeof runs[stage]);
+                runs[stage].stage = stage;
+                runs[stage].dtype = dtypes[d];
+                runs[stage].optimizer = optimizers[o];
+                runs[stage].directory = o == 0 ? directory : NULL;
+                expect(__LINE__, zero_run_ranks(RANKS, 60.0, train, &runs[stage]) == ZERO_OK);
+                expect(__LINE__, memcmp(runs[stage].weights, runs[0].weights,
+                                        sizeof runs[0].weights) == 0);
+            }
+            expect(__LINE__, runs[0].weights[1] != initial_value(1)); /* it has trained */
+            expect(__LINE__, runs[1].memory.optimizer_state < runs[0].memory.optimizer_state);
+            expect(__LINE__, runs[2].memory.gradients < runs[1].memory.gradients);
+            expect(__LINE__, runs[3].memory.parameters < runs[2].memory.parameters);
+        }
+    }
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, misuse, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, broken, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, update, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave, NULL) == ZERO_INVALID_ARGUMENT
+                         && strstr(zero_last_error(), "values of zero_sum()") != NULL);
+    int number = -7;
+    expect(__LINE__, zero_run_ranks(RANKS, 0.0, return_number, &number) == ZERO_CALLBACK
+                         && strstr(zero_last_error(), "rank 2 returned -7") != NULL);
+    expect(__LINE__, zero_run_ranks(0, 0.0, add, NULL) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_run_ranks(1, -1.0, add, NULL) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_run_ranks(1, (double)NAN, add, NULL) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_run_ranks(1, 0.0, NULL, NULL) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, strcmp(zero_status_name(ZERO_TIMED_OUT), "ZERO_TIMED_OUT") == 0);
+    expect(__LINE__, strcmp(zero_version(), ZERO_VERSION) == 0);
+    return failures == 0 ? 0 : 1;
+}

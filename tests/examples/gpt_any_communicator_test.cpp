@@ -1,0 +1,119 @@
+#include "support/catch.hpp"
+#include "support/outcome.hpp"
+
+#include <gpt/any_communicator.hpp>
+
+#include <zero/comm/checked.hpp>
+#include <zero/comm/loopback.hpp>
+#include <zero/comm/recording.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+// Every optional member of a communicator is forwarded by the wrapper that the examples choose a
+// communicator with. A member that is missing would change plans, checks or failures silently.
+
+namespace {
+
+using zero::LoopbackCommunicator;
+
+/// A communicator with every optional member; it only counts calls.
+struct Counting : zero::Recording<LoopbackCommunicator> {
+    using Recording::Recording;
+    using Recording::reduce_scatter;
+    static constexpr bool is_checked = true;
+    int forgotten = 0;
+    int added = 0;
+
+    [[nodiscard]] std::uint64_t options_hash() const noexcept { return 41; }
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest) const noexcept {
+        return largest + 1;
+    }
+    void rethrow_failure() { throw zero::TimedOut("zero: the transport noticed it later"); }
+    void forget_events() noexcept { ++forgotten; }
+    template <class T, class A>
+    void reduce_scatter(T const*, A*, std::span<std::size_t const>, Queue, zero::CollectiveTag,
+                        bool is_added) {
+        added += is_added ? 1 : 0;
+    }
+};
+
+/// A communicator without any optional member.
+struct Plain {
+    using policy_category = zero::CommunicatorCategory;
+    using Backend = zero::HostBackend;
+    using Queue = Backend::Queue;
+    using Cuts = std::span<std::size_t const>;
+
+    [[nodiscard]] int rank() const { return 0; }
+    [[nodiscard]] int size() const { return 1; }
+    template <class T>
+    void reduce_scatter(T const*, T*, Cuts, Queue, zero::CollectiveTag) {}
+    template <class T>
+    void all_gather(T const*, T*, Cuts, Queue, zero::CollectiveTag) {}
+    template <class T>
+    void all_reduce(T const*, T*, Cuts, Queue, zero::CollectiveTag) {}
+    template <class T>
+    void broadcast(T*, std::size_t, int, Queue, zero::CollectiveTag) {}
+    void all_reduce_integers(std::int64_t*, std::size_t, zero::IntegerReduction, Queue,
+                             zero::CollectiveTag) {}
+    void abort(std::string_view, bool) noexcept {}
+};
+
+using Any = gpt::AnyCommunicator<Counting, Plain>;
+static_assert(zero::Communicator<Any>);
+static_assert(gpt::AnyCommunicator<Counting>::is_checked);
+static_assert(!Any::is_checked); // not every choice is
+
+struct Group {
+    std::vector<LoopbackCommunicator> ranks = LoopbackCommunicator::make_group(1);
+    Counting counting{ranks[0]};
+    Plain plain;
+};
+
+} // namespace
+
+TEST_CASE("The chosen communicator forwards the hash of options and the scratch memory") {
+    Group group;
+    Any const chosen(&group.counting);
+    CHECK(chosen.options_hash() == 41);
+    CHECK(chosen.scratch_bytes(1000) == 1001);
+    Any const other(&group.plain);
+    CHECK(other.options_hash() == 0);
+    CHECK(other.scratch_bytes(1000) == 0);
+}
+
+TEST_CASE("The chosen communicator forwards a failure that was noticed later") {
+    Group group;
+    Any chosen(&group.counting);
+    CHECK_THROWS_AS(chosen.rethrow_failure(), zero::TimedOut);
+    CHECK_NOTHROW(Any(&group.plain).rethrow_failure());
+}
+
+TEST_CASE("The chosen communicator forgets events for the capture of a graph") {
+    Group group;
+    Any chosen(&group.counting);
+    chosen.forget_events();
+    CHECK(group.counting.forgotten == 1);
+    Any(&group.plain).forget_events(); // a no-op
+    CHECK(group.counting.forgotten == 1);
+}
+
+TEST_CASE("The chosen communicator adds sums only if every choice can") {
+    Group group;
+    using Accumulating = gpt::AnyCommunicator<Counting>;
+    Accumulating chosen(&group.counting);
+    std::array<std::size_t, 2> const cuts{0, 1};
+    float const value = 1.0F;
+    float sum = 0.0F;
+    auto const queue = zero::HostBackend::default_compute_queue();
+    chosen.reduce_scatter(&value, &sum, cuts, queue, {}, true);
+    chosen.reduce_scatter(&value, &sum, cuts, queue, {}, false);
+    CHECK(group.counting.added == 1);
+    STATIC_REQUIRE(zero::detail::AccumulatesReduceScatter<Accumulating, float, float>);
+    STATIC_REQUIRE_FALSE(zero::detail::AccumulatesReduceScatter<Any, float, float>);
+}

@@ -1,0 +1,157 @@
+// A training of four ranks of which one fails: the program that failure_runs_test.cpp starts.
+//
+//     failing_rank <rank> <phase> <kind> <stage>
+//
+// phase: construct, gather, backward, reduce, step, publish, none; kind: kill, throw, hang, leave,
+// disagree. Each rank prints its end on a line of its own. ZERO_TEST_TIME_OUT_MS sets the time-out.
+
+#include <zero/comm/run_rank.hpp>
+#include <zero/mpi/communicator.hpp>
+#include <zero/mpi/session.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <typeinfo>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t units = 3;
+constexpr std::size_t width = 5000;
+constexpr std::size_t steps = 4;
+constexpr std::size_t failing_step = 2;
+
+struct Failure {
+    int rank = 0;
+    std::string phase;
+    std::string kind;
+
+    /// Fails if this is the rank and the phase.
+    void at(zero::mpi::Communicator const& communicator, char const* now) const {
+        if (communicator.rank() != rank || phase != now) {
+            return;
+        }
+        if (kind == "kill") {
+            std::raise(SIGKILL);
+        }
+        if (kind == "throw") {
+            throw std::runtime_error("the cause in phase " + phase);
+        }
+        while (kind == "hang") {
+            ::pause();
+        }
+    }
+};
+
+template <int N>
+void train(zero::mpi::Communicator& communicator, Failure const& failure) {
+    using Zero = zero::ZeroStage<N, zero::AdamW, zero::mpi::Communicator>;
+    std::vector<typename Zero::Registration> parameters;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        parameters.push_back({.name = "weights of unit " + std::to_string(unit),
+                              .elements = width,
+                              .units = {unit},
+                              .initialise = [&](std::size_t, auto values) {
+                                  failure.at(communicator, "construct");
+                                  for (auto& value : values) {
+                                      value = 1.0F;
+                                  }
+                              }});
+    }
+    failure.at(communicator, "construct");
+    Zero engine(communicator, parameters, {.gradient_clipping = 1.0F});
+    for (std::size_t step = 0; step < steps; ++step) {
+        auto const fail_at = [&](char const* phase) {
+            if (step == failing_step) {
+                failure.at(communicator, phase);
+            }
+        };
+        if (step == failing_step && communicator.rank() == failure.rank
+            && failure.kind == "leave") {
+            return;
+        }
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(2)) {
+            (void)micro_step;
+            for (std::size_t unit = 0; unit < units; ++unit) {
+                auto const weights = engine.acquire(unit);
+                fail_at("gather");
+            }
+            for (std::size_t unit = units; unit-- > 0;) {
+                auto const gradients = engine.gradients(unit);
+                fail_at("backward");
+                for (std::size_t i = 0; i < width; ++i) {
+                    gradients[unit][i] += 1.0F;
+                }
+                engine.gradients_ready(unit);
+                fail_at("reduce");
+            }
+        }
+        fail_at("step");
+        bool const disagrees = step == failing_step && communicator.rank() == failure.rank
+                               && failure.kind == "disagree";
+        auto const ticket = engine.step(disagrees ? 0.02 : 0.01);
+        fail_at("publish");
+        if (step + 1 == steps) {
+            (void)ticket.report();
+        }
+    }
+}
+
+/// Returns whether the training succeeded.
+bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
+    zero::mpi::Options options;
+    char const* const time_out = std::getenv("ZERO_TEST_TIME_OUT_MS");
+    // Long, because a busy machine must not look like a rank that hangs.
+    options.time_out = std::chrono::seconds(20);
+    options.finish_time_out = std::chrono::seconds(10);
+    options.heartbeat = std::chrono::milliseconds(200);
+    if (time_out != nullptr) { // a rank will hang
+        options.time_out = std::chrono::milliseconds(std::atoi(time_out));
+        options.finish_time_out = std::chrono::seconds(1);
+    }
+    try {
+        zero::mpi::Communicator communicator(session.world(), options);
+        zero::run_rank(communicator, [&](zero::mpi::Communicator& own) {
+            stage == 0   ? train<0>(own, failure)
+            : stage == 2 ? train<2>(own, failure)
+                         : train<3>(own, failure);
+        });
+        std::printf("rank %d: success\n", session.rank());
+        return true;
+    } catch (zero::TimedOut const& error) {
+        std::printf("rank %d: TimedOut: %s\n", session.rank(), error.what());
+    } catch (zero::CollectiveMismatch const& error) {
+        std::printf("rank %d: CollectiveMismatch: %s\n", session.rank(), error.what());
+    } catch (zero::Aborted const& error) {
+        std::printf("rank %d: Aborted: %s\n", session.rank(), error.what());
+    } catch (std::exception const& error) {
+        std::printf("rank %d: %s\n", session.rank(), error.what());
+    }
+    return false;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 6) { // the last one names the run
+        return 2;
+    }
+    bool is_good = false;
+    int rank = 0;
+    {
+        zero::mpi::Session session;
+        rank = session.rank();
+        is_good = run(session, {std::atoi(argv[1]), argv[2], argv[3]}, std::atoi(argv[4]));
+        std::fflush(stdout);
+    }
+    std::printf("rank %d: finalised\n", rank);
+    return is_good ? 0 : 1;
+}

@@ -1,0 +1,183 @@
+#include "comm/values.hpp"
+#include "support/catch.hpp"
+#include "support/program.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+// Trainings of four processes of which one fails.
+
+namespace zero::test::mpi_failure_runs_test {
+
+namespace {
+
+constexpr int ranks = 4;
+
+std::string of_rank(int rank) {
+    return "rank " + std::to_string(rank) + ": ";
+}
+
+/// The processes on this machine whose command line contains a text.
+std::size_t processes_with(std::string const& text) {
+    std::size_t count = 0;
+    std::error_code error;
+    for (auto const& entry : std::filesystem::directory_iterator("/proc", error)) {
+        std::ifstream file(entry.path() / "cmdline");
+        std::string const line{std::istreambuf_iterator<char>(file), {}};
+        count += line.find(text) != std::string::npos ? 1U : 0U;
+    }
+    return count;
+}
+
+struct Run {
+    ProgramOutcome outcome;
+    double seconds = 0.0;
+    std::size_t left = 0; ///< processes
+
+    [[nodiscard]] std::size_t count(std::string const& text) const {
+        std::size_t found = 0;
+        for (auto at = outcome.output.find(text); at != std::string::npos;
+             at = outcome.output.find(text, at + 1)) {
+            ++found;
+        }
+        return found;
+    }
+};
+
+/// Runs the training. A run that does not end is killed after a minute, with status 124.
+/// @param variables of the environment, such as "A=1 "
+Run run(int rank, std::string const& phase, std::string const& kind, int stage,
+        std::string const& variables = "") {
+    auto const start = std::chrono::steady_clock::now();
+    static int runs = 0;
+    // The last argument names the run, because other tests run the same program.
+    std::string const name = "run-" + std::to_string(::getpid()) + '-' + std::to_string(++runs);
+    Run result;
+    result.outcome =
+        run_program(variables + "timeout -k 5 60 " + ZERO_MPI_LAUNCH + " -n "
+                    + std::to_string(ranks) + " '" + ZERO_FAILING_RANK + "' " + std::to_string(rank)
+                    + ' ' + phase + ' ' + kind + ' ' + std::to_string(stage) + ' ' + name);
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    // The launcher of MPICH returns a moment before the last process has ended.
+    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    do {
+        result.left = processes_with(name);
+    } while (result.left != 0 && std::chrono::steady_clock::now() < until);
+    return result;
+}
+
+std::vector<std::string> phases() {
+    return {"construct", "gather", "backward", "reduce", "step", "publish"};
+}
+
+} // namespace
+
+TEST_CASE("Without a failure all ranks succeed, and MPI is finalised") {
+    for (int const stage : {0, 2, 3}) {
+        Run const run_ = run(0, "none", "throw", stage);
+        INFO(run_.outcome.output);
+        CHECK(run_.outcome.status == 0);
+        CHECK(run_.count(": success\n") == ranks);
+        CHECK(run_.count(": finalised\n") == ranks);
+        CHECK(run_.left == 0);
+    }
+}
+
+TEST_CASE("A rank that throws ends the others with its cause, and MPI_Finalize returns") {
+    int failing = 0;
+    for (std::string const& phase : phases()) {
+        for (int const stage : {0, 2, 3}) {
+            failing = (failing + 1) % ranks;
+            Run const run_ = run(failing, phase, "throw", stage);
+            INFO(phase << " in stage " << stage << ": " << run_.outcome.output);
+            CHECK(run_.outcome.status != 0);
+            CHECK(run_.outcome.status != 124);
+            CHECK(run_.count("success") == 0);
+            CHECK(run_.outcome.contains(of_rank(failing) + "the cause in phase " + phase));
+            CHECK(run_.count("Aborted: zero: the group was aborted: rank " + std::to_string(failing)
+                             + ": the cause in phase " + phase)
+                  == ranks - 1);
+            CHECK(run_.left == 0);
+        }
+    }
+}
+
+TEST_CASE("A rank that hangs is named by the others with the operation and its number") {
+    for (std::string const phase : {"construct", "backward", "step"}) {
+        Run const run_ = run(2, phase, "hang", 3, "ZERO_TEST_TIME_OUT_MS=3000 ");
+        INFO(phase << ": " << run_.outcome.output);
+        CHECK(run_.outcome.status != 0);
+        CHECK(run_.outcome.status != 124);
+        CHECK(run_.count("success") == 0);
+        CHECK(run_.count("TimedOut: zero: rank ") >= 1);
+        CHECK(run_.count("waited 3000 ms for rank ") >= 1);
+        CHECK(run_.count("rank 2 (last heard of ") >= 1);
+        CHECK(run_.count(", in collective ") >= 1);
+        CHECK(run_.left == 0);
+    }
+}
+
+TEST_CASE("A rank that leaves early is named by the others") {
+    Run const run_ = run(1, "none", "leave", 2);
+    INFO(run_.outcome.output);
+    CHECK(run_.outcome.status != 0);
+    CHECK(run_.count("Aborted: zero: the group was aborted: rank 1 left the group") == ranks - 1);
+    CHECK(run_.left == 0);
+}
+
+TEST_CASE("A rank that takes another learning rate ends all ranks, which learn both calls") {
+    Run const run_ = run(3, "none", "disagree", 2);
+    INFO(run_.outcome.output);
+    CHECK(run_.outcome.status != 0);
+    CHECK(run_.count("success") == 0);
+    CHECK(run_.count("CollectiveMismatch: zero: in collective ") == ranks);
+    // The launcher may end the others as soon as one has returned an error.
+    CHECK(run_.count(": finalised\n") >= 1);
+    CHECK(run_.left == 0);
+}
+
+TEST_CASE("Where the launcher lets the others run, they name the rank that was killed") {
+    if (std::string(ZERO_MPI_LAUNCH).find("--oversubscribe") == std::string::npos) {
+        SUCCEED(); // mpiexec of MPICH ends all processes
+        return;
+    }
+    Run const run_ =
+        run(2, "reduce", "kill", 3, "OMPI_MCA_orte_enable_recovery=1 ZERO_TEST_TIME_OUT_MS=3000 ");
+    INFO(run_.outcome.output);
+    CHECK(run_.outcome.status != 124);
+    CHECK(run_.count("success") == 0);
+    CHECK(run_.count("TimedOut: zero: rank ") >= 1);
+    CHECK(run_.count("waited 3000 ms for rank ") >= 1);
+    CHECK(run_.count("rank 2 (last heard of ") >= 1);
+    CHECK(run_.left == 0);
+}
+
+TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them reports success") {
+    char const* const wanted = std::getenv("ZERO_MPI_KILLS");
+    int const kills = wanted == nullptr ? 12 : std::atoi(wanted);
+    auto const all = phases();
+    for (int number = 0; number < kills; ++number) {
+        std::uint64_t const random = mix(static_cast<std::uint64_t>(number));
+        int const failing = static_cast<int>(random % ranks);
+        std::string const& phase = all[static_cast<std::size_t>(number) % all.size()];
+        int const stage = std::vector<int>{0, 2, 3}[(random >> 8U) % 3];
+        Run const run_ = run(failing, phase, "kill", stage);
+        INFO("rank " << failing << " in phase " << phase << " of stage " << stage << ", "
+                     << run_.seconds << " s: " << run_.outcome.output);
+        CHECK(run_.outcome.status != 0);
+        CHECK(run_.outcome.status != 124); // no rank hangs
+        CHECK(run_.count("success") == 0);
+        CHECK(run_.left == 0);
+    }
+}
+
+} // namespace zero::test::mpi_failure_runs_test

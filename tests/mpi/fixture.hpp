@@ -1,0 +1,57 @@
+#pragma once
+
+// What the tests share that run as several processes: mpirun starts the same executable on all
+// ranks, and every rank runs the same test cases in the same order.
+
+#include "comm/conformance.hpp"
+
+#include <zero/mpi/communicator.hpp>
+#include <zero/mpi/session.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace zero::test {
+
+/// @brief MPI for the rest of the process.
+inline mpi::Session& mpi_session() {
+    static mpi::Session session;
+    return session;
+}
+
+/// @brief Options of tests: a hang ends after a minute.
+inline mpi::Options mpi_options() {
+    mpi::Options options;
+    options.time_out = std::chrono::seconds(60);
+    return options;
+}
+
+/// @brief Runs a test as a part of the processes, which are split from all of them.
+/// @tparam Decorator wraps the communicator
+template <class Options>
+struct MpiFixture {
+    inline static MPI_Comm meeting = MPI_COMM_NULL; ///< the ranks of the current run
+
+    static void meet(int /*world*/) { MPI_Barrier(meeting); }
+
+    template <class Body>
+    static bool run(int world, Body const& body) {
+        int const all = mpi_session().size();
+        constexpr std::array<int, 5> tested{1, 2, 3, 4, 7};
+        if (world > all || std::find(tested.begin(), tested.end(), world) == tested.end()) {
+            return false;
+        }
+        mpi::Communicator everyone(mpi_session().world(), Options::get());
+        bool const is_here = everyone.rank() < world;
+        auto group = everyone.split(is_here ? 0 : 1, everyone.rank());
+        MPI_Comm_split(mpi_session().world(), is_here ? 0 : 1, everyone.rank(), &meeting);
+        if (is_here) {
+            body(group);
+        }
+        MPI_Comm_free(&meeting);
+        return is_here;
+    }
+};
+
+} // namespace zero::test

@@ -1,0 +1,77 @@
+#include "support/catch.hpp"
+#include "support/program.hpp"
+
+#include <string>
+
+#ifdef ZERO_TRAIN_GPT // undefined where the dependencies of the example were not found
+
+namespace zero::test::mpi_train_gpt_runs_test {
+
+namespace {
+
+// Small enough to run in a second, large enough for several buckets, padding and two blocks.
+std::string command(std::string const& arguments) {
+    return std::string("'") + ZERO_TRAIN_GPT
+           + "' --steps 4 --width 16 --context 16 --batch 2 --bucket-bytes 4096 " + arguments;
+}
+
+std::string with_threads(std::string const& arguments) {
+    return run_program(command("--world 4 " + arguments)).after("\nparameters: ");
+}
+
+ProgramOutcome with_processes(std::string const& arguments) {
+    return run_program(std::string("timeout 100 ") + ZERO_MPI_LAUNCH + " -n 4 "
+                       + command("--communicator mpi " + arguments));
+}
+
+void expect_same_hash(std::string const& arguments) {
+    ProgramOutcome const processes = with_processes(arguments);
+    INFO(arguments << ": " << processes.output);
+    CHECK(processes.status == 0);
+    std::string const expected = with_threads(arguments);
+    CHECK(expected.size() == 16);
+    CHECK(processes.after("\nparameters: ") == expected);
+    // rank 0 alone prints
+    CHECK(processes.output.find("parameters: ") == processes.output.rfind("parameters: "));
+}
+
+} // namespace
+
+TEST_CASE("Four processes end with the hash of four threads in every stage") {
+    for (std::string const stage : {"0", "1", "2", "3"}) {
+        expect_same_hash("--stage " + stage);
+    }
+    expect_same_hash("--stage 2 --partitioner round-robin");
+}
+
+TEST_CASE("Four processes end with the hash of four threads in 16 bits, with accumulation") {
+    for (std::string const stage : {"0", "1", "2", "3"}) {
+        expect_same_hash("--dtype bfloat16 --accumulate 2 --schedule boundary --stage " + stage);
+        expect_same_hash("--dtype float16 --accumulate 2 --schedule every-micro-step --stage "
+                         + stage);
+    }
+}
+
+TEST_CASE("The order of the library ends with another hash, and so would a wrong order") {
+    ProgramOutcome const library = with_processes("--stage 2 --order library");
+    INFO(library.output);
+    CHECK(library.status == 0);
+    std::string const hash = library.after("\nparameters: ");
+    CHECK(hash.size() == 16);
+    CHECK(hash != with_threads("--stage 2"));
+}
+
+TEST_CASE("Processes count the traffic of threads") {
+    auto const table = [](std::string const& output) {
+        auto const begin = output.find("traffic of all steps");
+        return output.substr(begin, output.find("\ngathers of all steps") - begin);
+    };
+    std::string const expected =
+        table(run_program(command("--world 4 --stage 3 --accumulate 2")).output);
+    CHECK(expected.size() > 200);
+    CHECK(table(with_processes("--stage 3 --accumulate 2").output) == expected);
+}
+
+} // namespace zero::test::mpi_train_gpt_runs_test
+
+#endif

@@ -1,0 +1,299 @@
+#include "model.hpp"
+
+#include "comm/report.hpp"
+#include "support/catch.hpp"
+
+#include <zero/comm/run_ranks.hpp>
+#include <zero/core/error.hpp>
+
+#include <stdexcept>
+
+namespace zero::test::refusals_test {
+
+using torch_model::LanguageModel;
+using torch_model::loss_of;
+using torch_model::tokens_of;
+
+namespace {
+
+using Zero = ZeroStage<3, AdamW>;
+using Sharded = torch::Sharded<Zero>;
+
+/// Runs `body(sharded, model)` as one rank.
+template <class Body>
+void with_model(Body const& body) {
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        LanguageModel model;
+        Sharded sharded(communicator, *model, model->units());
+        body(sharded, model);
+    });
+}
+
+/// One step; returns the loss.
+double step_of(Sharded& sharded, LanguageModel& model) {
+    sharded->begin_step();
+    sharded->begin_micro_step(true);
+    at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
+    sharded.backward(loss);
+    sharded->end_micro_step();
+    sharded->step(0.01);
+    return loss.item<double>();
+}
+
+/// The message of constructing an engine after `change(model)`.
+template <class Change>
+std::string refusal(Change const& change) {
+    std::string text;
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        LanguageModel model;
+        auto units = model->units();
+        change(model, units);
+        text = message_of<InvalidArgument>(
+            [&] { Sharded const sharded(communicator, *model, units); });
+    });
+    return text;
+}
+
+/// The message of `E` in the middle of a step, after which the engine trains on.
+template <class E, class Mistake>
+std::string mistake(Mistake const& make) {
+    std::string text;
+    double after = 0.0;
+    with_model([&](Sharded& sharded, LanguageModel& model) {
+        sharded->begin_step();
+        sharded->begin_micro_step(true);
+        text = message_of<E>([&] { make(sharded, model); });
+        sharded->cancel_step();
+        after = step_of(sharded, model);
+    });
+    double expected = 0.0;
+    with_model([&](Sharded& sharded, LanguageModel& model) { expected = step_of(sharded, model); });
+    CHECK(after == expected);
+    return text;
+}
+
+} // namespace
+
+TEST_CASE("A parameter that cannot be sharded is refused by name") {
+    CHECK(contains(refusal([](LanguageModel&, auto& units) { units.pop_back(); }),
+                   "parameter 'head_bias' is in no unit"));
+    CHECK(contains(
+        refusal([](LanguageModel& model, auto&) { model->blocks[0]->up->to(at::kBFloat16); }),
+        "parameter 'block0.up.weight' is not of the parameter type"));
+    CHECK(contains(refusal([](LanguageModel& model, auto&) {
+                       model->head_bias.set_data(::torch::zeros({40}).narrow(0, 3, 11));
+                   }),
+                   "parameter 'head_bias' is a view"));
+    CHECK(contains(refusal([](LanguageModel& model, auto&) {
+                       model->head_bias.set_data(model->blocks[1]->up->bias.detach());
+                   }),
+                   "shares memory with parameter 'block1.up.bias'"));
+    CHECK(contains(refusal([](LanguageModel&, auto& units) {
+                       units.back().parameters.push_back(::torch::zeros({2}));
+                   }),
+                   "unit 'head' lists a tensor that is no parameter"));
+}
+
+TEST_CASE("A parameter that is read outside of its unit says so") {
+    with_model([](Sharded&, LanguageModel& model) {
+        std::string const text =
+            message_of<c10::Error>([&] { (void)(model->head_bias + 1.0).sum().item<float>(); });
+        CHECK(contains(text, "zero: parameter 'head_bias' is sharded"));
+        std::string const product = message_of<c10::Error>([&] {
+            (void)model->blocks[0]->up(::torch::ones({1, torch_model::width}));
+        });
+        CHECK(contains(product, "is sharded, and its unit is not in use"));
+    });
+}
+
+TEST_CASE("A mistake in a backward pass ends in a sentence, and training continues after "
+          "cancel_step") {
+    auto const loss = [](Sharded& sharded, LanguageModel& model) {
+        return loss_of(model, tokens_of(0, 0, 0), sharded);
+    };
+    CHECK(contains(mistake<OutOfOrder>([&](Sharded& sharded, LanguageModel& model) {
+                       loss(sharded, model).backward();
+                   }),
+                   "call sharded.backward(loss) instead of loss.backward()"));
+    CHECK(contains(mistake<LateGradient>([&](Sharded& sharded, LanguageModel& model) {
+                       sharded.backward(loss(sharded, model));
+                       sharded.backward(loss(sharded, model));
+                   }),
+                   "zero: "));
+    CHECK(contains(mistake<std::runtime_error>([&](Sharded& sharded, LanguageModel& model) {
+                       at::Tensor const value = loss(sharded, model);
+                       value.register_hook(
+                           [](at::Tensor const&) { throw std::runtime_error("the hook"); });
+                       sharded.backward(value);
+                   }),
+                   "the hook"));
+    CHECK(contains(mistake<std::runtime_error>([&](Sharded& sharded, LanguageModel&) {
+                       (void)sharded(
+                           1, []() -> at::Tensor { throw std::runtime_error("the forward call"); });
+                   }),
+                   "the forward call"));
+    CHECK(contains(mistake<InvalidArgument>([&](Sharded& sharded, LanguageModel& model) {
+                       at::Tensor x = sharded(0, [&] {
+                           return model->embedding(::torch::zeros({1, 2}, at::kLong));
+                       });
+                       x.register_hook([&](at::Tensor const&) { model->zero_grad(); });
+                       sharded.backward(sharded(1, [&] { return model->blocks[0](x); }).sum());
+                   }),
+                   "was replaced during the backward pass"));
+    CHECK(contains(mistake<InvalidArgument>([&](Sharded& sharded, LanguageModel&) {
+                       (void)sharded(9, [] { return at::Tensor(); });
+                   }),
+                   "unit 9 does not exist"));
+}
+
+TEST_CASE("A gradient that was assigned, and a changed requires_grad, are refused") {
+    with_model([](Sharded& sharded, LanguageModel& model) {
+        sharded->begin_step();
+        sharded->begin_micro_step(true);
+        at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
+        model->head_bias.mutable_grad() = ::torch::zeros({torch_model::vocabulary});
+        CHECK(contains(message_of<LateGradient>([&] { sharded.backward(loss); }),
+                       "parameter 'head_bias' got a gradient outside"));
+        model->head_bias.set_requires_grad(false);
+        CHECK(contains(message_of<InvalidArgument>([&] { sharded.backward(loss); }),
+                       "parameter 'head_bias' changed requires_grad"));
+        model->head_bias.set_requires_grad(true);
+        sharded.backward(loss);
+        sharded->end_micro_step();
+        sharded->step(0.01);
+    });
+}
+
+TEST_CASE("Whole parameters serve evaluation, and load sets all values") {
+    with_model([](Sharded& sharded, LanguageModel& model) {
+        (void)step_of(sharded, model);
+        sharded.materialize();
+        at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), torch_model::Plain());
+        CHECK(loss.item<double>() == loss_of(model, tokens_of(0, 0, 0), sharded).item<double>());
+        {
+            ::torch::NoGradGuard const no_gradients;
+            for (at::Tensor parameter : model->parameters()) {
+                parameter.mul_(0.5);
+            }
+        }
+        double const halved =
+            loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()).item<double>();
+        sharded.load(model->named_parameters());
+        sharded.shard();
+        CHECK(step_of(sharded, model) == halved);
+        ::torch::OrderedDict<std::string, at::Tensor> const none;
+        CHECK(contains(message_of<InvalidArgument>([&] { sharded.load(none); }),
+                       "is missing in the given state"));
+        sharded->begin_step();
+        sharded->cancel_step();
+        sharded.materialize();
+        sharded->begin_step();
+        sharded->begin_micro_step(true);
+        at::Tensor const late = loss_of(model, tokens_of(0, 0, 0), sharded);
+        CHECK(contains(message_of<OutOfOrder>([&] { sharded.backward(late); }),
+                       "backward() after materialize()"));
+        sharded->cancel_step();
+    });
+}
+
+TEST_CASE("A module that is converted after it was sharded is refused") {
+    with_model([](Sharded& sharded, LanguageModel& model) {
+        model->head_bias.set_data(::torch::zeros({torch_model::vocabulary}));
+        CHECK(contains(message_of<InvalidArgument>(
+                           [&] { (void)sharded(3, [&] { return model->head_bias.clone(); }); }),
+                       "parameter 'head_bias' was given other memory after registration"));
+    });
+}
+
+TEST_CASE("A parameter that a backward pass does not reach is named, if the options ask for it") {
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        LanguageModel model;
+        Zero::Options options;
+        options.unused_parameters = UnusedParameters::error;
+        Sharded sharded(communicator, *model, model->units(), options);
+        double const expected = step_of(sharded, model);
+        at::Tensor const registered = model->blocks[1]->up->bias;
+        model->blocks[1]->up->bias = ::torch::zeros({2 * torch_model::width});
+        sharded->begin_step();
+        sharded->begin_micro_step(true);
+        at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
+        CHECK(contains(message_of<UnusedParameter>([&] { sharded.backward(loss); }),
+                       "nothing to the gradient of parameter 'block1.up.bias' (rank 0)"));
+        sharded->cancel_step();
+        model->blocks[1]->up->bias = registered;
+        CHECK(step_of(sharded, model) < expected);
+    });
+}
+
+TEST_CASE("Replicated leaves the module whole, and refuses what it would train wrongly") {
+    using Replicated = torch::Replicated<ZeroStage<2, AdamW>>;
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        LanguageModel model;
+        auto const micro_step = [&](Replicated& replicated) {
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            replicated.backward(loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()));
+            replicated->end_micro_step();
+        };
+        {
+            Replicated replicated(communicator, *model);
+            CHECK(replicated->layout().parameters().size() == model->parameters().size());
+            CHECK(contains(
+                message_of<InvalidArgument>([&] { Replicated const again(communicator, *model); }),
+                "has a post-accumulate hook"));
+            at::Tensor const before = model->head_bias.clone();
+            micro_step(replicated);
+            for (at::Tensor const& parameter : model->parameters()) {
+                CHECK_FALSE(parameter.grad().defined());
+            }
+            CHECK(replicated.step(0.01).step_count == 1);
+            CHECK_FALSE(at::equal(model->head_bias, before));
+
+            auto const loss = [&] {
+                return loss_of(model, tokens_of(0, 0, 0), torch_model::Plain());
+            };
+            CHECK(contains(message_of<OutOfOrder>([&] { loss().backward(); }),
+                           "call replicated.backward(loss) instead of loss.backward()"));
+            CHECK_FALSE(model->head_bias.grad().defined());
+
+            // a second backward pass, and a step of the engine that leaves old values in the module
+            micro_step(replicated);
+            replicated->cancel_step();
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            replicated.backward(loss());
+            (void)message_of<LateGradient>([&] { replicated.backward(loss()); });
+            replicated->cancel_step();
+            micro_step(replicated);
+            replicated->step(0.01);
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            CHECK(contains(message_of<OutOfOrder>([&] { replicated.backward(loss()); }),
+                           "call replicated.step()"));
+            replicated->cancel_step();
+            replicated.show_parameters();
+
+            ::torch::OrderedDict<std::string, at::Tensor> zeros;
+            for (auto const& parameter : model->named_parameters()) {
+                zeros.insert(parameter.key(), at::zeros_like(parameter.value()));
+            }
+            replicated.load(zeros);
+            CHECK(at::equal(model->head_bias, at::zeros_like(model->head_bias)));
+
+            at::Tensor const memory = model->head_bias.detach();
+            model->head_bias.set_data(::torch::zeros({torch_model::vocabulary}));
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            CHECK(contains(message_of<InvalidArgument>([&] { replicated.backward(loss()); }),
+                           "parameter 'head_bias' was given other memory"));
+            model->head_bias.set_data(memory);
+            replicated->cancel_step();
+        }
+        loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()).backward(); // no hook is left
+        CHECK(model->head_bias.grad().defined());
+    });
+}
+
+} // namespace zero::test::refusals_test
