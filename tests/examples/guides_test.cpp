@@ -95,7 +95,11 @@ void check_consoles(std::string const& page, std::size_t expected_blocks) {
 } // namespace
 
 TEST_CASE("The guide of LibTorch shows the code of its example") {
-    check_code("docs/guides/libtorch.md", {"examples/torch_gpt.cpp"}, 3);
+    std::vector<std::string> const files{"examples/torch_gpt.cpp",
+                                         "examples/torch/language_model.hpp",
+                                         "examples/torch/trainer.cpp"};
+    check_code("docs/guides/libtorch.md", files, 6);
+    check_code("docs/guides/libtorch.md", {"examples/torch/train.py"}, 1, "python");
 }
 
 TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2 and 3") {

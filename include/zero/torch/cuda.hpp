@@ -25,8 +25,8 @@ namespace ZERO_NAMESPACE::torch {
 template <class Backend>
     requires std::is_base_of_v<cuda::RuntimeBackend, Backend>
 struct DeviceOf<Backend> {
-    static constexpr bool is_supported = true;
-    static constexpr c10::DeviceType type = c10::kCUDA;
+    static constexpr bool is_supported = true;          ///< modules can be on it
+    static constexpr c10::DeviceType type = c10::kCUDA; ///< of its tensors
 
     /// @brief Returns the compute queue of an engine: by default the current stream of LibTorch.
     /// @throws InvalidArgument if another one is given

@@ -15,17 +15,17 @@ namespace ZERO_NAMESPACE::torch {
 /// for CUDA in `torch/cuda.hpp`.
 template <class Backend>
 struct DeviceOf {
-    static constexpr bool is_supported = false;
+    static constexpr bool is_supported = false; ///< modules can be on it
 };
 
 /// @brief The host. LibTorch computes on the calling thread.
 template <class Backend>
     requires std::is_base_of_v<HostBackend, Backend>
 struct DeviceOf<Backend> {
-    using Queue = typename Backend::Queue;
+    using Queue = typename Backend::Queue; ///< of commands
 
-    static constexpr bool is_supported = true;
-    static constexpr c10::DeviceType type = c10::kCPU;
+    static constexpr bool is_supported = true;         ///< modules can be on it
+    static constexpr c10::DeviceType type = c10::kCPU; ///< of its tensors
 
     /// @brief Returns the compute queue of an engine: the given one. @throws InvalidArgument if it
     /// runs commands on another thread

@@ -1,0 +1,45 @@
+// A Python module that trains in C++ over a process group that Python has made; train.py builds it.
+
+#include "language_model.hpp"
+
+#include <zero/comm/run_rank.hpp>
+
+#include <ATen/Parallel.h>
+#include <chrono>
+#include <torch/extension.h>
+#include <vector>
+
+//[processes
+using Communicator = zero::torch::ProcessGroupCommunicator;
+using Zero = zero::ZeroStage<3, zero::AdamW, Communicator>;
+
+/// Returns the losses of this rank.
+std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
+                          c10::intrusive_ptr<c10d::Store> const& store) {
+    zero::torch::ProcessGroupOptions options;
+    options.time_out = std::chrono::minutes(10);
+    options.store = store; // through which the ranks learn why one of them failed
+    Communicator communicator(group, options);
+    std::vector<double> losses;
+    zero::run_rank(communicator, [&](Communicator& ready) {
+        Model model;
+        zero::torch::Sharded<Zero> sharded(ready, *model, units_of(model));
+        for (int step = 0; step < 20; ++step) {
+            sharded->begin_step();
+            sharded->begin_micro_step(true); // the only one of the step
+            at::Tensor loss = loss_of(model, tokens_of(step, ready.rank()), sharded);
+            sharded.backward(loss);
+            sharded->end_micro_step();
+            sharded->step(0.003);
+            losses.push_back(loss.item<double>());
+        }
+    });
+    return losses;
+}
+// processes]
+
+//[module
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { // #include <torch/extension.h>
+    module.def("train", &train, pybind11::call_guard<pybind11::gil_scoped_release>());
+}
+// module]
