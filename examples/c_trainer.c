@@ -49,21 +49,18 @@ static void model_free(Model* m) {
     zero_destroy(m->engine);
 }
 
-#define CHECK(call) \
-    do { if ((call) != ZERO_OK) fprintf(stderr, "%s\n", zero_last_error()), exit(1); } while (0)
-
 /* Hands the model to an engine. */
 static void shard(Model* m, zero_communicator* ranks, int stage) {
-    zero_options options;
     zero_parameter list[TENSORS];
+    for (int t = 0; t < TENSORS; ++t)
+        list[t] = (zero_parameter){.elements = m->sizes[t], .unit = t / 2, .data = m->weights[t],
+                                   .gradient = stage < 2 ? m->gradients[t] : NULL};
+    zero_options options;
     zero_options_init(&options, sizeof options);
     options.stage = stage;
     options.bucket_bytes = 16384; /* the default is for large models: 25 MiB */
     if (stage < 2) options.block = m->block, options.block_elements = m->total;
-    for (int t = 0; t < TENSORS; ++t)
-        list[t] = (zero_parameter){.elements = m->sizes[t], .unit = t / 2, .data = m->weights[t],
-                                   .gradient = stage < 2 ? m->gradients[t] : NULL};
-    CHECK(zero_create(ranks, list, TENSORS, &options, &m->engine));
+    zero_create(ranks, list, TENSORS, &options, &m->engine);
     if (stage > 1) free(m->block), free(m->gradient_block), m->block = m->gradient_block = NULL;
 }
 
@@ -105,9 +102,9 @@ static float train_batch(Model* m, size_t batch) {
         y[0][i][1] = cosf((float)(7 * (batch * BATCH + i) + 2));
     }
     for (int l = 0; l < LAYERS; ++l) {
-        CHECK(zero_open(m->engine, l, m->weights, NULL));
+        zero_open(m->engine, l, m->weights, NULL);
         forward(m, l, y[l], y[l + 1]);
-        CHECK(zero_close(m->engine, l));
+        zero_close(m->engine, l);
     }
     for (size_t i = 0; i < BATCH; ++i) {
         float const difference = y[LAYERS][i][0] - y[0][i][0] * y[0][i][1];
@@ -115,9 +112,9 @@ static float train_batch(Model* m, size_t batch) {
         loss += 0.5F * difference * difference / BATCH;
     }
     for (int l = LAYERS - 1; l >= 0; --l) {
-        CHECK(zero_open(m->engine, l, m->weights, m->gradients));
+        zero_open(m->engine, l, m->weights, m->gradients);
         backward(m, l, y[l], y[l + 1], dy);
-        CHECK(zero_close(m->engine, l));
+        zero_close(m->engine, l);
     }
     return loss;
 }
@@ -137,10 +134,10 @@ static int update(zero_slice const* s, void* step) {
     return 0;
 }
 
-static float train_step(Model* m, int step, size_t rank, size_t world) {
-    CHECK(zero_begin_step(m->engine, 1));
-    float const loss = train_batch(m, (size_t)(step - 1) * world + rank);
-    CHECK(zero_step_with(m->engine, 3e-3, update, &step));
+static float train_step(Model* m, int step, zero_communicator* ranks) {
+    zero_begin_step(m->engine, 1);
+    float const loss = train_batch(m, (size_t)((step - 1) * zero_world(ranks) + zero_rank(ranks)));
+    zero_step_with(m->engine, 3e-3, update, &step);
     return loss;
 }
 
@@ -149,14 +146,13 @@ static int train(zero_communicator* ranks, void* stage) {
     model_init(&model);
     shard(&model, ranks, *(int*)stage);
     float loss = 0.0F;
-    for (int step = 1; step <= STEPS; ++step)
-        loss = train_step(&model, step, zero_rank(ranks), zero_world(ranks));
+    for (int step = 1; step <= STEPS; ++step) loss = train_step(&model, step, ranks);
     float checksum = 0.0F;
     float* const block = malloc(model.total * sizeof(float));
-    CHECK(zero_gather(model.engine, block, model.total));
+    zero_gather(model.engine, block, model.total);
     for (size_t i = 0; i < model.total; ++i) checksum += fabsf(block[i]);
     zero_memory memory;
-    CHECK(zero_memory_of(model.engine, &memory));
+    zero_memory_of(model.engine, &memory);
     size_t const bytes = memory.total_bytes;
     if (zero_rank(ranks) == 0)
         printf("loss %.9g, sum of weights %.9g, %zu bytes\n", loss, checksum, bytes);
@@ -167,6 +163,6 @@ static int train(zero_communicator* ranks, void* stage) {
 
 int main(int count, char** arguments) {
     int stage = count > 1 ? atoi(arguments[1]) : 1;
-    CHECK(zero_run_ranks(count > 2 ? atoi(arguments[2]) : 1, 60.0, train, &stage));
-    return 0;
+    zero_set_error_handler(zero_exit_on_error);
+    return zero_run_ranks(count > 2 ? atoi(arguments[2]) : 1, 60.0, train, &stage);
 }

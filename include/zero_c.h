@@ -46,6 +46,18 @@ typedef enum zero_status {
  * of this thread that fails. */
 ZERO_C_API char const* zero_last_error(void);
 
+/* A function of the program that sees every failure, on the thread and before the return of the
+ * call that failed. It may end the program, and must not call this library. */
+typedef void (*zero_error_handler)(zero_status status, char const* message);
+
+/* Sets the handler of all threads; null: none, as at the start. A program whose handler does not
+ * return need not look at the statuses. */
+ZERO_C_API void zero_set_error_handler(zero_error_handler handler);
+
+/* A handler: prints the message to stderr and ends the program with exit code 1. It flushes all
+ * files, but calls no atexit() functions, because other ranks are still running. */
+ZERO_C_API void zero_exit_on_error(zero_status status, char const* message);
+
 /* The name of a status: "ZERO_OK", ... */
 ZERO_C_API char const* zero_status_name(zero_status status);
 

@@ -5,6 +5,9 @@
 #include <zero/checkpoint/checkpoint_error.hpp>
 #endif
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <string>
 #include <string_view>
@@ -18,6 +21,8 @@ std::string& last_error() {
     static thread_local std::string text;
     return text;
 }
+
+std::atomic<zero_error_handler> error_handler{nullptr};
 
 /// Names of the C++ headers, and what a C program knows instead.
 constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
@@ -62,6 +67,9 @@ zero_status failed(zero_status status, std::string_view text) noexcept {
         last_error() = in_c(text);
     } catch (std::bad_alloc const&) { // an empty text needs no memory
         last_error().clear();
+    }
+    if (zero_error_handler const handler = error_handler.load()) {
+        handler(status, last_error().c_str());
     }
     return status;
 }
@@ -108,6 +116,16 @@ zero_status failed_with_current_exception() noexcept {
 
 char const* zero_last_error(void) {
     return zero_c::last_error().c_str();
+}
+
+void zero_set_error_handler(zero_error_handler handler) {
+    zero_c::error_handler.store(handler);
+}
+
+void zero_exit_on_error(zero_status, char const* message) {
+    std::fprintf(stderr, "%s\n", message);
+    std::fflush(nullptr);
+    std::_Exit(EXIT_FAILURE);
 }
 
 char const* zero_status_name(zero_status status) {

@@ -376,6 +376,29 @@ static int add(zero_communicator* communicator, void* user) {
     return 0;
 }
 
+static int seen = 0;
+static zero_status last_seen = ZERO_OK;
+
+static void on_failure(zero_status status, char const* message) {
+    ++seen;
+    last_seen = status;
+    expect(__LINE__, strcmp(message, zero_last_error()) == 0);
+}
+
+/* The handler sees each failure once, before the call returns; none sees nothing. */
+static void check_handler(void) {
+    zero_set_error_handler(on_failure);
+    expect(__LINE__, zero_begin_step(NULL, 1) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, seen == 1 && last_seen == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_weight(NULL, 0, 0) == NULL && seen == 2);
+    int number = -7; /* of a rank: the caller's failure, and none of the rank's own */
+    expect(__LINE__, zero_run_ranks(RANKS, 0.0, return_number, &number) == ZERO_CALLBACK);
+    expect(__LINE__, seen == 3 && last_seen == ZERO_CALLBACK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK && seen == 3);
+    zero_set_error_handler(NULL);
+    expect(__LINE__, zero_begin_step(NULL, 1) == ZERO_INVALID_ARGUMENT && seen == 3);
+}
+
 int main(int count, char** arguments) {
     char const* const directory = count > 1 ? arguments[1] : NULL;
     zero_dtype const dtypes[] = {ZERO_FLOAT, ZERO_BFLOAT16, ZERO_FLOAT16};
@@ -412,6 +435,7 @@ int main(int count, char** arguments) {
     expect(__LINE__, zero_run_ranks(1, -1.0, add, NULL) == ZERO_INVALID_ARGUMENT);
     expect(__LINE__, zero_run_ranks(1, (double)NAN, add, NULL) == ZERO_INVALID_ARGUMENT);
     expect(__LINE__, zero_run_ranks(1, 0.0, NULL, NULL) == ZERO_INVALID_ARGUMENT);
+    check_handler();
     expect(__LINE__, strcmp(zero_status_name(ZERO_TIMED_OUT), "ZERO_TIMED_OUT") == 0);
     expect(__LINE__, strcmp(zero_version(), ZERO_VERSION) == 0);
     return failures == 0 ? 0 : 1;

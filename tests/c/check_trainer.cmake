@@ -36,6 +36,12 @@ foreach(ranks 1 2 4)
     endif()
 endforeach()
 
+# The first failure ends the program with its message, and nothing is printed as if it had trained.
+execute_process(COMMAND "${TRAINER}" 7 2 OUTPUT_VARIABLE output ERROR_VARIABLE error RESULT_VARIABLE status)
+if(NOT status EQUAL 1 OR NOT output STREQUAL "" OR NOT error MATCHES "stage")
+    message(FATAL_ERROR "stage 7: exit code ${status}, ${output}${error}")
+endif()
+
 # The page shows these bytes.
 file(READ "${PAGE}" page)
 foreach(stage 1 2 3)
