@@ -81,13 +81,11 @@ void call(Zero& engine) {
     engine.begin_micro_step(true);
     for (std::size_t unit = 0; unit < small_units; ++unit) {
         (void)engine.acquire(unit);
-        engine.release(unit);
     }
     for (std::size_t unit = small_units; unit-- > 0;) {
-        (void)engine.acquire(unit);
+        auto const handle = engine.acquire(unit);
         (void)engine.gradients(unit);
         engine.gradients_ready(unit);
-        engine.release(unit);
     }
     engine.cancel_step();
 }

@@ -7,6 +7,7 @@
 #include <zero/host/inline_queue.hpp>
 
 #include <array>
+#include <csignal>
 #include <string>
 
 namespace zero::test::process_group_test {
@@ -97,6 +98,34 @@ TEST_CASE("Options out of range are refused by name") {
     CHECK(contains(
         message_of<InvalidArgument>([] { ProcessGroupCommunicator const communicator(nullptr); }),
         "got no backend"));
+}
+
+namespace {
+
+using Handler = void (*)(int);
+
+/// Returns what a communicator of one rank makes of a handler of SIGPIPE.
+Handler after_construction(Handler before, bool ignores_broken_pipes) {
+    Handler const own = std::signal(SIGPIPE, before);
+    Handler after = nullptr;
+    GlooFixture::run_groups(1, [&](int, auto const& group, auto const& store) {
+        torch::ProcessGroupOptions options = GlooFixture::options(store);
+        options.ignores_broken_pipes = ignores_broken_pipes;
+        torch::ProcessGroupCommunicator const communicator(group, options);
+        after = std::signal(SIGPIPE, SIG_DFL);
+    });
+    (void)std::signal(SIGPIPE, own);
+    return after;
+}
+
+} // namespace
+
+TEST_CASE("A write to a rank that has ended is an error and not the end of the process") {
+    Handler const own = [](int) {};
+    CHECK(after_construction(SIG_DFL, true) == SIG_IGN);
+    CHECK(after_construction(SIG_IGN, true) == SIG_IGN);
+    CHECK(after_construction(own, true) == own);
+    CHECK(after_construction(SIG_DFL, false) == SIG_DFL);
 }
 
 TEST_CASE("A backend that lacks an operation is named") {

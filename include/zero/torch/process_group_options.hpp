@@ -35,6 +35,10 @@ struct ProcessGroupOptions {
     /// Without it, ranks that call different collectives hang or use one another's data, and gloo
     /// may end the process.
     bool compares_calls = true;
+
+    /// @brief Whether the construction ignores SIGPIPE in the whole process, unless the program
+    /// handles it. Otherwise gloo ends the process when it writes to a rank that has ended.
+    bool ignores_broken_pipes = true;
 };
 
 } // namespace ZERO_NAMESPACE::torch

@@ -8,6 +8,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
+#include "ignore_broken_pipes.hpp"
 
 #include <ATen/ops/empty.h>
 #include <chrono>
@@ -57,6 +58,9 @@ ProcessGroupCollectives::ProcessGroupCollectives(c10::intrusive_ptr<c10d::Backen
       _pieces(_place.world),
       _records(options.store, _group->getGroupName(), _group->getRank(), _group->getSize()),
       _flights(_place.world) {
+    if (_options.ignores_broken_pipes) {
+        ignore_broken_pipes();
+    }
     for (std::size_t parity = 0; parity < 2; ++parity) {
         _send[parity] = at::empty({static_cast<std::int64_t>(_quarter_bytes)}, at::kByte);
         _receive[parity] = at::empty({static_cast<std::int64_t>(_quarter_bytes)}, at::kByte);
