@@ -86,7 +86,7 @@ void broadcast_buffers(Communicator& communicator, ::torch::nn::Module const& mo
 
 /// @brief Requires that `state` has all parameters of the module in their shapes, and nothing that
 /// the module has not. @throws InvalidArgument
-ZERO_COLD_INLINE void
+[[gnu::cold]] inline void
 require_complete(ModuleTensors const& tensors,
                  ::torch::OrderedDict<std::string, at::Tensor> const& state,
                  ::torch::OrderedDict<std::string, at::Tensor> const& buffers) {
