@@ -66,7 +66,7 @@ std::vector<typename Zero::Registration> registrations_of(Chain& chain) {
     std::vector<typename Zero::Registration> parameters;
     for (std::size_t unit = 0; unit < small_units; ++unit) {
         for (auto const& item : chain->layers[unit]->named_parameters()) {
-            parameters.push_back({.name = chain->layers[unit]->name() + "." + item.key(),
+            parameters.push_back({.name = std::to_string(unit) + "." + item.key(),
                                   .elements = static_cast<std::size_t>(item.value().numel()),
                                   .units = {unit}});
         }
