@@ -31,10 +31,13 @@ typedef enum zero_status {
     ZERO_INVALID_ARGUMENT = 1, /* refused; nothing was changed */
     ZERO_OUT_OF_ORDER = 2,     /* a call that the protocol does not allow here; nothing changed */
     ZERO_MISMATCH = 3,         /* the ranks registered different models or call differently */
-    ZERO_NO_GRADIENTS = 4,     /* no rank reported a gradient; the step changed nothing */
+    ZERO_NO_GRADIENTS = 4,     /* no rank reported a gradient: the step ended and changed nothing.
+                                  With options.require_gradients, a unit without one: the step goes
+                                  on, or ends by zero_cancel_step() */
     ZERO_ABORTED = 5,          /* another rank failed or left; the text holds its cause */
     ZERO_TIMED_OUT = 6,        /* a rank did not arrive in time */
-    ZERO_BROKEN = 7,           /* an earlier failure broke the engine; its state can be read */
+    ZERO_BROKEN = 7,           /* an earlier failure broke the engine; step count, last report and
+                                  memory can be read */
     ZERO_CHECKPOINT = 8,       /* a checkpoint is missing, damaged or does not fit */
     ZERO_OUT_OF_MEMORY = 9,    /* memory could not be allocated */
     ZERO_CALLBACK = 10,        /* a callback of the program returned another value than 0 */
@@ -43,7 +46,7 @@ typedef enum zero_status {
 } zero_status;
 
 /* The message of the last call of this thread that failed; never null. Valid until the next call
- * of this thread that fails. */
+ * of this thread that fails, so do not pass it to printf() together with such a call. */
 ZERO_C_API char const* zero_last_error(void);
 
 /* A function of the program that sees every failure, on the thread and before the return of the
@@ -76,7 +79,8 @@ typedef int (*zero_rank_body)(zero_communicator* communicator, void* user);
 /* Runs `body` as `world` ranks, each in a thread of its own, and returns when all have ended. The
  * communicators end with it.
  * time_out: seconds that a rank waits for its peers in one call; 0: 30 minutes.
- * Returns the first failure, with its message. */
+ * Returns the first failure, with its message: also that of a rank which returned 0 after its group
+ * had failed. */
 ZERO_C_API zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void* user);
 
 ZERO_C_API int zero_rank(zero_communicator const* communicator);
@@ -179,7 +183,8 @@ ZERO_C_API zero_status zero_create(zero_communicator* communicator,
                                    zero_parameter const* parameters, size_t count,
                                    zero_options const* options, zero_engine** engine);
 
-/* Ends an engine; null is allowed. Inside a step it aborts the group. */
+/* Ends an engine, which must not be used afterwards; null is allowed. Inside a step it aborts the
+ * group. */
 ZERO_C_API void zero_destroy(zero_engine* engine);
 
 /* Whether a failure left the engine unable to go on. */
@@ -235,7 +240,8 @@ ZERO_C_API zero_status zero_loss_scale(zero_engine* engine, float* scale);
  * tells. Collective; does not wait. */
 ZERO_C_API zero_status zero_step(zero_engine* engine, double learning_rate);
 
-/* A slice of one parameter that this rank updates. */
+/* A slice of one parameter that this rank updates. A parameter may come in several slices, also on
+ * one rank. */
 typedef struct zero_slice {
     size_t parameter;       /* its number */
     size_t begin;           /* the slice's first element inside the parameter */
@@ -294,10 +300,16 @@ ZERO_C_API zero_status zero_set_learning_rate_factor(zero_engine* engine, size_t
                                                      double factor);
 
 /* Saves the training state into a new checkpoint below `directory`, or loads the last one. It does
- * not depend on stage and number of ranks. The program goes on with step zero_step_count() + 1; its
- * own schedule and position in the data are its own business. Collective. */
-ZERO_C_API zero_status zero_save(zero_engine* engine, char const* directory);
-ZERO_C_API zero_status zero_load(zero_engine* engine, char const* directory);
+ * not depend on stage and number of ranks. Collective.
+ * position: a number of the program's own, for instance the next step of its loop or its place in
+ * the data. zero_load() returns it, unless `position` is null. zero_step_count() cannot take its
+ * place, because it does not count skipped steps. */
+ZERO_C_API zero_status zero_save(zero_engine* engine, char const* directory, uint64_t position);
+ZERO_C_API zero_status zero_load(zero_engine* engine, char const* directory, uint64_t* position);
+
+/* Sets `has_checkpoint` to 1 if there is a complete checkpoint below `directory`, which need not
+ * exist; otherwise to 0. */
+ZERO_C_API zero_status zero_has_checkpoint(char const* directory, int* has_checkpoint);
 
 /* ---- Memory ---- */
 

@@ -6,12 +6,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
+
+namespace zero_c {
+
+/// @brief The first failure of a group that a rank has seen, which no later call hides.
+using FirstFailure = std::shared_ptr<std::exception_ptr>;
+
+} // namespace zero_c
 
 /// @brief One rank, as a C program holds it.
 struct zero_communicator {
     zero::LoopbackCommunicator* inner;
+    zero_c::FirstFailure failure = std::make_shared<std::exception_ptr>();
 };
 
 /// @brief An engine of any type, as a C program holds it. One class for each combination of element
@@ -21,6 +30,8 @@ struct zero_engine {
     zero_engine(zero_engine const&) = delete;
     zero_engine& operator=(zero_engine const&) = delete;
     virtual ~zero_engine() = default;
+
+    zero_c::FirstFailure failure; ///< that of its communicator
 
     [[nodiscard]] virtual bool is_broken() const noexcept = 0;
     virtual void begin_step(std::size_t micro_steps) = 0;
@@ -44,8 +55,8 @@ struct zero_engine {
     virtual void set_parameter(std::size_t parameter, std::span<float const> values) = 0;
     virtual void gather(void* block, std::size_t elements) = 0;
     virtual void set_learning_rate_factor(std::size_t group, double factor) = 0;
-    virtual void save(char const* directory) = 0;
-    virtual void load(char const* directory) = 0;
+    virtual void save(char const* directory, std::uint64_t position) = 0;
+    virtual std::uint64_t load(char const* directory) = 0; ///< returns the position
     [[nodiscard]] virtual zero_memory memory() const = 0;
 };
 

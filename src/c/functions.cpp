@@ -6,11 +6,17 @@
 #include <zero/core/version.hpp>
 #include <zero/host/inline_queue.hpp>
 
+#ifdef ZERO_C_HAS_CHECKPOINT
+#include <zero/checkpoint/checkpoint_directory.hpp>
+
+#include <filesystem>
+#endif
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -74,10 +80,56 @@ EngineType const& engine_type_of(zero_options const* options) {
         "zero: options.dtype is none of ZERO_FLOAT, ZERO_BFLOAT16 and ZERO_FLOAT16.");
 }
 
+/// Runs a call of a rank. The first failure of its group is kept: a call that is out of order
+/// because the program did not look at it throws it again.
+template <class Body>
+void keeping(FirstFailure const& first, Body&& body) {
+    auto const keep = [&] {
+        if (*first == nullptr) {
+            *first = std::current_exception();
+        }
+    };
+    try {
+        body();
+    } catch (zero::OutOfOrder const&) {
+        if (*first != nullptr) {
+            std::rethrow_exception(*first);
+        }
+        throw;
+    } catch (zero::CommunicatorError const&) {
+        keep();
+        throw;
+    } catch (zero::BrokenEngine const&) {
+        keep();
+        throw;
+    } catch (CallbackFailed const& error) {
+        if (error.status() == ZERO_CALLBACK) { // an update failed half-way
+            keep();
+        }
+        throw;
+    }
+}
+
 /// Calls a member of the engine.
 template <class Body>
 zero_status on(zero_engine* engine, Body&& body) noexcept {
-    return guarded([&] { body(engine_at(engine)); });
+    return guarded([&] {
+        zero_engine& checked = engine_at(engine);
+        keeping(checked.failure, [&] { body(checked); });
+    });
+}
+
+/// Returns the communicator. @throws InvalidArgument if there is none
+zero_communicator& communicator_at(zero_communicator* communicator) {
+    require(communicator != nullptr, "zero: the communicator is null.");
+    return *communicator;
+}
+
+char const* directory_at(char const* directory) {
+    require(directory != nullptr, "zero: 'directory' is null.");
+    require(*directory != 0, "zero: 'directory' is empty; name the folder of the checkpoints, "
+                             "\".\" for the current one.");
+    return directory;
 }
 
 } // namespace
@@ -110,6 +162,9 @@ zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void
             zero_communicator communicator{&inner};
             int const status = body(&communicator, user);
             if (status == 0) {
+                if (*communicator.failure != nullptr) { // which the program did not look at
+                    std::rethrow_exception(*communicator.failure);
+                }
                 return;
             }
             // The status of a call that failed has a message; other numbers are the program's.
@@ -138,17 +193,19 @@ int zero_world(zero_communicator const* communicator) {
 
 zero_status zero_sum(zero_communicator* communicator, float* values, size_t count) {
     return guarded([&] {
-        zero_c::require(communicator != nullptr, "zero: the communicator is null.");
+        zero_communicator& checked = zero_c::communicator_at(communicator);
         zero_c::require(values != nullptr || count == 0, "zero: the values of zero_sum() are "
                                                          "null.");
-        auto& inner = *communicator->inner;
+        auto& inner = *checked.inner;
         auto const world = static_cast<std::size_t>(inner.size());
         std::vector<std::size_t> cuts(world + 1);
         for (std::size_t rank = 0; rank <= world; ++rank) {
             cuts[rank] = count / world * rank + std::min(count % world, rank);
         }
         zero::host::InlineQueue queue;
-        inner.all_reduce(static_cast<float const*>(values), values, cuts, &queue, {"zero_sum"});
+        zero_c::keeping(checked.failure, [&] {
+            inner.all_reduce(static_cast<float const*>(values), values, cuts, &queue, {"zero_sum"});
+        });
     });
 }
 
@@ -168,10 +225,13 @@ zero_status zero_create(zero_communicator* communicator, zero_parameter const* p
         zero_c::require(engine != nullptr, "zero: 'engine' is null; give the address of a "
                                            "zero_engine*.");
         *engine = nullptr;
-        zero_c::require(communicator != nullptr, "zero: the communicator is null.");
+        zero_communicator& checked = zero_c::communicator_at(communicator);
         zero_options const whole = zero_c::whole_options(options);
         auto const& type = zero_c::engine_type_of(&whole);
-        *engine = type.make(*communicator, zero_c::model(parameters, count), whole).release();
+        zero_c::keeping(checked.failure, [&] {
+            *engine = type.make(checked, zero_c::model(parameters, count), whole).release();
+        });
+        (*engine)->failure = checked.failure;
     });
 }
 
@@ -289,24 +349,40 @@ zero_status zero_set_parameter(zero_engine* engine, size_t parameter, float cons
 }
 
 zero_status zero_gather(zero_engine* engine, void* block, size_t elements) {
-    return on(engine, [&](zero_engine& e) { e.gather(block, elements); });
+    return on(engine, [&](zero_engine& e) {
+        zero_c::require(block != nullptr || elements == 0, "zero: 'block' is null.");
+        e.gather(block, elements);
+    });
 }
 
 zero_status zero_set_learning_rate_factor(zero_engine* engine, size_t group, double factor) {
     return on(engine, [&](zero_engine& e) { e.set_learning_rate_factor(group, factor); });
 }
 
-zero_status zero_save(zero_engine* engine, char const* directory) {
+zero_status zero_save(zero_engine* engine, char const* directory, uint64_t position) {
+    return on(engine, [&](zero_engine& e) { e.save(zero_c::directory_at(directory), position); });
+}
+
+zero_status zero_load(zero_engine* engine, char const* directory, uint64_t* position) {
     return on(engine, [&](zero_engine& e) {
-        zero_c::require(directory != nullptr, "zero: 'directory' is null.");
-        e.save(directory);
+        std::uint64_t const found = e.load(zero_c::directory_at(directory));
+        if (position != nullptr) {
+            *position = found;
+        }
     });
 }
 
-zero_status zero_load(zero_engine* engine, char const* directory) {
-    return on(engine, [&](zero_engine& e) {
-        zero_c::require(directory != nullptr, "zero: 'directory' is null.");
-        e.load(directory);
+zero_status zero_has_checkpoint(char const* directory, int* has_checkpoint) {
+    return guarded([&] {
+        zero_c::require(has_checkpoint != nullptr, "zero: 'has_checkpoint' is null.");
+        zero_c::directory_at(directory);
+#ifdef ZERO_C_HAS_CHECKPOINT
+        bool const is_there = std::filesystem::is_directory(directory);
+        *has_checkpoint =
+            is_there && zero::CheckpointDirectory(directory).latest().has_value() ? 1 : 0;
+#else
+        *has_checkpoint = 0;
+#endif
     });
 }
 

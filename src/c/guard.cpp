@@ -26,6 +26,9 @@ std::atomic<zero_error_handler> error_handler{nullptr};
 
 /// Names of the C++ headers, and what a C program knows instead.
 constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
+    {"call it inside the loop over micro_steps(n), or between begin_micro_step() and "
+     "end_micro_step()",
+     "call it between zero_begin_step() and zero_step()"},
     {"begin_micro_step()", "zero_next_micro_step()"},
     {"end_micro_step()", "zero_next_micro_step()"},
     {"begin_step()", "zero_begin_step()"},
@@ -38,6 +41,10 @@ constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
     {"save_checkpoint()", "zero_save()"},
     {"load_checkpoint()", "zero_load()"},
     {"gradient_clipping", "options.clip_norm"},
+    {"TrainingState::set_full_fp32_parameter()", "zero_set_parameter()"},
+    {"set_full_fp32_parameter()", "zero_set_parameter()"},
+    {"gather_to()", "zero_gather()"},
+    {"for_each_full_parameter()", "zero_get_parameter()"},
     {"Storage::adopted", "options.block"},
     {"adopted_block", "options.block"},
     {"Parameter::gradient", "zero_parameter.gradient"},
@@ -104,7 +111,9 @@ zero_status failed_with_current_exception() noexcept {
         return failed(ZERO_CHECKPOINT, error.what());
 #endif
     } catch (std::bad_alloc const&) {
-        return failed(ZERO_OUT_OF_MEMORY, "zero: no memory");
+        return failed(ZERO_OUT_OF_MEMORY,
+                      "zero: the memory is exhausted; zero_plan() tells what an "
+                      "engine takes.");
     } catch (std::exception const& error) {
         return failed(ZERO_FAILED, error.what());
     } catch (...) {

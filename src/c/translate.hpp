@@ -7,6 +7,7 @@
 #include <zero/layout/memory_plan.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -46,6 +47,13 @@ std::vector<Registration> registrations(std::span<zero_parameter const> paramete
         to.name = from.name != nullptr ? from.name : "parameter " + std::to_string(index);
         to.elements = from.elements;
         to.units = units_of(from);
+        std::size_t const groups = std::max<std::size_t>(options.group_count, 1);
+        if (from.group >= groups) {
+            throw zero::InvalidArgument("zero: parameter '" + std::string(to.name)
+                                        + "' is in group " + std::to_string(from.group)
+                                        + ", but the options have " + std::to_string(groups)
+                                        + " group(s).");
+        }
         to.group = from.group;
         to.trainable = from.frozen == 0;
         if (options.block != nullptr) {
@@ -69,6 +77,10 @@ Options stage_options(zero_options const& from) {
     if (from.require_gradients != 0) {
         to.unused_parameters = zero::UnusedParameters::error;
     }
+    if (from.block == nullptr && from.block_elements != 0) {
+        throw zero::InvalidArgument(
+            "zero: options.block_elements is set, but options.block is null.");
+    }
     if (from.block != nullptr) {
         if (from.block_elements == 0) {
             throw zero::InvalidArgument("zero: options.block needs options.block_elements.");
@@ -87,6 +99,9 @@ Options stage_options(zero_options const& from) {
         throw zero::InvalidArgument(
             "zero: options.group_count is set, but options.groups is null.");
     }
+    if (from.groups != nullptr && from.group_count == 0) {
+        throw zero::InvalidArgument("zero: options.groups is set, but options.group_count is 0.");
+    }
     if (from.groups != nullptr) {
         for (zero_group const& group : std::span(from.groups, from.group_count)) {
             to.groups.push_back({hyper_of(group, Hyper{}), group.learning_rate_factor});
@@ -104,10 +119,15 @@ Options stage_options(zero_options const& from) {
         throw zero::InvalidArgument("zero: options.reduction is none of ZERO_MEAN, ZERO_SUM and "
                                     "ZERO_MEAN_OVER_RANKS.");
     }
-    if (from.schedule != ZERO_SCHEDULE_DEFAULT) {
-        to.reduction.schedule = from.schedule == ZERO_BOUNDARY
-                                    ? zero::ReductionSchedule::boundary
-                                    : zero::ReductionSchedule::every_micro_step;
+    switch (from.schedule) {
+    case ZERO_SCHEDULE_DEFAULT: break;
+    case ZERO_BOUNDARY: to.reduction.schedule = zero::ReductionSchedule::boundary; break;
+    case ZERO_EVERY_MICRO_STEP:
+        to.reduction.schedule = zero::ReductionSchedule::every_micro_step;
+        break;
+    default:
+        throw zero::InvalidArgument("zero: options.schedule is none of ZERO_SCHEDULE_DEFAULT, "
+                                    "ZERO_BOUNDARY and ZERO_EVERY_MICRO_STEP.");
     }
     if (from.prefetch_elements != ZERO_ONE_UNIT) {
         to.gather.prefetch_elements = from.prefetch_elements;

@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -58,6 +59,7 @@ public:
             return std::make_shared<typename Types::template Stage<N>>(*communicator.inner, list,
                                                                        translated);
         });
+        _has_callers_block = zero::detail::access_to(*_engine).reduces_once();
         _weights.resize(_engine->layout().units());
         _gradients.resize(_engine->layout().units());
     }
@@ -69,6 +71,12 @@ public:
     void begin_step(std::size_t micro_steps) override {
         if (micro_steps == 0) {
             throw zero::InvalidArgument("zero: a step has at least one micro-step.");
+        }
+        if (_has_callers_block && micro_steps > 1) {
+            throw zero::InvalidArgument(
+                "zero: zero_begin_step() with several micro-steps, but the gradients are reduced "
+                "once, in the memory of the program; add the micro-batches there and pass 1, or "
+                "set options.schedule = ZERO_EVERY_MICRO_STEP.");
         }
         _engine->begin_step();
         _micro_steps_left = micro_steps - 1;
@@ -93,10 +101,7 @@ public:
     }
 
     void release(std::size_t unit) override {
-        if (unit >= _weights.size() || _weights[unit].empty()) {
-            throw zero::OutOfOrder("zero: unit " + std::to_string(unit)
-                                   + " is not open; call zero_open() or zero_acquire() first.");
-        }
+        require_open(unit, "zero_open() or zero_acquire()");
         _weights[unit].pop_back();
     }
 
@@ -127,7 +132,8 @@ public:
     }
 
     void close(std::size_t unit) override {
-        if (unit < _gradients.size() && _gradients[unit]) {
+        require_open(unit, "zero_open() or zero_acquire()");
+        if (_gradients[unit]) {
             gradients_ready(unit);
         }
         release(unit);
@@ -136,10 +142,7 @@ public:
     void skip(std::size_t unit) override { _engine->skip(unit); }
 
     void const* weight(std::size_t unit, std::size_t parameter) override {
-        if (unit >= _weights.size() || _weights[unit].empty()) {
-            throw zero::OutOfOrder("zero: unit " + std::to_string(unit)
-                                   + " is not open; call zero_acquire() before zero_weight().");
-        }
+        require_open(unit, "zero_acquire()");
         return _weights[unit].back()[parameter].data();
     }
 
@@ -237,17 +240,23 @@ public:
         _engine->set_learning_rate(group, factor);
     }
 
-    void save([[maybe_unused]] char const* directory) override {
+    void save([[maybe_unused]] char const* directory,
+              [[maybe_unused]] std::uint64_t position) override {
 #ifdef ZERO_C_HAS_CHECKPOINT
-        zero::save_checkpoint(*_engine, directory);
+        zero::save_checkpoint(*_engine, directory, {.extras = {
+            { "position",
+              std::to_string(position) }
+        }});
 #else
         refuse_checkpoints();
 #endif
     }
 
-    void load([[maybe_unused]] char const* directory) override {
+    std::uint64_t load([[maybe_unused]] char const* directory) override {
 #ifdef ZERO_C_HAS_CHECKPOINT
-        zero::load_checkpoint(*_engine, directory);
+        auto const extras = zero::load_checkpoint(*_engine, directory).extras;
+        auto const position = extras.find("position"); // a C++ program may have saved without
+        return position == extras.end() ? 0 : std::strtoull(position->second.c_str(), nullptr, 10);
 #else
         refuse_checkpoints();
 #endif
@@ -260,6 +269,13 @@ public:
     TypedEngine& operator=(TypedEngine const&) = delete;
 
 private:
+    void require_open(std::size_t unit, char const* call) const {
+        if (unit >= _weights.size() || _weights[unit].empty()) {
+            throw zero::OutOfOrder("zero: unit " + std::to_string(unit) + " is not open; call "
+                                   + call + " first.");
+        }
+    }
+
     /// Throws before a micro-step ends, after which a unit could not be closed any more.
     void require_closed() const {
         for (std::size_t unit = 0; unit < _weights.size(); ++unit) {
@@ -332,6 +348,7 @@ private:
     }
 
     std::shared_ptr<Engine> _engine;
+    bool _has_callers_block = false; ///< of gradients, which nothing accumulates
     std::size_t _micro_steps_left = 0;
     bool _is_in_micro_step = false;
     std::vector<std::vector<zero::Weights<Engine>>> _weights; ///< of each unit, innermost last

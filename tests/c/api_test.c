@@ -133,7 +133,7 @@ static int train(zero_communicator* communicator, void* user) {
         EXPECT(report.step_count == (uint64_t)step + 1 && !report.is_skipped && report.has_norm);
         EXPECT(report.gradient_norm > 0.5 && report.clip_coefficient < 1.0F);
         if (step == 0 && run->directory != NULL) {
-            EXPECT(zero_save(engine, run->directory) == ZERO_OK);
+            EXPECT(zero_save(engine, run->directory, 7) == ZERO_OK);
         }
     }
     float whole[ELEMENTS + 5];
@@ -154,7 +154,7 @@ static int train(zero_communicator* communicator, void* user) {
     }
     if (run->directory != NULL) { /* back to the first step, and forward again */
         uint64_t steps = 0;
-        EXPECT(zero_load(engine, run->directory) == ZERO_OK);
+        EXPECT(zero_load(engine, run->directory, NULL) == ZERO_OK);
         EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 1);
         for (int step = 1; step < 3; ++step) {
             EXPECT(take_step(engine, run, rank, step) == 0);
@@ -207,6 +207,22 @@ static int misuse(zero_communicator* communicator, void* user) {
     other.block = &other;
     EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
                    "options.block_elements");
+    other = options;
+    other.block_elements = 8;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.block is null");
+    other = options;
+    other.schedule = (zero_schedule)3;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.schedule");
+    other = options;
+    other.groups = &other.group;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &other, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.group_count is 0");
+    list[1].group = 1;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "'bias' is in group 1, but the options have 1 group(s)");
+    list[1].group = 0;
     list[1].unit_count = 2;
     EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
                    "no 'units'");
@@ -231,6 +247,10 @@ static int misuse(zero_communicator* communicator, void* user) {
     EXPECT_REFUSED(zero_get_parameter(engine, 2, few, 3), ZERO_INVALID_ARGUMENT,
                    "no parameter 2");
     EXPECT_REFUSED(zero_gather(engine, few, 3), ZERO_INVALID_ARGUMENT, "3");
+    EXPECT_REFUSED(zero_gather(engine, NULL, ELEMENTS + 5), ZERO_INVALID_ARGUMENT,
+                   "'block' is null");
+    EXPECT_REFUSED(zero_save(engine, "", 0), ZERO_INVALID_ARGUMENT, "'directory' is empty");
+    EXPECT_REFUSED(zero_load(engine, NULL, NULL), ZERO_INVALID_ARGUMENT, "'directory' is null");
     EXPECT_REFUSED(zero_set_learning_rate_factor(engine, 7, 1.0), ZERO_INVALID_ARGUMENT, "7");
     EXPECT_REFUSED(zero_begin_step(NULL, 1), ZERO_INVALID_ARGUMENT, "engine is null");
     EXPECT_REFUSED(zero_step_with(engine, 0.1, NULL, NULL), ZERO_INVALID_ARGUMENT,
@@ -247,6 +267,15 @@ static int misuse(zero_communicator* communicator, void* user) {
     /* Refused with a unit open; after the remedy the step goes on. */
     float* weights[2];
     float* gradients[2];
+    EXPECT_REFUSED(zero_open(engine, 1, weights, gradients), ZERO_OUT_OF_ORDER,
+                   "between zero_begin_step() and zero_step()");
+    /* A unit that was released by hand: closing it is refused, and reports no gradient. */
+    EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+    EXPECT(zero_open(engine, 1, weights, gradients) == ZERO_OK);
+    EXPECT(zero_release(engine, 1) == ZERO_OK);
+    EXPECT_REFUSED(zero_close(engine, 1), ZERO_OUT_OF_ORDER, "unit 1 is not open");
+    EXPECT_REFUSED(zero_step(engine, 0.1), ZERO_OUT_OF_ORDER, "gradients of unit 1 are leased");
+    EXPECT(zero_cancel_step(engine) == ZERO_OK);
     EXPECT(zero_begin_step(engine, 2) == ZERO_OK);
     EXPECT(zero_open(engine, 1, weights, gradients) == ZERO_OK);
     gradients[1][0] = 1.0F;
@@ -341,8 +370,91 @@ static int broken(zero_communicator* communicator, void* user) {
     EXPECT(zero_is_broken(engine));
     zero_status const later = zero_begin_step(engine, 1);
     EXPECT(later == ZERO_BROKEN || later == ZERO_ABORTED);
+    EXPECT(zero_release(engine, 0) == status); /* would be out of order: the cause instead */
+    EXPECT(strstr(zero_last_error(), "returned 42") != NULL);
     zero_destroy(engine);
     return 0;
+}
+
+/* Gradients that lie beside the block of the program are reduced in place, once in a step. */
+static int in_block(zero_communicator* communicator, void* user) {
+    static float parameters[RANKS][16], gradients[RANKS][16];
+    int const rank = zero_rank(communicator);
+    zero_parameter list[1];
+    memset(list, 0, sizeof list);
+    list[0].elements = 16;
+    list[0].data = parameters[rank];
+    list[0].gradient = gradients[rank];
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    options.stage = 1;
+    options.block = parameters[rank];
+    options.block_elements = 16;
+    zero_engine* engine = NULL;
+    (void)user;
+    EXPECT(zero_create(communicator, list, 1, &options, &engine) == ZERO_OK);
+    EXPECT_REFUSED(zero_begin_step(engine, 2), ZERO_INVALID_ARGUMENT, "ZERO_EVERY_MICRO_STEP");
+    EXPECT(zero_begin_step(engine, 1) == ZERO_OK); /* nothing had begun */
+    gradients[rank][3] = 2.0F;
+    EXPECT(zero_gradients_ready(engine, 0) == ZERO_OK);
+    EXPECT(zero_step(engine, 0.5) == ZERO_OK);
+    uint64_t steps = 0;
+    EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 1);
+    EXPECT(fabsf(parameters[rank][3] + 0.5F) < 1e-3F);
+    zero_destroy(engine);
+    return 0;
+}
+
+/* Rank 1 returns early, and no rank looks at a status. */
+static int return_early(zero_communicator* communicator, void* user) {
+    float value = 1.0F;
+    (void)user;
+    if (zero_rank(communicator) != 1) {
+        (void)zero_sum(communicator, &value, 1);
+    }
+    return 0;
+}
+
+/* A step is skipped, so that the number of steps is not the position in the data. */
+static int save_position(zero_communicator* communicator, void* user) {
+    char const* const directory = (char const*)user;
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    options.clip_norm = 1.0F;
+    zero_engine* engine = NULL;
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    for (int step = 0; step < 3; ++step) {
+        EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+        for (size_t unit = 2; unit-- > 0;) {
+            float* weights[2];
+            float* gradients[2];
+            EXPECT(zero_open(engine, unit, weights, gradients) == ZERO_OK);
+            gradients[unit][0] = step == 1 ? INFINITY : 1.0F;
+            EXPECT(zero_close(engine, unit) == ZERO_OK);
+        }
+        EXPECT(zero_step(engine, 0.1) == ZERO_OK);
+    }
+    EXPECT(zero_save(engine, directory, 3) == ZERO_OK);
+    uint64_t position = 0, steps = 0;
+    EXPECT(zero_load(engine, directory, &position) == ZERO_OK && position == 3);
+    EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 2);
+    EXPECT(zero_load(engine, directory, NULL) == ZERO_OK);
+    zero_destroy(engine);
+    return 0;
+}
+
+static void check_checkpoints(char const* directory) {
+    char own[1024];
+    int has = 7;
+    snprintf(own, sizeof own, "%s/nothing", directory);
+    expect(__LINE__, zero_has_checkpoint(own, &has) == ZERO_OK && has == 0);
+    snprintf(own, sizeof own, "%s/position", directory);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, save_position, own) == ZERO_OK);
+    expect(__LINE__, zero_has_checkpoint(own, &has) == ZERO_OK && has == 1);
+    expect(__LINE__, zero_has_checkpoint("", &has) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_has_checkpoint(own, NULL) == ZERO_INVALID_ARGUMENT);
 }
 
 /* Rank 1 gives up; the others wait for it and get its cause. */
@@ -423,7 +535,15 @@ int main(int count, char** arguments) {
         }
     }
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, misuse, NULL) == ZERO_OK);
-    expect(__LINE__, zero_run_ranks(RANKS, 60.0, broken, NULL) == ZERO_OK);
+    /* The ranks return 0, but their engines are broken. */
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, broken, NULL) == ZERO_CALLBACK
+                         && strstr(zero_last_error(), "returned 42") != NULL);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, return_early, NULL) == ZERO_ABORTED
+                         && strstr(zero_last_error(), "rank 1") != NULL);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, in_block, NULL) == ZERO_OK);
+    if (directory != NULL) {
+        check_checkpoints(directory);
+    }
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, update, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave, NULL) == ZERO_INVALID_ARGUMENT

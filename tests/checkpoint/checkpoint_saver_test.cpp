@@ -86,6 +86,7 @@ TEST_CASE("A save that cannot be started on one rank is no save on any, and the 
         return result;
     });
     CHECK(seen[0].refused.message.find("rank 1 could not copy its state") != std::string::npos);
+    CHECK(seen[0].refused.message.find("late") != std::string::npos); // the cause
     CHECK(seen[1].refused.message.find("late") != std::string::npos);
     for (Seen const& own : seen) {
         CHECK_FALSE(own.nothing.has_value());

@@ -204,6 +204,8 @@ TEST_CASE("A rank that cannot write keeps every rank from publishing, and traini
     });
     CHECK(seen[0].message.find("file") != std::string::npos);
     CHECK(seen[1].message.find("rank 0 could not begin the checkpoint") != std::string::npos);
+    CHECK(seen[1].message.find("Its error is: " + seen[0].message.substr(0, 100))
+          != std::string::npos);
 }
 
 TEST_CASE("Parameters in one file are read into another layout, and while an engine is made") {

@@ -43,6 +43,7 @@ public:
     [[nodiscard]] std::size_t rank() const noexcept { return _engine->_rank; }
     [[nodiscard]] Protocol const& protocol() const noexcept { return _engine->_protocol; }
     [[nodiscard]] StepControl<Config>& control() const noexcept { return _engine->_control; }
+    [[nodiscard]] bool reduces_once() const noexcept { return _engine->_gradients.reduces_once(); }
     [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
 
     /// @brief Returns the parameters of every type, then their master weights and states. Every
