@@ -7,6 +7,7 @@
 #include "../core/memory_resource.hpp"
 #include "default_memory.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
@@ -59,7 +60,8 @@ struct RuntimeBackend {
     /// cannot be waited for. Do not launch the captured graph after that.
     static void drain(Queue queue, Event const& before_capture) noexcept {
         bool const is_capturing = detail::is_capturing(queue);
-        detail::OutsideCapture const outside; // allows the wait while another stream is captured
+        detail::CleanUp const clean_up; // allows the wait while another stream is captured; the
+                                        // next call reports a failure of the work
         if (!is_capturing) {
             detail::ignore(cudaStreamSynchronize(queue));
         } else if (before_capture.handle() != nullptr) {
