@@ -5,6 +5,7 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
+#include "capture_lock.hpp"
 #include "default_memory.hpp"
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
@@ -116,6 +117,7 @@ struct RuntimeBackend {
     /// Either side may be host memory. @throws CudaError
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
+            CaptureLock const lock(queue);
             detail::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue),
                           "cudaMemcpyAsync");
         }

@@ -421,6 +421,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         == zero::test::emulated::Capturing::spoilt) {
         return zero::test::emulated::failed(cudaErrorStreamCaptureInvalidated);
     }
+    zero::test::emulated::note_change_of_graph(stream->captured);
     event->captured = zero::test::emulated::point_of(stream->captured);
     if (event->captured.capture == nullptr) {
         std::lock_guard const lock(stream->mutex);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../capture_lock.hpp"
 #include "check.hpp"
 #include "chunk.hpp"
 #include "config.cuh"
@@ -35,6 +36,7 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
         blocks)); // at most 2^31 - 1; in chunks of 8192 elements that is 2^44 elements
     config.blockDim = dim3(threads);
     config.stream = stream;
+    CaptureLock const lock(stream);
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 
