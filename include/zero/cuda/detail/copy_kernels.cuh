@@ -79,8 +79,8 @@ private:
         if (is_aligned && index + pack_elements <= elements) {
             body.template operator()<true>(index, pack_elements);
         } else if (is_aligned) {
-            if (index < elements) {
-                body.template operator()<false>(index, elements - index);
+            for (std::size_t i = index; i < elements; ++i) {
+                body.template operator()<false>(i, 1);
             }
         } else {
 #pragma unroll

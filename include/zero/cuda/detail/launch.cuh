@@ -17,7 +17,9 @@ namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
-inline constexpr std::size_t pack_elements = 8; ///< elements that one thread moves at once
+inline constexpr unsigned warp_threads = 32;
+inline constexpr unsigned whole_warp = 0xffffffffU; ///< mask of all threads of a warp
+inline constexpr std::size_t pack_elements = 8;     ///< elements that one thread moves at once
 inline constexpr std::size_t round_elements =
     block_threads * pack_elements; ///< elements that one thread block moves at once
 static_assert(chunk_elements % round_elements == 0);
