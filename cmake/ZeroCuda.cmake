@@ -35,6 +35,9 @@ set(ZERO_HAS_CUDA TRUE)
 # it include no CUB and must be compiled for the same architectures: they are in the names of the functions, so that others do not link.
 add_library(zero_cuda_compiled STATIC "${CMAKE_CURRENT_LIST_DIR}/../src/cuda.cu")
 add_library(zero::cuda_compiled ALIAS zero_cuda_compiled)
-target_link_libraries(zero_cuda_compiled PUBLIC zero_compiled zero::cuda)
+target_link_libraries(zero_cuda_compiled PUBLIC zero_compiled $<BUILD_INTERFACE:zero::cuda>) # zeroConfig.cmake links it for the installed library
 target_compile_definitions(zero_cuda_compiled PUBLIC ZERO_CUDA_COMPILED)
-set_target_properties(zero_cuda_compiled PROPERTIES OUTPUT_NAME zero_cuda POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF EXCLUDE_FROM_ALL ON) # built if a target links it
+set_target_properties(zero_cuda_compiled PROPERTIES OUTPUT_NAME zero_cuda EXPORT_NAME cuda_compiled POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+if(NOT ZERO_BUILD_COMPILED)
+    set_target_properties(zero_cuda_compiled PROPERTIES EXCLUDE_FROM_ALL ON) # built if a target links it
+endif()

@@ -16,6 +16,10 @@ install(EXPORT zeroTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
 if(ZERO_BUILD_COMPILED)
     install(TARGETS zero_compiled EXPORT zeroCompiledTargets)
     install(EXPORT zeroCompiledTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
+    if(ZERO_HAS_CUDA)
+        install(TARGETS zero_cuda_compiled EXPORT zeroCudaCompiledTargets)
+        install(EXPORT zeroCudaCompiledTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
+    endif()
 endif()
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" cmake/ZeroCudaTarget.cmake cmake/ZeroCheckpointTarget.cmake
     cmake/ZeroMpiTarget.cmake cmake/ZeroTorchTarget.cmake

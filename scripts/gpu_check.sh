@@ -162,7 +162,7 @@ build_all() {
     done
     library_flags=(-Xcompiler=-fPIC -shared)
     compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
-    compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second "$root/tests/cuda/two_libraries/library.cu" \
+    compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second -DCUB_WRAPPED_NAMESPACE=second_cub "$root/tests/cuda/two_libraries/library.cu" \
         -o "$build/libsecond.so"
     wait
     compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=\$ORIGIN"
@@ -174,6 +174,7 @@ build_all() {
 
     compile gpu_probe "$nvcc" -std=c++20 "-arch=$arch" -Xlinker=-s "$root/tests/cuda/gpu_probe.cu" -ldl -o "$build/gpu_probe"
     compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
+    compile cuda_thrust "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_thrust.cu" -o "$build/cuda_thrust"
 
     # The training examples: on the device with all parameter types, and on the host.
     if has_include CLI/CLI.hpp "$cli11"; then
@@ -296,6 +297,7 @@ for file in "$root"/tests/cuda/*_test.cu; do # what the lists do not name, but t
     case " ${first[*]} ${second[*]} graph nccl_graph oracle " in *" $name "*) ;; *) run_tests "$name" ;; esac
 done
 if built cuda_minimal; then run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"; fi
+if built cuda_thrust; then run "example cuda_thrust" cuda_thrust.run "$build/cuda_thrust"; fi
 
 begin_phase benchmarks
 for name in kernels_bench step_bench; do

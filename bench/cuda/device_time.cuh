@@ -1,44 +1,30 @@
 #pragma once
 
-#include "device_array.cuh"
+#include "device_timer.cuh"
+#include "models.hpp"
 
 #include <zero/cuda/owned_stream.hpp>
 
 #include <benchmark/benchmark.h>
 
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace zero::bench {
 
-/// Times the work that `body(stream)` enqueues by CUDA events, each time with caches that hold
-/// other data. Reports bytes per second.
+/// Times the work that `body(stream)` enqueues, for a benchmark whose argument is the number of
+/// elements. Reports bytes per second.
 template <class Body>
 void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes,
                     Body const& body) {
-    constexpr std::size_t flushed = std::size_t{256} << 20U;
-    DeviceArray<char> const other(flushed);
-    cudaEvent_t begin = nullptr;
-    cudaEvent_t end = nullptr;
-    cuda::detail::check(cudaEventCreate(&begin), "cudaEventCreate");
-    cuda::detail::check(cudaEventCreate(&end), "cudaEventCreate");
-    cuda::detail::check(cudaDeviceSynchronize(),
-                        "cudaDeviceSynchronize"); // arrays are still being filled
+    std::size_t const launches = launches_for(static_cast<std::size_t>(state.range(0)));
+    DeviceTimer timer;
     for (auto _ : state) {
-        cuda::detail::check(cudaMemsetAsync(other.data(), 1, flushed, stream), "cudaMemsetAsync");
-        cuda::detail::check(cudaEventRecord(begin, stream), "cudaEventRecord");
-        body(stream);
-        cuda::detail::check(cudaEventRecord(end, stream), "cudaEventRecord");
-        cuda::detail::check(cudaEventSynchronize(end), "cudaEventSynchronize");
-        float milliseconds = 0.0F;
-        cuda::detail::check(cudaEventElapsedTime(&milliseconds, begin, end),
-                            "cudaEventElapsedTime");
-        state.SetIterationTime(static_cast<double>(milliseconds) * 1e-3);
+        state.SetIterationTime(timer.seconds(stream, launches, body));
     }
-    cuda::detail::ignore(cudaEventDestroy(begin));
-    cuda::detail::ignore(cudaEventDestroy(end));
     state.SetBytesProcessed(
         static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * bytes));
 }
@@ -49,8 +35,14 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     time_on_device(state, stream.get(), bytes, body);
 }
 
-/// Reports insufficient memory as an error of the benchmark, so that the other benchmarks run.
-inline void add(char const* name, void (*function)(benchmark::State&), std::size_t elements) {
+/// Returns the sizes of the tensors of a benchmark that `add` has added.
+inline std::vector<std::size_t> sizes_of(benchmark::State const& state) {
+    return model_of(static_cast<std::size_t>(state.range(0)));
+}
+
+/// Adds a benchmark for each model. Reports insufficient memory as an error of the benchmark, so
+/// that the other benchmarks run.
+inline void add(char const* name, void (*function)(benchmark::State&)) {
     auto const run = [function](benchmark::State& state) {
         try {
             function(state);
@@ -58,10 +50,13 @@ inline void add(char const* name, void (*function)(benchmark::State&), std::size
             state.SkipWithError(error.what());
         }
     };
-    benchmark::RegisterBenchmark(name, run)
-        ->Arg(static_cast<std::int64_t>(elements))
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+    for (auto const& sizes : models()) {
+        benchmark::RegisterBenchmark(name, run)
+            ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
+            ->UseManualTime()
+            ->MinTime(0.1) // three models take as long as one does by default
+            ->Unit(benchmark::kMillisecond);
+    }
 }
 
 /// Returns whether there is no device, and skips the benchmark in that case.

@@ -11,15 +11,14 @@
 #include <type_traits>
 #include <vector>
 
-// The passes of a step over the tensors of GPT-2 with 1.5 billion parameters. Each stands beside a
-// twin that only moves the same bytes, and beside the algorithm of CUB that does most of the same
-// work.
+// The passes of a step over the tensors of models with 16 million to 1.5 billion parameters. Each
+// stands beside a twin that only moves the same bytes, and beside the algorithm of CUB that does
+// most of the same work.
 namespace zero { // after a using-directive, cuda could be zero's or the toolkit's namespace
 
 namespace {
 
 using bench::elements_of;
-using bench::gpt2_xl;
 using Device = cuda::Backend;
 
 template <class T>
@@ -27,7 +26,7 @@ void copy_twin(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    std::size_t const n = elements_of(gpt2_xl());
+    std::size_t const n = elements_of(bench::sizes_of(state));
     bench::DeviceArray<T> const from(n);
     bench::DeviceArray<T> const to(n);
     bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) {
@@ -35,32 +34,14 @@ void copy_twin(benchmark::State& state) {
     });
 }
 
-/// Copies consecutive tensors to a bucket, or back.
-template <class T, class InBucket, bool to_bucket>
+template <class T, class InBucket, bool to_bucket, std::size_t begin = 0>
 void flatten(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    auto const sizes = gpt2_xl();
-    std::size_t const n = elements_of(sizes);
-    bench::DeviceArray<T> const tensors(n);
-    bench::DeviceArray<InBucket> const bucket(n);
-    detail::List<CopySlice<T>> slices;
-    std::size_t begin = 0;
-    for (std::size_t const size : sizes) {
-        slices.push_back({tensors.data() + begin, begin, size});
-        begin += size;
-    }
-    Device::SliceTable<CopySlice<T>> const table(cudaStreamPerThread, Device::default_memory(),
-                                                 std::move(slices));
-    bench::time_on_device(state, n * (sizeof(T) + sizeof(InBucket)), [&](cudaStream_t stream) {
-        if constexpr (to_bucket) {
-            Device::copy_to_bucket(stream, table.all(), bucket.data());
-        } else {
-            Device::copy_from_bucket(stream, table.all(),
-                                     static_cast<InBucket const*>(bucket.data()));
-        }
-    });
+    bench::FlattenPass<T, InBucket, to_bucket> const pass(bench::sizes_of(state), begin);
+    bench::time_on_device(state, pass.moved_bytes(),
+                          [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 /// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that returns the memory it
@@ -94,7 +75,7 @@ void cub_flatten(benchmark::State& state) {
     using From = std::conditional_t<casts, thrust::transform_iterator<Cast<InBucket>, T const*>,
                                     void const*>;
     using To = std::conditional_t<casts, InBucket*, void*>;
-    auto const sizes = gpt2_xl();
+    auto const sizes = bench::sizes_of(state);
     std::size_t const n = elements_of(sizes);
     bench::DeviceArray<T> const tensors(n);
     bench::DeviceArray<InBucket> const bucket(n);
@@ -126,38 +107,25 @@ void cub_flatten(benchmark::State& state) {
              });
 }
 
-__global__ void read_only(uint4 const* from, std::size_t words, unsigned* sum) {
-    unsigned bits = 0;
-    std::size_t const step = std::size_t{gridDim.x} * blockDim.x;
-    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < words; i += step) {
-        uint4 const word = from[i];
-        bits |= word.x ^ word.y ^ word.z ^ word.w;
-    }
-    if (bits == 0x12345678U) { // never true, but the compiler cannot know
-        *sum = bits;
-    }
-}
-
 template <class A>
 void norm_twin(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    std::size_t const n = elements_of(gpt2_xl());
+    std::size_t const n = elements_of(bench::sizes_of(state));
     bench::DeviceArray<A> const gradients(n);
     bench::DeviceArray<unsigned> const sum(1);
     bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) {
-        read_only<<<2048, 256, 0, stream>>>(reinterpret_cast<uint4 const*>(gradients.data()),
-                                            n * sizeof(A) / sizeof(uint4), sum.data());
+        bench::read(stream, gradients.data(), n * sizeof(A), sum.data());
     });
 }
 
-template <class A>
+template <class A, std::size_t begin = 0>
 void norm(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    bench::NormPass<A> const pass(gpt2_xl());
+    bench::NormPass<A> const pass(bench::sizes_of(state), begin);
     bench::time_on_device(state, pass.moved_bytes(),
                           [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
@@ -189,7 +157,7 @@ void cub_norm(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    std::size_t const n = elements_of(gpt2_xl());
+    std::size_t const n = elements_of(bench::sizes_of(state));
     bench::DeviceArray<A> const gradients(n);
     bench::DeviceArray<SquareSum> const sum(1);
     time_cub(state, n * sizeof(A),
@@ -200,35 +168,45 @@ void cub_norm(benchmark::State& state) {
              });
 }
 
+/// @tparam begin elements before the gradients
+template <std::size_t begin = 0>
 void update(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    bench::UpdatePass const pass(gpt2_xl());
+    bench::UpdatePass const pass(bench::sizes_of(state), begin);
     bench::time_on_device(state, pass.moved_bytes(),
                           [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 [[maybe_unused]] bool const is_registered = [] {
-    std::size_t const n = elements_of(gpt2_xl());
-    bench::add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
-    bench::add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>, n);
-    bench::add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>, n);
-    bench::add("flatten/cuda_float32_to_bfloat16/twin", copy_twin<float>,
-               n); // more bytes, so compared by bytes per second
-    bench::add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>, n);
-    bench::add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>, n);
-    bench::add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>, n);
-    bench::add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>, n);
-    bench::add("norm/cuda_float32/twin", norm_twin<float>, n);
-    bench::add("norm/cuda_float32/zero", norm<float>, n);
-    bench::add("norm/cuda_float32/cub", cub_norm<float>, n);
-    bench::add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>, n);
-    bench::add("norm/cuda_bfloat16/zero", norm<bfloat16>, n);
-    bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>, n);
-    bench::add("update/cuda_two_states/twin", copy_twin<float>,
-               n); // fewer bytes, so compared by bytes per second
-    bench::add("update/cuda_two_states/adamw", update, n);
+    bench::add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
+    bench::add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>);
+    bench::add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>);
+    bench::add("flatten/cuda_float32_to_bfloat16/twin",
+               copy_twin<float>); // more bytes, so compared by bytes per second
+    bench::add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>);
+    bench::add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>);
+    bench::add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
+    bench::add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>);
+    bench::add("norm/cuda_float32/twin", norm_twin<float>);
+    bench::add("norm/cuda_float32/zero", norm<float>);
+    bench::add("norm/cuda_float32/cub", cub_norm<float>);
+    bench::add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>);
+    bench::add("norm/cuda_bfloat16/zero", norm<bfloat16>);
+    bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
+    bench::add("update/cuda_two_states/twin",
+               copy_twin<float>); // fewer bytes, so compared by bytes per second
+    bench::add("update/cuda_two_states/adamw", update<>);
+    // Memory of the caller that begins one element behind an alignment of 16 bytes.
+    bench::add("flatten/cuda_bfloat16_odd/twin", copy_twin<bfloat16>);
+    bench::add("flatten/cuda_bfloat16_odd/zero", flatten<bfloat16, bfloat16, true, 1>);
+    bench::add("norm/cuda_float32_odd/twin", norm_twin<float>);
+    bench::add("norm/cuda_float32_odd/zero", norm<float, 1>);
+    bench::add("norm/cuda_bfloat16_odd/twin", norm_twin<bfloat16>);
+    bench::add("norm/cuda_bfloat16_odd/zero", norm<bfloat16, 1>);
+    bench::add("update/cuda_odd_gradients/twin", copy_twin<float>);
+    bench::add("update/cuda_odd_gradients/adamw", update<1>);
     return true;
 }();
 

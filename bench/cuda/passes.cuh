@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device_array.cuh"
+#include "models.hpp"
 
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adamw.hpp>
@@ -13,37 +14,56 @@
 // Passes of a step, each over all tensors of a model in one launch.
 namespace zero::bench {
 
-/// Sizes of the tensors of GPT-2 with 1.5 billion parameters, in order of registration.
-inline std::vector<std::size_t> gpt2_xl() {
-    constexpr std::size_t width = 1600;
-    std::vector<std::size_t> sizes{50257 * width, 1024 * width};
-    for (int layer = 0; layer < 48; ++layer) {
-        for (std::size_t const elements :
-             {width, width, 3 * width * width, 3 * width, width * width, width, width, width,
-              4 * width * width, 4 * width, 4 * width * width, width}) {
-            sizes.push_back(elements);
+/// Copies consecutive tensors to a bucket, or back.
+template <class T, class InBucket, bool to_bucket>
+class FlattenPass {
+public:
+    /// @param begin elements before the tensors; 1: none is aligned to 16 bytes
+    explicit FlattenPass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
+        : _tensors(begin + elements_of(sizes)), _bucket(elements_of(sizes)),
+          _moved_bytes(elements_of(sizes) * (sizeof(T) + sizeof(InBucket))),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {}
+
+    void enqueue(cudaStream_t stream) const {
+        if constexpr (to_bucket) {
+            cuda::Backend::copy_to_bucket(stream, _table.all(), _bucket.data());
+        } else {
+            cuda::Backend::copy_from_bucket(stream, _table.all(),
+                                            static_cast<InBucket const*>(_bucket.data()));
         }
     }
-    sizes.insert(sizes.end(), {width, width});
-    return sizes;
-}
 
-inline std::size_t elements_of(std::vector<std::size_t> const& sizes) {
-    std::size_t sum = 0;
-    for (std::size_t const size : sizes) {
-        sum += size;
+    [[nodiscard]] T* tensors() const { return _tensors.data(); }
+    [[nodiscard]] InBucket* bucket() const { return _bucket.data(); }
+    [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
+
+private:
+    [[nodiscard]] detail::List<CopySlice<T>> slices(std::vector<std::size_t> const& sizes,
+                                                    std::size_t begin) const {
+        detail::List<CopySlice<T>> result;
+        std::size_t at = 0;
+        for (std::size_t const size : sizes) {
+            result.push_back({_tensors.data() + begin + at, at, size});
+            at += size;
+        }
+        return result;
     }
-    return sum;
-}
+
+    DeviceArray<T> _tensors;
+    DeviceArray<InBucket> _bucket;
+    std::size_t _moved_bytes;
+    cuda::Backend::SliceTable<CopySlice<T>> _table;
+};
 
 /// Computes the sum of squares and the count of non-finite elements.
 template <class A>
 class NormPass {
 public:
-    explicit NormPass(std::vector<std::size_t> const& sizes)
-        : _gradients(elements_of(sizes)), _moved_bytes(elements_of(sizes) * sizeof(A)),
-          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
-        cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), elements_of(sizes),
+    /// @param begin elements before the gradients; 1: none is aligned to 16 bytes
+    explicit NormPass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
+        : _gradients(begin + elements_of(sizes)), _moved_bytes(elements_of(sizes) * sizeof(A)),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
+        cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), begin + elements_of(sizes),
                             from_float<A>(0.01F));
         cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
@@ -53,16 +73,17 @@ public:
     }
 
     [[nodiscard]] A* gradients() const { return _gradients.data(); }
+    [[nodiscard]] ops::Inspection* result() const { return _result.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
-    [[nodiscard]] detail::List<InspectSlice<A>>
-    slices(std::vector<std::size_t> const& sizes) const {
+    [[nodiscard]] detail::List<InspectSlice<A>> slices(std::vector<std::size_t> const& sizes,
+                                                       std::size_t begin) const {
         detail::List<InspectSlice<A>> result;
-        std::size_t begin = 0;
+        std::size_t at = 0;
         for (std::size_t const size : sizes) {
-            result.push_back({_gradients.data() + begin, size, static_cast<std::int64_t>(begin)});
-            begin += size;
+            result.push_back({_gradients.data() + begin + at, size, static_cast<std::int64_t>(at)});
+            at += size;
         }
         return result;
     }
@@ -82,11 +103,12 @@ public:
     };
     using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;
 
-    explicit UpdatePass(std::vector<std::size_t> const& sizes)
-        : _gradients(elements_of(sizes)), _masters(elements_of(sizes)), _first(elements_of(sizes)),
-          _second(elements_of(sizes)), _parameters(elements_of(sizes)),
+    /// @param begin elements before the gradients; 1: none of them is aligned to 16 bytes
+    explicit UpdatePass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
+        : _gradients(begin + elements_of(sizes)), _masters(elements_of(sizes)),
+          _first(elements_of(sizes)), _second(elements_of(sizes)), _parameters(elements_of(sizes)),
           _moved_bytes(30 * elements_of(sizes)),
-          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
         cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
@@ -95,21 +117,23 @@ public:
     }
 
     [[nodiscard]] float* gradients() const { return _gradients.data(); }
+    [[nodiscard]] float* masters() const { return _masters.data(); }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
-    [[nodiscard]] detail::List<Slice> slices(std::vector<std::size_t> const& sizes) const {
+    [[nodiscard]] detail::List<Slice> slices(std::vector<std::size_t> const& sizes,
+                                             std::size_t begin) const {
         detail::List<Slice> result;
-        std::size_t begin = 0;
+        std::size_t at = 0;
         for (std::size_t const size : sizes) {
             Slice slice;
-            slice.gradient = _gradients.data() + begin;
-            slice.master = _masters.data() + begin;
-            slice.parameter = _parameters.data() + begin;
-            slice.states = {_first.data() + begin, _second.data() + begin};
+            slice.gradient = _gradients.data() + begin + at;
+            slice.master = _masters.data() + at;
+            slice.parameter = _parameters.data() + at;
+            slice.states = {_first.data() + at, _second.data() + at};
             slice.elements = size;
             result.push_back(slice);
-            begin += size;
+            at += size;
         }
         return result;
     }

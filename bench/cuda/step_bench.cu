@@ -14,16 +14,16 @@
 #include <string>
 #include <vector>
 
-// A step of stage 2 with clipping on the tensors of GPT-2 with 1.5 billion parameters and one rank,
-// bfloat16 parameters and float gradients. It stands beside its parts, each in one launch: a copy
-// of the gradients (the reduction over one rank), the norm and the update. The counter `host_us` is
-// the time of the host in `step`, which must be short compared with the device's.
+// A step of stage 2 with clipping on the tensors of models with 16 million to 1.5 billion
+// parameters and one rank, bfloat16 parameters and float gradients. It stands beside its parts,
+// each in one launch: a copy of the gradients (the reduction over one rank), the norm and the
+// update. The counter `host_us` is the time of the host in `step`, which must be short compared
+// with the device's.
 namespace zero {
 
 namespace {
 
 using bench::elements_of;
-using bench::gpt2_xl;
 using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>,
                         Loopback<cuda::Backend>>;
 
@@ -31,11 +31,11 @@ constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
 
 /// Embeddings, a unit per block, the last norm.
-std::vector<Parameter<bfloat16, float>> gpt2_xl_parameters() {
+std::vector<Parameter<bfloat16, float>> parameters_of(std::vector<std::size_t> const& sizes) {
     constexpr std::size_t in_embeddings = 2;
     constexpr std::size_t in_block = 12;
     std::vector<Parameter<bfloat16, float>> parameters;
-    for (std::size_t const elements : gpt2_xl()) {
+    for (std::size_t const elements : sizes) {
         std::size_t const index = parameters.size();
         std::size_t const unit = index < in_embeddings ? 0 : 1 + (index - in_embeddings) / in_block;
         parameters.push_back(
@@ -72,7 +72,7 @@ void step(benchmark::State& state) {
     options.gradient_clipping = 1.0F;
     ZeroedMemory memory;
     options.memory = &memory;
-    Stage engine(group.front(), gpt2_xl_parameters(), options);
+    Stage engine(group.front(), parameters_of(bench::sizes_of(state)), options);
     auto const backward = [&] {
         engine.begin_step();
         engine.begin_micro_step(true);
@@ -89,29 +89,30 @@ void step(benchmark::State& state) {
     (void)engine.step(1e-4);
     engine.join();
     std::chrono::duration<double> in_step{};
-    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(gpt2_xl()),
+    double steps = 0.0;
+    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(bench::sizes_of(state)),
                           [&](cudaStream_t) {
                               backward();
                               auto const start = std::chrono::steady_clock::now();
                               (void)engine.step(1e-4);
                               in_step += std::chrono::steady_clock::now() - start;
+                              steps += 1.0;
                               engine.join();
                           });
     if (engine.last_report().is_skipped) {
         state.SkipWithError(
             "a step was skipped: it moved nothing"); // its gradients were not finite
     }
-    state.counters["host_us"] =
-        benchmark::Counter(in_step.count() * 1e6, benchmark::Counter::kAvgIterations);
+    state.counters["host_us"] = in_step.count() * 1e6 / steps;
 }
 
 void parts(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    std::size_t const n = elements_of(gpt2_xl());
-    bench::NormPass<float> const norm(gpt2_xl());
-    bench::UpdatePass const update(gpt2_xl());
+    std::size_t const n = elements_of(bench::sizes_of(state));
+    bench::NormPass<float> const norm(bench::sizes_of(state));
+    bench::UpdatePass const update(bench::sizes_of(state));
     bench::time_on_device(state, moved_by_step * n, [&](cudaStream_t stream) {
         cuda::Backend::copy_bytes(stream, update.gradients(), norm.gradients(), n * sizeof(float));
         norm.enqueue(stream);
@@ -120,9 +121,8 @@ void parts(benchmark::State& state) {
 }
 
 [[maybe_unused]] bool const is_registered = [] {
-    std::size_t const n = elements_of(gpt2_xl());
-    bench::add("step/cuda_stage_2/twin", parts, n);
-    bench::add("step/cuda_stage_2/zero", step, n);
+    bench::add("step/cuda_stage_2/twin", parts);
+    bench::add("step/cuda_stage_2/zero", step);
     return true;
 }();
 

@@ -25,6 +25,7 @@ public:
             enqueue();
         } catch (...) {
             cuda::detail::ignore(cudaStreamEndCapture(stream, &_graph));
+            (void)cudaGetLastError();
             throw;
         }
         cuda::detail::check(cudaStreamEndCapture(stream, &_graph), "cudaStreamEndCapture");

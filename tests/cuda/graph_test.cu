@@ -158,6 +158,7 @@ TEST_CASE("An engine that is destroyed while a step is captured waits for earlie
             cudaGraph_t captured = nullptr;
             cuda::detail::ignore(cudaStreamEndCapture(stream.get(), &captured));
             cuda::detail::ignore(cudaGraphDestroy(captured));
+            (void)cudaGetLastError();
         }
         return memory.was_early ? 1 : 0;
     });

@@ -28,10 +28,11 @@ private:
 
 /// Lengths around packs, leaves, rounds of a block and chunks.
 inline std::vector<std::size_t> const device_lengths{
-    0, 1, 7, 8, 9, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
+    0,  1,  2,  3,  4,   5,   6,   7,   8,    9,    15,   16,   17,   31,   32,
+    33, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
 
 /// Elements before a range: with 0 and 8, packs are aligned in every type; with 4 in float only;
 /// with the others in none.
-inline std::vector<std::size_t> const device_offsets{0, 1, 3, 4, 8};
+inline std::vector<std::size_t> const device_offsets{0, 1, 2, 3, 4, 5, 6, 7, 8};
 
 } // namespace zero::test

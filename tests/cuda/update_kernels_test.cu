@@ -26,9 +26,6 @@ struct Group {
     typename Optimizer::Hyper hyper;
 };
 
-/// Consecutive parts of parameters; later ones are not aligned.
-std::vector<std::size_t> const lengths{64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777};
-
 std::size_t blocks_of(std::size_t elements) {
     return (elements + 63) / 64;
 }
@@ -36,21 +33,50 @@ std::size_t blocks_of(std::size_t elements) {
 struct Place {
     std::size_t begin;
     std::size_t block; ///< of 64, counted from the start of each slice
+    std::size_t length;
 };
 
 struct Places {
     std::vector<Place> list;
     std::size_t elements = 0;
     std::size_t blocks = 0;
+    std::size_t gradient_begin = 0; ///< elements before the gradients
+
+    /// @param begin at or behind the end of the last place
+    void add(std::size_t begin, std::size_t length) {
+        list.push_back({begin, blocks, length});
+        elements = begin + length;
+        blocks += blocks_of(length);
+    }
 };
 
-Places places() {
+/// Consecutive parts of parameters; later ones are not aligned.
+Places consecutive_places() {
     Places all;
-    for (std::size_t const length : lengths) {
-        all.list.push_back({all.elements, all.blocks});
-        all.elements += length;
-        all.blocks += blocks_of(length);
+    for (std::size_t const length : {64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777}) {
+        all.add(all.elements, length);
     }
+    return all;
+}
+
+/// Every length near a pack at every alignment.
+Places places_near_packs() {
+    Places all;
+    for (std::size_t length = 0; length <= 33; ++length) {
+        for (std::size_t offset = 0; offset < 8; ++offset) {
+            all.add((all.elements + 7) / 8 * 8 + offset, length);
+        }
+    }
+    return all;
+}
+
+/// Aligned parts, except for their gradients.
+Places places_of_odd_gradients() {
+    Places all;
+    for (std::size_t const length : {1, 63, 64, 65, 255, 256, 257, 2049, 8192 + 2048 + 77}) {
+        all.add((all.elements + 63) / 64 * 64, length);
+    }
+    all.gradient_begin = 1;
     return all;
 }
 
@@ -183,31 +209,30 @@ struct ScaledStates : States<n, float16> {
 
 /// Runs three steps on both sides.
 template <class Optimizer, class A, class W, class S>
-void compare_updates() {
+void compare_updates(Places const& all) {
     using Slice = UpdateSlice<A, typename W::Pointers, typename S::Pointers>;
-    Places const all = places();
     W weights(all);
     S states(all);
     cuda::OwnedStream const stream;
     host::InlineQueue queue;
     for (std::uint64_t step = 1; step <= 3; ++step) {
+        std::size_t const gradients = all.gradient_begin + all.elements;
         Mirror<A> gradient(step == 2
-                               ? kernel_inputs<A>(all.elements, 5)
-                               : finite_inputs<A>(all.elements, static_cast<std::uint32_t>(step)));
+                               ? kernel_inputs<A>(gradients, 5)
+                               : finite_inputs<A>(gradients, static_cast<std::uint32_t>(step)));
         std::vector<Slice> on_host_side;
         std::vector<Slice> on_device_side;
-        for (std::size_t i = 0; i < lengths.size(); ++i) {
-            Place const& at = all.list[i];
+        for (Place const& at : all.list) {
             Slice slice;
-            slice.elements = lengths[i];
-            slice.group = i % 2;
+            slice.elements = at.length;
+            slice.group = on_host_side.size() % 2;
             static_cast<typename W::Pointers&>(slice) = weights.host(at);
             static_cast<typename S::Pointers&>(slice) = states.host(at);
-            slice.gradient = gradient.host(at.begin);
+            slice.gradient = gradient.host(all.gradient_begin + at.begin);
             on_host_side.push_back(slice);
             static_cast<typename W::Pointers&>(slice) = weights.device(at);
             static_cast<typename S::Pointers&>(slice) = states.device(at);
-            slice.gradient = gradient.device(at.begin);
+            slice.gradient = gradient.device(all.gradient_begin + at.begin);
             on_device_side.push_back(slice);
         }
         typename Optimizer::Options options{};
@@ -225,6 +250,13 @@ void compare_updates() {
         CHECK(weights.agree());
         CHECK(states.agree());
     }
+}
+
+template <class Optimizer, class A, class W, class S>
+void compare_updates() {
+    compare_updates<Optimizer, A, W, S>(consecutive_places());
+    compare_updates<Optimizer, A, W, S>(places_near_packs());
+    compare_updates<Optimizer, A, W, S>(places_of_odd_gradients());
 }
 
 } // namespace
@@ -269,7 +301,7 @@ TEST_CASE("A skipped step changes nothing on a device", "[cuda]") {
     using W = Masters<float, bfloat16>;
     using S = States<2, float>;
     using Slice = UpdateSlice<float, W::Pointers, S::Pointers>;
-    Places const all = places();
+    Places const all = consecutive_places();
     W weights(all);
     S states(all);
     Mirror<float> const gradient(finite_inputs<float>(all.elements, 1));

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 #include "device_allocator.hpp"
 
 #include <cuda_runtime_api.h>
@@ -32,11 +33,15 @@ public:
     }
 
     /// @brief Deallocates in the order of the allocator's stream; other streams must no longer use
-    /// the memory. Exceptions of the allocator are ignored.
+    /// the memory. The device of the memory is current for the allocator. `take_clean_up_error`
+    /// reports an exception of the allocator as cudaErrorUnknown.
     void deallocate(void* memory, std::size_t bytes, BufferKind) noexcept override {
+        detail::CleanUp clean_up;
+        clean_up.use_device_of(memory);
         try {
             _allocator->deallocate(memory, bytes, _stream);
-        } catch (...) { // a runtime that shuts down has already reclaimed the memory
+        } catch (...) {
+            clean_up.check(cudaErrorUnknown, "deallocate of the allocator");
         }
     }
 

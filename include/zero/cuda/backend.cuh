@@ -11,6 +11,7 @@
 #include "../core/memory_resource.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "capture_lock.hpp"
 #include "default_memory.hpp"
 #include "detail/check.hpp"
 #include "detail/chunk_sizes.cuh"
@@ -74,6 +75,7 @@ struct Backend : RuntimeBackend {
         std::memcpy(bytes, &value, sizeof(T));
         if (std::all_of(bytes, bytes + sizeof(T),
                         [&](unsigned char byte) { return byte == bytes[0]; })) {
+            CaptureLock const lock(queue);
             detail::check(cudaMemsetAsync(out, bytes[0], elements * sizeof(T), queue),
                           "cudaMemsetAsync");
             return;

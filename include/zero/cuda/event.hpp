@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "capture_lock.hpp"
 #include "detail/check.hpp"
 #include "detail/event_pool.hpp"
 #include "detail/query_event.hpp"
@@ -26,7 +27,8 @@ public:
     [[nodiscard]] static Event record(cudaStream_t stream) {
         Event event;
         event._node = detail::EventPool::instance().take();
-        event._node->is_captured = detail::is_capturing(stream);
+        CaptureLock const lock(stream);
+        event._node->is_captured = lock.is_held();
         detail::check(cudaEventRecord(event._node->event, stream), "cudaEventRecord");
         return event;
     }
@@ -58,6 +60,7 @@ public:
     /// block the host. @throws CudaError
     void make_wait(cudaStream_t stream) const {
         if (_node != nullptr) {
+            CaptureLock const lock(is_captured() || detail::is_capturing(stream));
             detail::check(cudaStreamWaitEvent(stream, _node->event, cudaEventWaitDefault),
                           "cudaStreamWaitEvent");
         }

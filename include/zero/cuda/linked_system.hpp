@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "detail/clean_up.hpp"
 #include "detail/query_event.hpp"
 #include "detail/stream_capture.hpp"
 #include "nccl_library.hpp"
@@ -44,7 +45,8 @@ public:
         return detail::query_event(static_cast<cudaEvent_t>(event), is_complete);
     }
     void destroy_event(EventHandle event) noexcept override {
-        static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
+        detail::CleanUp().check(cudaEventDestroy(static_cast<cudaEvent_t>(event)),
+                                "cudaEventDestroy");
     }
 
     int is_capturing(StreamHandle stream, bool& is_capturing) noexcept override {

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -13,19 +14,24 @@ class OwnedStream {
 public:
     /// @brief Creates a stream of the current device. @throws CudaError
     OwnedStream() {
+        detail::check(cudaGetDevice(&_device), "cudaGetDevice");
         detail::check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
                       "cudaStreamCreateWithFlags");
     }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
-    /// @brief Does not wait: work on the stream still runs.
-    ~OwnedStream() { detail::ignore(cudaStreamDestroy(_stream)); }
+    /// @brief Does not wait: work on the stream still runs. Any device may be current.
+    ~OwnedStream() {
+        detail::CleanUp clean_up(_device);
+        clean_up.check(cudaStreamDestroy(_stream), "cudaStreamDestroy");
+    }
 
     /// @brief Returns the stream, which is valid while this object lives.
     [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
 
 private:
     cudaStream_t _stream = nullptr;
+    int _device = 0;
 };
 
 } // namespace ZERO_NAMESPACE::cuda

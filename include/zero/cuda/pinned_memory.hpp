@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +23,8 @@ public:
 
     /// @brief Frees memory that no stream uses any more.
     void deallocate(void* memory, std::size_t, BufferKind) noexcept override {
-        detail::ignore(cudaFreeHost(memory));
+        detail::CleanUp clean_up;
+        clean_up.check(cudaFreeHost(memory), "cudaFreeHost");
     }
 };
 

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 #include "detail/stream_capture.hpp"
 #include "device_allocator.hpp"
 
@@ -21,12 +22,16 @@ struct PlainAllocator {
         return memory;
     }
 
-    /// @brief Frees the memory after the work enqueued on `stream` so far has run, for which it
-    /// waits. Errors are ignored.
+    /// @brief Frees the memory, of any device, after the work enqueued on `stream` so far has run,
+    /// for which it waits. A stream that is being captured cannot be waited for: the work that uses
+    /// the memory must then have run. `take_clean_up_error` reports errors.
     static void deallocate(void* memory, std::size_t, cudaStream_t stream) noexcept {
-        detail::OutsideCapture const outside;
-        detail::ignore(cudaStreamSynchronize(stream));
-        detail::ignore(cudaFree(memory));
+        detail::CleanUp clean_up;
+        clean_up.use_device_of(memory); // the stream of a thread is one of the current device
+        if (!detail::is_capturing(stream)) {
+            detail::ignore(cudaStreamSynchronize(stream)); // fails only if earlier work has failed
+        }
+        clean_up.check(cudaFree(memory), "cudaFree");
     }
 
     /// @brief Returns whether the current device lacks memory pools, which `PoolAllocator` needs.

@@ -2,8 +2,10 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 #include "detail/stream_capture.hpp"
 #include "device_allocator.hpp"
+#include "plain_allocator.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -22,36 +24,15 @@ struct PoolAllocator {
         return memory;
     }
 
-    /// @brief Frees the memory once the work enqueued on `stream` so far has run. Does not wait,
-    /// unless the memory belongs to another device than the current one or the stream is being
-    /// captured. Errors are ignored, and leave no last error behind.
-    static void deallocate(void* memory, std::size_t, cudaStream_t stream) noexcept {
-        bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
-        if (cudaFreeAsync(memory, stream) == cudaSuccess) {
-            return;
+    /// @brief Frees the memory, of any device, once the work enqueued on `stream` so far has run.
+    /// Does not wait, unless the pool refuses. A stream that is being captured is not used: the
+    /// work that uses the memory must then have run. `take_clean_up_error` reports errors.
+    static void deallocate(void* memory, std::size_t bytes, cudaStream_t stream) noexcept {
+        detail::CleanUp clean_up;
+        clean_up.use_device_of(memory); // the stream of a thread is one of the current device
+        if (detail::is_capturing(stream) || cudaFreeAsync(memory, stream) != cudaSuccess) {
+            PlainAllocator::deallocate(memory, bytes, stream);
         }
-        free_elsewhere(memory, stream);
-        if (was_clean) {
-            detail::ignore(cudaGetLastError());
-        }
-    }
-
-private:
-    /// The stream of a thread, or none, is one of the current device.
-    static void free_elsewhere(void* memory, cudaStream_t stream) noexcept {
-        detail::OutsideCapture const outside;
-        int current = 0;
-        cudaPointerAttributes attributes{};
-        if (cudaGetDevice(&current) != cudaSuccess
-            || cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-            return;
-        }
-        detail::ignore(cudaSetDevice(attributes.device));
-        if (cudaFreeAsync(memory, stream) != cudaSuccess) {
-            detail::ignore(cudaStreamSynchronize(stream));
-            detail::ignore(cudaFree(memory));
-        }
-        detail::ignore(cudaSetDevice(current));
     }
 };
 static_assert(DeviceAllocator<PoolAllocator>);

@@ -5,8 +5,10 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
+#include "capture_lock.hpp"
 #include "default_memory.hpp"
 #include "detail/check.hpp"
+#include "detail/clean_up.hpp"
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
@@ -59,7 +61,8 @@ struct RuntimeBackend {
     /// cannot be waited for. Do not launch the captured graph after that.
     static void drain(Queue queue, Event const& before_capture) noexcept {
         bool const is_capturing = detail::is_capturing(queue);
-        detail::OutsideCapture const outside; // allows the wait while another stream is captured
+        detail::CleanUp const clean_up; // allows the wait while another stream is captured; the
+                                        // next call reports a failure of the work
         if (!is_capturing) {
             detail::ignore(cudaStreamSynchronize(queue));
         } else if (before_capture.handle() != nullptr) {
@@ -114,6 +117,7 @@ struct RuntimeBackend {
     /// Either side may be host memory. @throws CudaError
     static void copy_bytes(Queue queue, void* out, void const* in, std::size_t bytes) {
         if (bytes != 0 && out != in) {
+            CaptureLock const lock(queue);
             detail::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue),
                           "cudaMemcpyAsync");
         }

@@ -64,6 +64,18 @@ inline thread_local cudaStreamCaptureMode capture_mode =
 
 enum class Capturing { no, yes, spoilt };
 
+/// A test's question at each call that changes a graph: must be false for a call that is in order.
+inline std::atomic<bool (*)()> is_unguarded{nullptr};
+inline std::atomic<std::size_t> guarded_calls{0};
+inline std::atomic<std::size_t> unguarded_calls{0};
+
+inline void note_change_of_graph(CapturePoint const& point) {
+    auto* const question = is_unguarded.load();
+    if (question != nullptr && point.capture != nullptr) {
+        ++(question() ? unguarded_calls : guarded_calls);
+    }
+}
+
 inline Capturing state_of(CapturePoint const& stream) {
     std::lock_guard const lock(capture_mutex());
     return stream.capture == nullptr   ? Capturing::no
@@ -80,6 +92,7 @@ inline CapturePoint point_of(CapturePoint const& stream) {
 /// Adds a node if the stream is captured, unless the capture is invalid.
 template <class Command>
 Capturing add_node(CapturePoint& stream, Command const& command) {
+    note_change_of_graph(stream);
     std::lock_guard const lock(capture_mutex());
     if (stream.capture == nullptr) {
         return Capturing::no;
@@ -129,6 +142,7 @@ enum class Joined { no, yes, spoilt, from_outside, from_another, too_late };
 /// Makes a stream wait for an event. A stream that waits for an event of a capture joins the
 /// capture.
 inline Joined join_capture(CapturePoint& stream, CapturePoint const& event) {
+    note_change_of_graph(event);
     std::lock_guard const lock(capture_mutex());
     if (stream.capture != nullptr && stream.capture->is_spoilt) {
         return Joined::spoilt;

@@ -3,6 +3,7 @@
 // Defines, for the host's compiler, the language extensions of nvcc that the kernels use; see
 // cuda_runtime_api.h.
 
+#include "accesses.hpp"
 #include "cuda_runtime_api.h"
 #include "fibers.hpp"
 
@@ -19,7 +20,8 @@
 #define __shared__ static thread_local
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __builtin_assume(condition) static_cast<void>(0)
+#define __builtin_assume(condition) static_cast<void>(condition)
+#define __isGlobal(memory) zero::test::emulated::note_access(memory)
 
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
@@ -57,6 +59,17 @@ inline int __syncthreads_or(int predicate) {
     }
     block.sync_all();
     return is_any ? 1 : 0;
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    auto& block = *zero::test::emulated::Block::current;
+    block.slot(threadIdx.x) = predicate != 0 ? 1 : 0;
+    block.sync_warp(mask);
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        votes |= static_cast<unsigned>(block.slot(threadIdx.x / 32 * 32 + lane)) << lane;
+    }
+    block.sync_warp(mask);
+    return votes;
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, unsigned lane) {

@@ -3,8 +3,8 @@
 // A CUDA runtime without a device, for tests: the part of CUDA's runtime interface that the library
 // and its tests use, over the host's memory and queues. Streams are queues with a worker thread
 // that pauses at random, so a missing fence shows; kernels run on fibers (fibers.hpp). Its tests
-// find it instead of NVIDIA's header of this name. It emulates no errors but those of captures, and
-// its speed means nothing.
+// find it instead of NVIDIA's header of this name. It emulates no errors but those of captures and
+// those that a test asks for (`failures`), and its speed means nothing.
 
 #include "capture.hpp"
 
@@ -22,6 +22,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <sys/mman.h>
@@ -30,9 +31,11 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorCudartUnloading = 4,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorContextIsDestroyed = 709,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureMerge = 902,
@@ -41,7 +44,8 @@ enum cudaError_t {
     cudaErrorStreamCaptureIsolation = 905,
     cudaErrorStreamCaptureImplicit = 906,
     cudaErrorCapturedEvent = 907,
-    cudaErrorStreamCaptureWrongThread = 908
+    cudaErrorStreamCaptureWrongThread = 908,
+    cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
@@ -120,6 +124,32 @@ inline thread_local std::size_t copies = 0;
 inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int device = 0; ///< the current one; all have the same memory
 
+/// Leaves an error as the last one of this thread, as each failed call does.
+inline cudaError_t failed(cudaError_t code) {
+    return last_error = code;
+}
+
+/// The next call of a function that this thread makes fails with this error, and does nothing else.
+inline thread_local std::map<std::string_view, cudaError_t> failures;
+
+inline cudaError_t failure_of(std::string_view call) {
+    auto const found = failures.find(call);
+    if (found == failures.end()) {
+        return cudaSuccess;
+    }
+    cudaError_t const code = found->second;
+    failures.erase(found);
+    return failed(code);
+}
+
+/// Counts calls of this thread that release an object of another device than the current one. CUDA
+/// allows some of them and says nothing about others.
+inline thread_local std::size_t released_elsewhere = 0;
+
+inline void note_release(int of) {
+    released_elsewhere += of != device ? 1 : 0;
+}
+
 /// Allocates memory that ends at a guarded page: accesses beyond the end crash, as do accesses to
 /// freed memory.
 class GuardedMemory {
@@ -195,7 +225,8 @@ cudaError_t enqueue(cudaStream_t stream, Command const& command) {
     }
     if (Capturing const capturing = add_node(stream->captured, command);
         capturing != Capturing::no) {
-        return capturing == Capturing::yes ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
+        return capturing == Capturing::yes ? cudaSuccess
+                                           : failed(cudaErrorStreamCaptureInvalidated);
     }
     auto* const copy = new Command(command);
     std::lock_guard const lock(stream->mutex);
@@ -225,6 +256,14 @@ inline int device_of(void const* memory) {
     return found == devices_of_memory().end() ? device : found->second;
 }
 
+inline void release(void* memory) {
+    {
+        std::lock_guard const lock(devices_mutex);
+        devices_of_memory().erase(memory);
+    }
+    GuardedMemory::free(memory);
+}
+
 } // namespace zero::test::emulated
 
 inline cudaStream_t const cudaStreamLegacy = reinterpret_cast<cudaStream_t>(std::uintptr_t{1});
@@ -247,7 +286,7 @@ inline cudaError_t cudaGetDeviceCount(int* devices) {
 }
 inline cudaError_t cudaSetDevice(int device) {
     if (device < 0) {
-        return zero::test::emulated::last_error = cudaErrorInvalidDevice;
+        return zero::test::emulated::failed(cudaErrorInvalidDevice);
     }
     zero::test::emulated::device = device;
     return cudaSuccess;
@@ -275,6 +314,11 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (auto const code = zero::test::emulated::failure_of("cudaStreamDestroy");
+        code != cudaSuccess) {
+        return code;
+    }
+    zero::test::emulated::note_release(stream->device);
     {
         std::lock_guard const lock(zero::test::emulated::streams_mutex);
         zero::test::emulated::streams().erase(stream);
@@ -285,11 +329,15 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (auto const code = zero::test::emulated::failure_of("cudaStreamSynchronize");
+        code != cudaSuccess) {
+        return code;
+    }
     ++zero::test::emulated::waits;
     if (!zero::test::emulated::runs_at_once(stream)) {
         if (zero::test::emulated::spoils(stream->captured)
             || zero::test::emulated::is_forbidden()) {
-            return cudaErrorStreamCaptureUnsupported;
+            return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
         }
         zero::host::Event event;
         {
@@ -304,7 +352,7 @@ inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureS
     using zero::test::emulated::Capturing;
     if (stream == reinterpret_cast<cudaStream_t>(std::uintptr_t{1})
         && zero::test::emulated::is_any_capture()) {
-        return zero::test::emulated::last_error = cudaErrorStreamCaptureImplicit;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureImplicit);
     }
     Capturing const capturing = zero::test::emulated::runs_at_once(stream)
                                     ? Capturing::no
@@ -316,7 +364,7 @@ inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureS
 }
 inline cudaError_t cudaDeviceSynchronize() {
     if (zero::test::emulated::is_forbidden()) {
-        return cudaErrorStreamCaptureUnsupported;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
     }
     std::set<cudaStream_t> all;
     {
@@ -342,6 +390,11 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) 
     return cudaSuccess;
 }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (auto const code = zero::test::emulated::failure_of("cudaEventDestroy");
+        code != cudaSuccess) {
+        return code;
+    }
+    zero::test::emulated::note_release(event->device);
     if (event->has_timing) {
         event->event.synchronise(); // a command writes the time
     }
@@ -356,17 +409,19 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                           std::chrono::steady_clock::now().time_since_epoch())
                           .count();
     };
-    if (zero::test::emulated::runs_at_once(stream)) {
+    bool const is_at_once = zero::test::emulated::runs_at_once(stream);
+    if (event->device != (is_at_once ? zero::test::emulated::device : stream->device)) {
+        return zero::test::emulated::failed(cudaErrorInvalidResourceHandle);
+    }
+    if (is_at_once) {
         note_time();
         return cudaSuccess;
     }
-    if (event->device != stream->device) {
-        return cudaErrorInvalidResourceHandle;
-    }
     if (zero::test::emulated::state_of(stream->captured)
         == zero::test::emulated::Capturing::spoilt) {
-        return cudaErrorStreamCaptureInvalidated;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureInvalidated);
     }
+    zero::test::emulated::note_change_of_graph(stream->captured);
     event->captured = zero::test::emulated::point_of(stream->captured);
     if (event->captured.capture == nullptr) {
         std::lock_guard const lock(stream->mutex);
@@ -379,7 +434,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
     if (!begin->has_timing || !end->has_timing) {
-        return cudaErrorInvalidResourceHandle;
+        return zero::test::emulated::failed(cudaErrorInvalidResourceHandle);
     }
     *milliseconds = static_cast<float>(static_cast<double>(end->time - begin->time) * 1e-6);
     return cudaSuccess;
@@ -392,23 +447,23 @@ inline cudaError_t cudaGetLastError() {
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (zero::test::emulated::spoils(event->captured)) {
-        return cudaErrorCapturedEvent;
+        return zero::test::emulated::failed(cudaErrorCapturedEvent);
     }
     if (zero::test::emulated::is_forbidden()) {
-        return cudaErrorStreamCaptureUnsupported;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
     }
     if (event->event.is_complete()) {
         return cudaSuccess;
     }
-    return zero::test::emulated::last_error = cudaErrorNotReady;
+    return zero::test::emulated::failed(cudaErrorNotReady);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     ++zero::test::emulated::waits;
     if (zero::test::emulated::spoils(event->captured)) {
-        return cudaErrorCapturedEvent;
+        return zero::test::emulated::failed(cudaErrorCapturedEvent);
     }
     if (zero::test::emulated::is_forbidden()) {
-        return cudaErrorStreamCaptureUnsupported;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
     }
     event->event.synchronise();
     return cudaSuccess;
@@ -417,17 +472,17 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
     using zero::test::emulated::Joined;
     if (zero::test::emulated::runs_at_once(stream)) {
         if (zero::test::emulated::spoils(event->captured)) {
-            return cudaErrorStreamCaptureImplicit;
+            return zero::test::emulated::failed(cudaErrorStreamCaptureImplicit);
         }
         event->event.synchronise();
         return cudaSuccess;
     }
     switch (zero::test::emulated::join_capture(stream->captured, event->captured)) {
     case Joined::yes: return cudaSuccess;
-    case Joined::spoilt: return cudaErrorStreamCaptureInvalidated;
-    case Joined::from_outside: return cudaErrorStreamCaptureIsolation;
-    case Joined::from_another: return cudaErrorStreamCaptureMerge;
-    case Joined::too_late: return cudaErrorCapturedEvent;
+    case Joined::spoilt: return zero::test::emulated::failed(cudaErrorStreamCaptureInvalidated);
+    case Joined::from_outside: return zero::test::emulated::failed(cudaErrorStreamCaptureIsolation);
+    case Joined::from_another: return zero::test::emulated::failed(cudaErrorStreamCaptureMerge);
+    case Joined::too_late: return zero::test::emulated::failed(cudaErrorCapturedEvent);
     case Joined::no: break;
     }
     std::lock_guard const lock(stream->mutex);
@@ -443,7 +498,7 @@ inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCapture
     if (zero::test::emulated::runs_at_once(stream)
         || zero::test::emulated::state_of(stream->captured)
                != zero::test::emulated::Capturing::no) {
-        return cudaErrorStreamCaptureUnsupported;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
     }
     zero::test::emulated::begin_capture(stream->captured, mode);
     return cudaSuccess;
@@ -452,14 +507,15 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     *graph = nullptr;
     auto const ended = zero::test::emulated::end_capture(stream->captured);
     if (ended.capture == nullptr) {
-        return ended.is_of_another_thread ? cudaErrorStreamCaptureWrongThread
-                                          : cudaErrorStreamCaptureUnmatched;
+        return zero::test::emulated::failed(ended.is_of_another_thread
+                                                ? cudaErrorStreamCaptureWrongThread
+                                                : cudaErrorStreamCaptureUnmatched);
     }
     if (ended.capture->is_spoilt) {
-        return cudaErrorStreamCaptureInvalidated;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureInvalidated);
     }
     if (!ended.is_joined) {
-        return cudaErrorStreamCaptureUnjoined;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnjoined);
     }
     *graph = new CUgraph_st{std::move(ended.capture->nodes)};
     return cudaSuccess;
@@ -486,12 +542,12 @@ inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     if (zero::test::emulated::is_forbidden()) {
-        return cudaErrorStreamCaptureUnsupported;
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
     }
     ++zero::test::emulated::allocations;
     *memory = zero::test::emulated::GuardedMemory::allocate(bytes);
     if (*memory == nullptr) {
-        return cudaErrorMemoryAllocation;
+        return zero::test::emulated::failed(cudaErrorMemoryAllocation);
     }
     std::memset(*memory, 0xff, bytes);
     std::lock_guard const lock(zero::test::emulated::devices_mutex);
@@ -499,11 +555,14 @@ inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     return cudaSuccess;
 }
 inline cudaError_t cudaFree(void* memory) {
-    {
-        std::lock_guard const lock(zero::test::emulated::devices_mutex);
-        zero::test::emulated::devices_of_memory().erase(memory);
+    if (auto const code = zero::test::emulated::failure_of("cudaFree"); code != cudaSuccess) {
+        return code;
     }
-    zero::test::emulated::GuardedMemory::free(memory);
+    zero::test::emulated::note_release(zero::test::emulated::device_of(memory));
+    if (zero::test::emulated::is_forbidden()) {
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
+    }
+    zero::test::emulated::release(memory);
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
@@ -516,26 +575,46 @@ inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
     return code;
 }
 inline cudaError_t cudaFreeHost(void* memory) {
+    if (auto const code = zero::test::emulated::failure_of("cudaFreeHost"); code != cudaSuccess) {
+        return code;
+    }
+    if (zero::test::emulated::is_forbidden()) {
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
+    }
     zero::test::emulated::page_locked_bytes -=
         zero::test::emulated::GuardedMemory::bytes_of(memory);
-    return cudaFree(memory);
+    zero::test::emulated::release(memory);
+    return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
     return cudaMalloc(memory, bytes);
 }
 inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
     if (!zero::test::emulated::has_pools) {
-        return cudaErrorInvalidValue;
+        return zero::test::emulated::failed(cudaErrorInvalidValue);
     }
     return cudaMalloc(memory, bytes);
 }
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-    if (stream == cudaStreamPerThread
-        && zero::test::emulated::device_of(memory) != zero::test::emulated::device) {
-        return zero::test::emulated::last_error = cudaErrorInvalidValue;
+    using namespace zero::test::emulated;
+    if (auto const code = failure_of("cudaFreeAsync"); code != cudaSuccess) {
+        return code;
     }
-    cudaStreamSynchronize(stream);
-    return cudaFree(memory);
+    note_release(device_of(memory));
+    if (stream == cudaStreamPerThread && device_of(memory) != device) {
+        return failed(cudaErrorInvalidValue);
+    }
+    if (!runs_at_once(stream)) {
+        if (spoils(stream->captured)) { // a node that frees, but no node has allocated
+            return failed(cudaErrorInvalidValue);
+        }
+        std::unique_lock lock(stream->mutex);
+        zero::host::Event const event = stream->queue.record();
+        lock.unlock();
+        event.synchronise();
+    }
+    release(memory);
+    return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes, cudaMemcpyKind,
                                    cudaStream_t stream) {
@@ -543,8 +622,9 @@ inline cudaError_t cudaMemcpyAsync(void* out, void const* in, std::size_t bytes,
     return zero::test::emulated::enqueue(stream, [=] { std::memmove(out, in, bytes); });
 }
 inline cudaError_t cudaMemcpy(void* out, void const* in, std::size_t bytes, cudaMemcpyKind kind) {
-    return zero::test::emulated::is_forbidden() ? cudaErrorStreamCaptureImplicit
-                                                : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
+    return zero::test::emulated::is_forbidden()
+               ? zero::test::emulated::failed(cudaErrorStreamCaptureImplicit)
+               : cudaMemcpyAsync(out, in, bytes, kind, nullptr);
 }
 inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cudaStream_t stream) {
     ++zero::test::emulated::fills;

@@ -54,6 +54,7 @@ std::string message_of_second_capture(cudaStream_t stream, cuda::Event const& of
                         "cudaStreamBeginCapture");
     std::string const message = outcome_of([&] { of_first.make_wait(stream); }).message;
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK(cudaGetLastError() == cudaErrorStreamCaptureInvalidated);
     return message;
 }
 
@@ -84,6 +85,7 @@ TEST_CASE("Queries of a capture and forbidden calls invalidate it, and a thread 
         cudaError_t const code = cudaStreamEndCapture(stream.get(), &graph);
         CHECK((graph == nullptr) == (code != cudaSuccess));
         cuda::detail::ignore(cudaGraphDestroy(graph));
+        (void)cudaGetLastError();
         return code == cudaErrorStreamCaptureInvalidated;
     };
     CHECK(is_spoilt_by([&](auto const&) { (void)cudaStreamSynchronize(stream.get()); }));

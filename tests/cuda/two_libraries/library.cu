@@ -1,7 +1,19 @@
 // One of two shared libraries that use the same kernel, compiled for different architectures;
-// ZERO_LIBRARY names its functions.
+// ZERO_LIBRARY names its functions. The second one wraps its CUB in a namespace of its own, as
+// programs do that contain two versions of CUB.
 
 #include <zero/cuda/backend.cuh>
+
+// Including the library moves no CUB, and does not wrap what the program has not wrapped.
+#if defined(CUB_WRAPPED_NAMESPACE)
+using OwnReduce = CUB_WRAPPED_NAMESPACE::cub::BlockReduce<int, 128>;
+#else
+using OwnReduce = ::cub::BlockReduce<int, 128>;
+#if defined(THRUST_WRAPPED_NAMESPACE) || defined(THRUST_CUB_WRAPPED_NAMESPACE)
+#error "zero changed the namespace of the program's Thrust"
+#endif
+#endif
+static_assert(sizeof(OwnReduce::TempStorage) > 0);
 
 #define ZERO_JOIN_NAMES(a, b) a##b
 #define ZERO_NAME(library, name) ZERO_JOIN_NAMES(library, name)

@@ -16,6 +16,9 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// @throws OutOfOrder if a stream capture forbids the call; CudaError otherwise
 [[noreturn]] inline void throw_cuda_error(cudaError_t code, char const* what,
                                           SourceLocation const& where) {
+    if (cudaPeekAtLastError() == code) {
+        static_cast<void>(cudaGetLastError()); // the exception reports it
+    }
     std::string text =
         zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ",
                             cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
@@ -55,8 +58,8 @@ inline void check(cudaError_t code, char const* what,
     }
 }
 
-/// @brief Discards a code in clean-up code, which cannot report it: the runtime may be shutting
-/// down, and a failed device repeats its error for ever.
+/// @brief Discards a code that says nothing new: a failed device repeats its error for ever. Errors
+/// of clean-up code go to `CleanUp::check`.
 inline void ignore(cudaError_t) noexcept {}
 
 } // namespace ZERO_NAMESPACE::cuda::detail

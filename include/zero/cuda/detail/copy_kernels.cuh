@@ -2,6 +2,7 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../capture_lock.hpp"
 #include "../table_range.hpp"
 #include "check.hpp"
 #include "chunk.hpp"
@@ -78,8 +79,8 @@ private:
         if (is_aligned && index + pack_elements <= elements) {
             body.template operator()<true>(index, pack_elements);
         } else if (is_aligned) {
-            if (index < elements) {
-                body.template operator()<false>(index, elements - index);
+            for (std::size_t i = index; i < elements; ++i) {
+                body.template operator()<false>(i, 1);
             }
         } else {
 #pragma unroll
@@ -99,6 +100,7 @@ copy_table(cudaStream_t stream, TableRange<CopySlice<Tensor>> const& table, InBu
         return;
     }
     using Copy = CopyPackOfTable<to_bucket, Tensor, InBucket>;
+    CaptureLock const lock(stream);
     cudaError_t const earlier = cudaPeekAtLastError();
     cudaError_t const code =
         cub::DeviceFor::Bulk(table.count * Copy::chunk_packs, Copy{table, bucket}, stream);

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "config.cuh"
+#include "launch.cuh"
 
 // The parts of CUB that kernels use. The sentence below comes before any error of CUB.
 #if !__has_include(<cub/version.cuh>)
@@ -30,8 +31,6 @@ using Least = ::cuda::minimum<>;
 #else
 using Least = cub::Min;
 #endif
-
-inline constexpr unsigned whole_warp = 0xffffffffU; ///< mask of all threads of a warp
 
 /// @brief Returns the sum over a whole warp to its first thread. The result of the other threads is
 /// not defined.

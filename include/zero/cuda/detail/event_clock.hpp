@@ -4,6 +4,7 @@
 #include "../../core/detail/timeline_clock.hpp"
 #include "../../core/timeline.hpp"
 #include "check.hpp"
+#include "clean_up.hpp"
 #include "query_event.hpp"
 
 #include <cuda_runtime_api.h>
@@ -22,6 +23,7 @@ public:
     /// @param capacity of the timeline
     explicit EventClock(std::size_t capacity)
         : _capacity(capacity), _marks(std::make_unique<Mark[]>(2 * capacity)) {
+        check(cudaGetDevice(&_device), "cudaGetDevice");
         try {
             check(cudaEventCreateWithFlags(&_origin, cudaEventDefault), "cudaEventCreateWithFlags");
             for (std::size_t mark = 0; mark < 2 * capacity; ++mark) {
@@ -52,7 +54,9 @@ public:
         }
     }
 
+    /// Any device may be current.
     void clear() override {
+        CurrentDevice const device(_device); // the stream of a thread is one of the current device
         for (std::size_t mark = 0; mark < 2 * _capacity; ++mark) {
             _marks[mark].is_recorded = false;
         }
@@ -82,19 +86,21 @@ private:
     }
 
     void destroy() noexcept {
+        CleanUp clean_up(_device);
         for (std::size_t mark = 0; mark < 2 * _capacity; ++mark) {
             if (_marks[mark].event != nullptr) {
-                ignore(cudaEventDestroy(_marks[mark].event));
+                clean_up.check(cudaEventDestroy(_marks[mark].event), "cudaEventDestroy");
             }
         }
         if (_origin != nullptr) {
-            ignore(cudaEventDestroy(_origin));
+            clean_up.check(cudaEventDestroy(_origin), "cudaEventDestroy");
         }
     }
 
     std::size_t _capacity;
     std::unique_ptr<Mark[]> _marks;
     cudaEvent_t _origin = nullptr;
+    int _device = 0;
     std::int64_t _origin_time = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "check.hpp"
+#include "clean_up.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -85,7 +86,7 @@ private:
             node->device = device;
             return node;
         } catch (...) {
-            ignore(cudaEventDestroy(event));
+            CleanUp().check(cudaEventDestroy(event), "cudaEventDestroy");
             throw;
         }
     }
@@ -95,9 +96,13 @@ private:
             return;
         }
         for (EventNode*& first : _free) {
+            if (first == nullptr) {
+                continue;
+            }
+            CleanUp clean_up(first->device);
             while (first != nullptr) {
                 EventNode* const node = std::exchange(first, first->next);
-                ignore(cudaEventDestroy(node->event));
+                clean_up.check(cudaEventDestroy(node->event), "cudaEventDestroy");
                 delete node;
             }
         }

@@ -32,7 +32,7 @@ struct SumOfPack {
     __device__ void operator()(std::size_t index, std::size_t count) const {
         float x[pack_elements];
         load_floats<whole>(values + index, count, x);
-        sum->add(x, first_index + static_cast<long long>(index));
+        sum->template add<stride<whole>>(x, first_index + static_cast<long long>(index));
     }
 };
 

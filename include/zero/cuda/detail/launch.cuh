@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../capture_lock.hpp"
 #include "check.hpp"
 #include "chunk.hpp"
 #include "config.cuh"
@@ -16,7 +17,9 @@ namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
-inline constexpr std::size_t pack_elements = 8; ///< elements that one thread moves at once
+inline constexpr unsigned warp_threads = 32;
+inline constexpr unsigned whole_warp = 0xffffffffU; ///< mask of all threads of a warp
+inline constexpr std::size_t pack_elements = 8;     ///< elements that one thread moves at once
 inline constexpr std::size_t round_elements =
     block_threads * pack_elements; ///< elements that one thread block moves at once
 static_assert(chunk_elements % round_elements == 0);
@@ -35,6 +38,7 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
         blocks)); // at most 2^31 - 1; in chunks of 8192 elements that is 2^44 elements
     config.blockDim = dim3(threads);
     config.stream = stream;
+    CaptureLock const lock(stream);
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 

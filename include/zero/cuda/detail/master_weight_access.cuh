@@ -14,9 +14,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// The access of an update to weights on the device: eight at a time, or the first `count` of
-/// eight, where `count` may be 0. `begin` is a multiple of 8. The update kernels choose an access
-/// by the overloads of `access`.
+/// The access of an update to weights on the device: eight at a time as `for_packs` calls a body,
+/// in packs or by whole warps. The update kernels choose an access by the overloads of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -64,10 +63,14 @@ struct SplitAccess {
         std::uint16_t remainders[pack_elements];
         load<whole>(at.parameter + begin, count, halves);
         load<whole>(at.remainder + begin, count, remainders);
-        unsigned const rounded_up = count == 0 ? 0 : global(at.rounded_up)[begin / 8];
+        std::uint8_t const* const bits = at.rounded_up + begin / 8;
+        unsigned const rounded_up = whole ? *global(bits) : 0;
 #pragma unroll
         for (unsigned i = 0; i < pack_elements; ++i) {
-            weights[i] = join({halves[i], remainders[i], (rounded_up >> i & 1U) != 0});
+            unsigned const bit = whole       ? rounded_up >> i
+                                 : i < count ? *global(bits + 4 * i) >> begin % 8
+                                             : 0U; // 32 elements have four bytes
+            weights[i] = join({halves[i], remainders[i], (bit & 1U) != 0});
         }
     }
 
@@ -86,13 +89,28 @@ struct SplitAccess {
         }
         store<whole>(at.parameter + begin, count, halves);
         store<whole>(at.remainder + begin, count, remainders);
-        if (count == 0) { // beyond the end, the byte may belong to another slice, and a thread of
-                          // another block writes it
-            return;
+        std::uint8_t* const bits = at.rounded_up + begin / 8;
+        if constexpr (whole) {
+            *global(bits) = static_cast<std::uint8_t>(rounded_up);
+        } else {
+            store_bits(bits, count, rounded_up);
         }
-        std::uint8_t* const bits = global(at.rounded_up) + begin / 8;
-        unsigned const own = whole ? 0xffU : (1U << count) - 1U;
-        *bits = static_cast<std::uint8_t>(whole ? rounded_up : (*bits & ~own) | (rounded_up & own));
+    }
+
+private:
+    /// Writes the bits of elements 32 apart, of which a warp holds four bytes each. Bits of the
+    /// last byte beyond the slice stay as they are.
+    __device__ static void store_bits(std::uint8_t* bits, std::size_t count, unsigned rounded_up) {
+        unsigned const lane = threadIdx.x % warp_threads;
+#pragma unroll
+        for (unsigned i = 0; i < pack_elements; ++i) {
+            unsigned const all = __ballot_sync(whole_warp, rounded_up >> i & 1U) >> lane;
+            unsigned const own = __ballot_sync(whole_warp, i < count) >> lane & 0xffU;
+            if (lane % 8 == 0 && own != 0) {
+                std::uint8_t* const byte = global(bits + 4 * i);
+                *byte = static_cast<std::uint8_t>((*byte & ~own) | (all & own));
+            }
+        }
     }
 };
 
@@ -118,7 +136,7 @@ struct StochasticAccess {
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
             rounded[i] = ops::round_stochastically<P>(
-                weights[i], ops::random_bits(at.key, at.first_index + begin + i));
+                weights[i], ops::random_bits(at.key, at.first_index + begin + i * stride<whole>));
         }
         store<whole>(at.parameter + begin, count, rounded);
     }

@@ -11,9 +11,9 @@
 
 #include <cstddef>
 
-/// The access of an update to the optimizer's states on the device: eight at a time, or the first
-/// `count` of eight, where `count` may be 0. `begin` is a multiple of 8. The update kernels choose
-/// an access by the overloads of `access`.
+/// The access of an update to the optimizer's states on the device: eight at a time as `for_packs`
+/// calls a body, in packs or by whole warps. The update kernels choose an access by the overloads
+/// of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -52,15 +52,12 @@ struct StateAccess {
     }
 };
 
-/// @brief Accesses states in float16 with a scale per block of 64 elements, which eight consecutive
-/// threads hold.
+/// @brief Accesses states in float16 with a scale per block of 64 elements: packs of eight
+/// consecutive threads, or two numbers of each thread of a warp.
 template <std::size_t states>
 struct ScaledStateAccess {
     static constexpr bool is_all_packs = false; // a scale per block
     static constexpr bool needs_warp = true;
-    static constexpr unsigned threads =
-        static_cast<unsigned>(ops::scaled_block_elements / pack_elements); ///< of a block
-    static_assert(threads == 8);
 
     ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
                                            ///< leave too few registers for the numbers
@@ -73,11 +70,13 @@ struct ScaledStateAccess {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             load_floats<whole>(at->states[s] + begin, count, values[s]);
-            float const scale =
-                count == 0 ? 1.0F : global(at->scales[s])[begin / ops::scaled_block_elements];
 #pragma unroll
-            for (float& value : values[s]) {
-                value = ops::mul(value, scale);
+            for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
+                float const scale = first < count ? *scale_of<whole>(s, begin, first) : 1.0F;
+#pragma unroll
+                for (std::size_t i = first; i < first + in_block<whole>; ++i) {
+                    values[s][i] = ops::mul(values[s][i], scale);
+                }
             }
         }
     }
@@ -88,30 +87,53 @@ struct ScaledStateAccess {
                                  float const (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            float largest = 0.0F;
-#pragma unroll
-            for (std::size_t i = 0; i < pack_elements; ++i) {
-                float const magnitude = ops::finite_magnitude(values[s][i]);
-                largest = i < count && largest < magnitude ? magnitude : largest;
-            }
-#pragma unroll
-            for (unsigned step = 1; step < threads; step *= 2) {
-                float const other = __shfl_xor_sync(0xffffffffU, largest, step);
-                largest = largest < other ? other : largest;
-            }
-            float const scale = ops::block_scale(largest);
-            float const inverse = ops::inverse_block_scale(scale);
             float scaled[pack_elements];
 #pragma unroll
-            for (std::size_t i = 0; i < pack_elements; ++i) {
-                scaled[i] = with_canonical_nan(
-                    ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
+            for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
+                float const scale =
+                    ops::block_scale(largest_of_block<whole>(values[s], first, count));
+                float const inverse = ops::inverse_block_scale(scale);
+#pragma unroll
+                for (std::size_t i = first; i < first + in_block<whole>; ++i) {
+                    scaled[i] = with_canonical_nan(
+                        ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
+                }
+                if (first < count && begin % ops::scaled_block_elements == 0) {
+                    *scale_of<whole>(s, begin, first) = scale;
+                }
             }
             store_floats<whole>(at->states[s] + begin, count, scaled);
-            if (count != 0 && begin % ops::scaled_block_elements == 0) {
-                global(at->scales[s])[begin / ops::scaled_block_elements] = scale;
-            }
         }
+    }
+
+private:
+    /// Numbers of one thread that are in the same block.
+    template <bool whole>
+    static constexpr std::size_t in_block =
+        whole ? pack_elements : ops::scaled_block_elements / warp_threads;
+
+    template <bool whole>
+    __device__ float* scale_of(std::size_t s, std::size_t begin, std::size_t index) const {
+        return global(at->scales[s] + (begin + index * stride<whole>) / ops::scaled_block_elements);
+    }
+
+    template <bool whole>
+    __device__ static float largest_of_block(float const (&values)[pack_elements],
+                                             std::size_t first, std::size_t count) {
+        constexpr auto threads =
+            static_cast<unsigned>(ops::scaled_block_elements / in_block<whole>);
+        float largest = 0.0F;
+#pragma unroll
+        for (std::size_t i = first; i < first + in_block<whole>; ++i) {
+            float const magnitude = ops::finite_magnitude(values[i]);
+            largest = i < count && largest < magnitude ? magnitude : largest;
+        }
+#pragma unroll
+        for (unsigned step = 1; step < threads; step *= 2) {
+            float const other = __shfl_xor_sync(whole_warp, largest, step);
+            largest = largest < other ? other : largest;
+        }
+        return largest;
     }
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
@@ -36,20 +37,20 @@ struct Pack {
     /// @param from aligned to 16 bytes, as is `to` of `store`
     static __device__ Pack load(T const* from) {
         Pack pack;
-        auto const* const memory = global(reinterpret_cast<uint4 const*>(from));
+        auto const* const memory = reinterpret_cast<uint4 const*>(from);
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            pack.word[i] = memory[i];
+            pack.word[i] = *global(memory + i);
         }
         return pack;
     }
 
     __device__ void store(T* to) const {
-        auto* const memory = global(reinterpret_cast<uint4*>(to));
+        auto* const memory = reinterpret_cast<uint4*>(to);
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            __stwb(memory + i, word[i]); // nvcc 13.0 splits an assignment into words if addresses
-                                         // are computed indirectly
+            __stwb(global(memory + i), word[i]); // nvcc 13.0 splits an assignment into words if
+                                                 // addresses are computed indirectly
         }
     }
 
@@ -101,8 +102,14 @@ __device__ inline bool are_aligned(T const*... memory) {
     return ((reinterpret_cast<std::uintptr_t>(memory) | ...) % sizeof(uint4)) == 0;
 }
 
-/// @brief Reads up to eight numbers: all, in accesses of 16 bytes, if `whole`; otherwise the first
-/// `count` one by one, and zeros for the others.
+/// @brief The distance of the eight numbers that one thread moves: they form a pack if `whole`. If
+/// not, they are moved one by one, and then lie apart so that the threads of a warp access
+/// consecutive numbers.
+template <bool whole>
+inline constexpr std::size_t stride = whole ? 1 : warp_threads;
+
+/// @brief Reads up to eight numbers, `stride<whole>` apart: all, in accesses of 16 bytes, if
+/// `whole`; otherwise the first `count`, and zeros for the others.
 template <bool whole, class T>
 __device__ inline void load(T const* from, std::size_t count, T (&values)[pack_elements]) {
     if constexpr (whole) {
@@ -110,7 +117,7 @@ __device__ inline void load(T const* from, std::size_t count, T (&values)[pack_e
     } else {
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
-            values[i] = i < count ? global(from)[i] : T{};
+            values[i] = i < count ? *global(from + i * stride<whole>) : T{};
         }
     }
 }
@@ -124,7 +131,7 @@ __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_el
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
             if (i < count) {
-                global(to)[i] = values[i];
+                *global(to + i * stride<whole>) = values[i];
             }
         }
     }
@@ -163,24 +170,40 @@ __device__ inline void end_main_loop() {
     asm volatile("// zero: main loop ends" ::: "memory");
 }
 
-/// @brief Calls `body.template operator()<whole>(index, count)` for each pack of [0, elements) of
-/// the calling thread: for whole packs if `is_aligned`.
-/// @tparam marked marks the loop over whole packs, which then accesses nothing but packs
-template <bool marked = true, class Body>
+/// @brief Calls `body.template operator()<whole>(index, count)` for all of [0, elements): for packs
+/// if `is_aligned`, and for up to eight elements from `index` on, `stride<false>` apart, otherwise
+/// and at the end.
+///
+/// All threads of a warp take part in a call with `whole` false, some with a `count` of 0. Its
+/// first thread then begins at a multiple of 8, or of 64 if `together`.
+/// @param elements of a chunk
+/// @tparam marked marks the loop over packs, which then accesses nothing but packs
+/// @tparam together all threads of the block take part in a turn over packs
+template <bool marked = true, bool together = false, class Body>
 __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body const& body) {
-    std::size_t const whole = is_aligned ? elements / pack_elements * pack_elements : 0;
+    using Index = std::conditional_t<together, unsigned, std::size_t>; // such bodies have no
+                                                                       // register to spare
+    constexpr Index unit = together ? round_elements : pack_elements;
+    auto const end = static_cast<Index>(elements);
+    Index const whole = is_aligned ? end / unit * unit : 0;
     if constexpr (marked) {
         begin_main_loop();
     }
-    for (std::size_t i = threadIdx.x * pack_elements; i < whole; i += round_elements) {
+    for (Index i = threadIdx.x * static_cast<Index>(pack_elements); i < whole;
+         i += round_elements) {
         body.template operator()<true>(i, pack_elements);
     }
     if constexpr (marked) {
         end_main_loop();
     }
-    for (std::size_t i = whole + threadIdx.x * pack_elements; i < elements; i += round_elements) {
-        body.template operator()<false>(i, elements - i < pack_elements ? elements - i
-                                                                        : pack_elements);
+    unsigned const lane = threadIdx.x % warp_threads;
+    auto const last = static_cast<unsigned>(elements);
+    for (unsigned first = static_cast<unsigned>(whole)
+                          + (threadIdx.x - lane) * static_cast<unsigned>(pack_elements);
+         first < last; first += static_cast<unsigned>(round_elements)) {
+        unsigned const i = first + lane;
+        unsigned const rows = i < last ? (last - i + warp_threads - 1) / warp_threads : 0;
+        body.template operator()<false>(i, rows < pack_elements ? rows : pack_elements);
     }
 }
 

@@ -51,7 +51,9 @@ public:
         __syncthreads();
     }
 
-    /// @param index index of the first element of the pack, for `first_non_finite`
+    /// @param index index of the first element, for `first_non_finite`
+    /// @tparam apart distance of the elements
+    template <std::size_t apart>
     __device__ void add(float (&x)[pack_elements], long long index) {
         unsigned largest_twice = 0;    // twice the bits of magnitudes, which are in their order
         unsigned smallest_twice = ~0U; // less 1, so that zeros become the largest number
@@ -67,7 +69,7 @@ public:
             return; // only zeros
         }
         if (largest == 255) {
-            drop_non_finite(x, index);
+            drop_non_finite<apart>(x, index);
             add_each(x);
         } else if (!add_together(x, largest, smallest)) {
             add_each(x);
@@ -156,12 +158,14 @@ private:
         }
     }
 
+    template <std::size_t apart>
     __device__ void drop_non_finite(float (&x)[pack_elements], long long index) {
 #pragma unroll
         for (unsigned i = 0; i < pack_elements; ++i) {
             if (!(fabsf(x[i]) < __uint_as_float(0x7f800000U))) {
                 ++_non_finite;
-                _first = index + i < _first ? index + i : _first;
+                long long const at = index + static_cast<long long>(i * apart);
+                _first = at < _first ? at : _first;
                 x[i] = 0.0F;
             }
         }
@@ -185,6 +189,7 @@ public:
 
     __device__ explicit PackMaximum(Shared& shared) : _shared(&shared) {}
 
+    template <std::size_t>
     __device__ void add(float (&x)[pack_elements], long long) {
 #pragma unroll
         for (float const value : x) {

@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <mutex>
+
 namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Asks whether a stream is being captured. Fails for the legacy stream during a capture of
@@ -25,6 +27,13 @@ inline bool is_capturing(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     ignore(query_capture(stream, status));
     return status != cudaStreamCaptureStatusNone;
+}
+
+/// @brief Returns the mutex of `CaptureLock`: one for all captures, because a stream does not say
+/// which graph it is captured into.
+inline std::mutex& capture_mutex() noexcept {
+    static std::mutex one;
+    return one;
 }
 
 /// @brief While an object lives, the calling thread may query and wait for work outside a capture.

@@ -60,23 +60,6 @@ struct UpdatePack {
     }
 };
 
-/// @brief Like `for_packs`, but all threads of the block take part in every turn, including those
-/// whose pack is beyond the end. For bodies that exchange values.
-template <class Body>
-__device__ inline void for_packs_together(std::size_t elements, bool is_aligned, Body const& body) {
-    auto const end = static_cast<unsigned>(
-        elements); // of a chunk; 32 bits, because these kernels have no register to spare
-    for (unsigned turn = 0; turn < end; turn += static_cast<unsigned>(round_elements)) {
-        unsigned const i = turn + threadIdx.x * static_cast<unsigned>(pack_elements);
-        unsigned const left = i < end ? end - i : 0;
-        if (is_aligned && turn + round_elements <= end) { // the same in all threads of the block
-            body.template operator()<true>(i, pack_elements);
-        } else {
-            body.template operator()<false>(i, left < pack_elements ? left : pack_elements);
-        }
-    }
-}
-
 /// @brief Runs one optimizer step over the slices, one chunk per block, unless the decision is to
 /// skip.
 template <class Optimizer, class Slice, class Group>
@@ -98,11 +81,8 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     using States = std::remove_const_t<decltype(states)>;
     UpdatePack<Optimizer, Gradient, Weights, States> const body{
         slice.gradient, weights, states, decision->factor, groups[slice.group].hyper, begin};
-    if constexpr (States::needs_warp) {
-        for_packs_together(elements, is_aligned, body);
-    } else {
-        for_packs<Weights::is_all_packs && States::is_all_packs>(elements, is_aligned, body);
-    }
+    for_packs<Weights::is_all_packs && States::is_all_packs, States::needs_warp>(elements,
+                                                                                 is_aligned, body);
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stands for thrust::device_vector on the emulated device: what tests use of it.
+// Stands for thrust::device_vector on the emulated device: what tests and examples use of it.
 
 #include "cuda_runtime_api.h"
 
@@ -33,6 +33,10 @@ public:
     ~device_vector() { cudaFree(_data); }
 
     std::size_t size() const { return _size; }
+    T* begin() { return _data; }
+    T* end() { return _data + _size; }
+    T const* begin() const { return _data; }
+    T const* end() const { return _data + _size; }
     device_ptr<T> data() { return device_ptr<T>(_data); }
     device_ptr<T const> data() const { return device_ptr<T const>(_data); }
 

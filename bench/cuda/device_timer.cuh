@@ -1,0 +1,85 @@
+#pragma once
+
+#include "device_array.cuh"
+
+#include <zero/cuda/detail/launch.cuh>
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+// The time of work on a device.
+namespace zero::bench {
+
+/// Reads memory, and writes nothing.
+template <class = void>
+__global__ void read_kernel(uint4 const* from, std::size_t words, unsigned* sum) {
+    unsigned bits = 0;
+    std::size_t const step = std::size_t{gridDim.x} * blockDim.x;
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < words; i += step) {
+        uint4 const word = from[i];
+        bits |= word.x ^ word.y ^ word.z ^ word.w;
+    }
+    if (bits == 0x12345678U) { // never true, but the compiler cannot know
+        *sum = bits;
+    }
+}
+
+/// Enqueues a pass that reads `bytes` bytes, a multiple of 16.
+inline void read(cudaStream_t stream, void const* from, std::size_t bytes, unsigned* sum) {
+    cuda::detail::launch(stream, 2048, 256, read_kernel<>, static_cast<uint4 const*>(from),
+                         bytes / sizeof(uint4), sum);
+}
+
+/// Times work by CUDA events, each time with caches that hold other data. Reading that data leaves
+/// nothing that the timed work must write back, as filling it would.
+class DeviceTimer {
+public:
+    explicit DeviceTimer(std::size_t flushed_bytes = std::size_t{256} << 20U)
+        : _flushed_bytes(flushed_bytes), _other(flushed_bytes) {
+        cuda::detail::check(cudaEventCreateWithFlags(&_begin, cudaEventDefault),
+                            "cudaEventCreateWithFlags");
+        cuda::detail::check(cudaEventCreateWithFlags(&_end, cudaEventDefault),
+                            "cudaEventCreateWithFlags");
+        cuda::detail::check(cudaDeviceSynchronize(),
+                            "cudaDeviceSynchronize"); // arrays are still being filled
+    }
+    DeviceTimer(DeviceTimer&&) = delete;
+    DeviceTimer& operator=(DeviceTimer&&) = delete;
+    ~DeviceTimer() {
+        cuda::detail::ignore(cudaEventDestroy(_begin));
+        cuda::detail::ignore(cudaEventDestroy(_end));
+    }
+
+    /// Returns the seconds of one call of `body(stream)`, of `launches` that run between two
+    /// events. Later ones find in the caches what earlier ones have left there.
+    template <class Body>
+    double seconds(cudaStream_t stream, std::size_t launches, Body const& body) {
+        read(stream, _other.data(), _flushed_bytes, _sum.data());
+        cuda::detail::check(cudaEventRecord(_begin, stream), "cudaEventRecord");
+        for (std::size_t launch = 0; launch < launches; ++launch) {
+            body(stream);
+        }
+        cuda::detail::check(cudaEventRecord(_end, stream), "cudaEventRecord");
+        cuda::detail::check(cudaEventSynchronize(_end), "cudaEventSynchronize");
+        float milliseconds = 0.0F;
+        cuda::detail::check(cudaEventElapsedTime(&milliseconds, _begin, _end),
+                            "cudaEventElapsedTime");
+        return static_cast<double>(milliseconds) * 1e-3 / static_cast<double>(launches);
+    }
+
+private:
+    std::size_t _flushed_bytes;
+    DeviceArray<char> _other;
+    DeviceArray<unsigned> _sum{1};
+    cudaEvent_t _begin = nullptr;
+    cudaEvent_t _end = nullptr;
+};
+
+/// Returns how many launches run between two events: for small work, whose time the events cannot
+/// resolve, more than one.
+inline std::size_t launches_for(std::size_t elements) {
+    return elements <= std::size_t{32} << 20U ? 20 : 1;
+}
+
+} // namespace zero::bench
