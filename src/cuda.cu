@@ -11,6 +11,8 @@
                                    ops::Inspection*);                                              \
     template void Backend::add_to_norms(Backend::Queue, TableRange<NormSlice<T>> const&, NormKind, \
                                         ops::NormSum*);                                            \
+    template void Backend::count_zeros(Backend::Queue, TableRange<InspectSlice<T>> const&,         \
+                                       std::int64_t*);                                             \
     ZERO_INSTANTIATE_PAIR(T, float)                                                                \
     ZERO_INSTANTIATE_PAIR(T, bfloat16)                                                             \
     ZERO_INSTANTIATE_PAIR(T, float16)

@@ -41,6 +41,7 @@ public:
         add(kernels::sum_ranks_kernel<T, kernels::few_peers>);
         add(kernels::sum_ranks_kernel<T, kernels::most_peers>);
         add(kernels::inspect_kernel<T>);
+        add(kernels::count_zeros_kernel<T>);
         add(kernels::norms_kernel<NormKind::l1, T>);
         add(kernels::norms_kernel<NormKind::l2, T>);
         add(kernels::norms_kernel<NormKind::infinity, T>);

@@ -14,10 +14,10 @@ namespace ZERO_NAMESPACE {
 /// and its pointers must stay valid until it has run. An `OwnedQueue` takes any number of commands:
 /// if its capacity is limited, it waits for room.
 ///
-/// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `update`,
-/// `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The element-wise
-/// operations exist for every storage type, not only for float. `run` takes a functor of the
-/// library, which is marked to run on a device.
+/// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `count_zeros`,
+/// `update`, `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The
+/// element-wise operations exist for every storage type, not only for float. `run` takes a functor
+/// of the library, which is marked to run on a device.
 ///
 /// Optional:
 /// - `is_device`: the host cannot read or write the memory.

@@ -118,6 +118,13 @@ struct TimedBackend : B {
         B::add_to_norms(queue, slices, kind, norms);
     }
 
+    /// @brief Records a span of the phase `inspect`.
+    template <class Slices>
+    static void count_zeros(Queue queue, Slices const& slices, std::int64_t* count) {
+        Region const region(queue, TimelinePhase::inspect, "zeros");
+        B::count_zeros(queue, slices, count);
+    }
+
     /// @brief Records a span of the phase `update`.
     template <class Optimizer, class Slices, class Group>
     static void update(Queue queue, Slices const& slices, Group const* groups,

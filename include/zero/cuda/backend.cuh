@@ -135,6 +135,11 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
                                               NormKind kind, ops::NormSum* norms);
 
+    /// @brief Enqueues the addition of the number of zeros to `count`. @throws CudaError
+    template <class A>
+    ZERO_CUDA_HIDDEN static void count_zeros(Queue queue, TableRange<InspectSlice<A>> const& table,
+                                             std::int64_t* count);
+
     /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
     /// is to skip.
     /// @throws CudaError

@@ -125,6 +125,12 @@ struct HostBackend {
     static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind,
                              ops::NormSum* norms);
 
+    /// @brief Adds the number of elements that are 0 or -0 to `count`. The table must stay valid
+    /// until the command has run.
+    template <StorageType A>
+    static void count_zeros(Queue queue, std::span<InspectSlice<A> const> slices,
+                            std::int64_t* count);
+
     /// @brief Runs one optimizer step over the slices unless `decision` skips it. The tables must
     /// stay valid until the command has run.
     template <class Optimizer, class Slice, class Group>

@@ -11,6 +11,7 @@
 #include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "copy_kernels.cuh"
+#include "count_kernels.cuh"
 #include "element_kernels.cuh"
 #include "inspect_kernels.cuh"
 #include "launch.cuh"
@@ -126,6 +127,13 @@ void Backend::add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table, N
                                                 : &detail::norms_kernel<NormKind::infinity, A>;
     detail::launch(queue, std::min(table.count, detail::resident_blocks(table)),
                    detail::block_threads, kernel, table, norms);
+}
+
+template <class A>
+void Backend::count_zeros(Queue queue, TableRange<InspectSlice<A>> const& table,
+                          std::int64_t* count) {
+    detail::launch(queue, std::min(table.count, detail::resident_blocks(table)),
+                   detail::block_threads, detail::count_zeros_kernel<A>, table, count);
 }
 
 template <class T, class InBucket>

@@ -119,6 +119,16 @@ void HostBackend::add_to_norms(Queue queue, std::span<NormSlice<A> const> slices
     });
 }
 
+template <StorageType A>
+void HostBackend::count_zeros(Queue queue, std::span<InspectSlice<A> const> slices,
+                              std::int64_t* count) {
+    queue->enqueue([=] {
+        for (auto const& slice : slices) {
+            host::count_zeros(slice.values, slice.elements, *count);
+        }
+    });
+}
+
 namespace host::detail {
 
 /// Bytes that the copies of one operation read and write.

@@ -3,7 +3,7 @@
 #include "../../backend/update_decision.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/exact_sum.hpp"
-#include "../step_report.hpp"
+#include "../step_figures.hpp"
 #include "order_evidence.hpp"
 
 #include <array>
@@ -30,7 +30,7 @@ struct StepState {
     OrderAgreement agreement{}; ///< of the order of acquisitions, if parameters are sharded
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
     std::uint64_t last_serial = 0; ///< number of the last report
-    std::array<StepReport, reports_kept> reports{};
+    std::array<StepFigures, reports_kept> reports{};
 };
 
 } // namespace ZERO_NAMESPACE::detail
