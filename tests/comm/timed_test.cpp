@@ -153,7 +153,7 @@ TEST_CASE(
         CHECK(seen.is_own);
         CHECK(seen.incomplete == 0);
         CHECK(seen.collectives_of(TimelinePhase::reduce) == seen.buckets);
-        CHECK(seen.collectives_of(TimelinePhase::decide) == 2);
+        CHECK(seen.collectives_of(TimelinePhase::decide) == 1);
         CHECK(seen.of(TimelinePhase::inspect) == 1);
         bool const publishes = N == 1 || N == 2;
         CHECK(seen.of(TimelinePhase::update) == (publishes ? seen.buckets : 1));

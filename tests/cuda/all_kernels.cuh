@@ -72,10 +72,8 @@ inline std::vector<void const*> all_kernels() {
     list.add(kernels::fill_kernel<std::uint32_t>);
     list.add(kernels::fill_kernel<std::uint64_t>);
     list.add(kernels::arithmetic_kernel<>);
-    list.add(kernels::combine_integers_kernel<true, kernels::few_peers>);
-    list.add(kernels::combine_integers_kernel<false, kernels::few_peers>);
-    list.add(kernels::combine_integers_kernel<true, kernels::most_peers>);
-    list.add(kernels::combine_integers_kernel<false, kernels::most_peers>);
+    list.add(kernels::combine_integers_kernel<kernels::few_peers>);
+    list.add(kernels::combine_integers_kernel<kernels::most_peers>);
     list.add_casts<float, float>();
     list.add_casts<float, bfloat16>();
     list.add_casts<float, float16>();

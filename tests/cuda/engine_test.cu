@@ -233,10 +233,12 @@ TEST_CASE("The count of zeros and the norms of groups in a report have the bits 
         }
         return found;
     };
+    constexpr auto schedule = ReductionSchedule::every_micro_step;
     constexpr ReportOptions all{.zero_gradients = true, .group_norms = true};
     auto const expected = on_ranks<Figures>(3, [&](LoopbackCommunicator& communicator) {
-        HostStage<0, Parameters<bfloat16>> engine(communicator, registration<bfloat16>(toy_specs()),
-                                                  {.gradient_clipping = 0.5F, .report = all});
+        HostStage<0, Parameters<bfloat16>> engine(
+            communicator, registration<bfloat16>(toy_specs()),
+            {.gradient_clipping = 0.5F, .report = all, .reduction = {.schedule = schedule}});
         return figures(engine, [&](std::uint64_t step, std::uint64_t micro_step) {
             run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), step,
                            micro_step, 1.0F, 24);
@@ -246,9 +248,12 @@ TEST_CASE("The count of zeros and the norms of groups in a report have the bits 
     in_every_stage([&]<int N>() {
         auto const found = on_ranks<Figures, DeviceLoopback>(3, [&](DeviceLoopback& communicator) {
             cuda::OwnedStream const stream;
-            DeviceStage<N, Parameters<bfloat16>> engine(
-                communicator, registration<bfloat16>(toy_specs()),
-                {.gradient_clipping = 0.5F, .report = all, .compute_queue = stream.get()});
+            DeviceStage<N, Parameters<bfloat16>> engine(communicator,
+                                                        registration<bfloat16>(toy_specs()),
+                                                        {.gradient_clipping = 0.5F,
+                                                         .report = all,
+                                                         .reduction = {.schedule = schedule},
+                                                         .compute_queue = stream.get()});
             return figures(engine, [&](std::uint64_t step, std::uint64_t micro_step) {
                 run_device_micro_step(engine, stream.get(),
                                       static_cast<std::uint64_t>(communicator.rank()), step,

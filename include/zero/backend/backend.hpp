@@ -29,6 +29,9 @@ namespace ZERO_NAMESPACE {
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool
 /// is_added)`: the sum and its accumulation in one pass, with the bits of `sum_ranks`, and
 /// `convert` or `accumulate`.
+/// - `reduce_integers(Queue, std::int64_t* out, std::int64_t const* const* peers, int world,
+/// std::size_t sums, std::size_t minima)`: `sum_integers` of the first `sums` integers and
+/// `min_integers` of the next `minima`.
 /// - `require_queue(Queue)`: rejects a queue that cannot be used.
 /// - `require_arithmetic(Queue)` or `require_arithmetic()`: rejects code that was compiled with
 ///   other rounding rules.

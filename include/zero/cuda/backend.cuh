@@ -114,7 +114,7 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
-        combine_integers<true>(queue, out, peers, world, elements);
+        combine_integers(queue, out, peers, world, elements, elements);
     }
 
     /// @brief Enqueues out[i] = the minimum of peers[r][i] over all ranks r. The pointers are
@@ -122,7 +122,16 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
-        combine_integers<false>(queue, out, peers, world, elements);
+        combine_integers(queue, out, peers, world, elements, 0);
+    }
+
+    /// @brief Enqueues the sums of the first `sums` integers over all ranks and the minima of the
+    /// next `minima`. The pointers are copied before the call returns.
+    /// @throws InvalidArgument for more than 256 ranks; CudaError
+    ZERO_CUDA_HIDDEN static void reduce_integers(Queue queue, std::int64_t* out,
+                                                 std::int64_t const* const* peers, int world,
+                                                 std::size_t sums, std::size_t minima) {
+        combine_integers(queue, out, peers, world, sums + minima, sums);
     }
 
     /// @brief Enqueues the addition of the slices to an inspection. @throws CudaError
@@ -167,10 +176,10 @@ struct Backend : RuntimeBackend {
                                                 InBucket* bucket);
 
 private:
-    template <bool is_sum>
-    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out,
-                                                  std::int64_t const* const* peers, int world,
-                                                  std::size_t elements);
+    template <class Integer>
+    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, Integer* out,
+                                                  Integer const* const* peers, int world,
+                                                  std::size_t elements, std::size_t sums);
 };
 static_assert(zero::Backend<Backend>);
 

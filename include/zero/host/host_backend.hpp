@@ -114,6 +114,10 @@ struct HostBackend {
     static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 
+    /// @brief The sums of the first `sums` integers and the minima of the next `minima`.
+    static void reduce_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
+                                int world, std::size_t sums, std::size_t minima);
+
     /// @brief Adds the slices to an inspection. The table must stay valid until the command has
     /// run.
     template <StorageType A>

@@ -96,19 +96,21 @@ void Backend::sum_ranks(Queue queue, T* out, T const* const* peers, int world,
     }
 }
 
-template <bool is_sum>
-void Backend::combine_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
-                               int world, std::size_t elements) {
+template <class Integer>
+void Backend::combine_integers(Queue queue, Integer* out, Integer const* const* peers, int world,
+                               std::size_t elements, std::size_t sums) {
     std::size_t const blocks =
         std::min<std::size_t>((elements + detail::block_threads - 1) / detail::block_threads, 64);
     if (world <= detail::few_peers) {
         detail::launch(queue, blocks, detail::block_threads,
-                       detail::combine_integers_kernel<is_sum, detail::few_peers>, out,
-                       detail::peers_of<std::int64_t, detail::few_peers>(peers, world), elements);
+                       detail::combine_integers_kernel<detail::few_peers>, out,
+                       detail::peers_of<std::int64_t, detail::few_peers>(peers, world), elements,
+                       sums);
     } else {
         detail::launch(queue, blocks, detail::block_threads,
-                       detail::combine_integers_kernel<is_sum, detail::most_peers>, out,
-                       detail::peers_of<std::int64_t, detail::most_peers>(peers, world), elements);
+                       detail::combine_integers_kernel<detail::most_peers>, out,
+                       detail::peers_of<std::int64_t, detail::most_peers>(peers, world), elements,
+                       sums);
     }
 }
 

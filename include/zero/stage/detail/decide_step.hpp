@@ -56,37 +56,35 @@ struct DecideStep {
                              ///< weights in `state`
     float predivide;         ///< the divisor of the payloads before the reduction
     float max_norm;          ///< infinite: no clipping
-    bool is_inspected;       ///< `state->inspection` has norm and overflow of this step
+    bool is_inspected;       ///< `state->integers` has norm and overflow of this step
     bool skips_non_finite;   ///< an overflow skips the step
-    bool compares_order;     ///< `state->agreement` has what the ranks compared; ranks that
+    bool compares_order;     ///< `state->integers` has what the ranks compared; ranks that
                              ///< acquired units in different orders skip the step
     ReportedFigures figures; ///< of this step, reduced over the ranks
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
         StepState<Config>& s = *state;
-        if (compares_order) {
-            s.inspection.first_non_finite = s.agreement.numbers[0];
-        }
-        bool const is_same_order = !compares_order || s.agreement.is_same();
         if (figures.exchanged != nullptr) {
-            copy_sums(s.inspection, figures.exchanged);
+            UnpackFigures{figures}(s.integers);
         }
+        ops::Inspection const& inspection = s.integers.inspection;
+        bool const is_same_order = !compares_order || s.integers.agreement.is_same();
         StepFigures report;
         report.serial = serial;
         report.has_norm = is_inspected;
         report.loss_scale = s.captured_scale;
         double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
         bool const is_empty = all == 0.0; // the total weight is 0: there is no mean
-        auto const evidence = static_cast<GradientEvidence>(s.inspection.first_non_finite);
+        auto const evidence = static_cast<GradientEvidence>(inspection.first_non_finite);
         double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
         report.is_skipped = is_empty;
         double coefficient = 1.0;
         if (is_inspected) {
-            report.non_finite_count = s.inspection.non_finite_count();
+            report.non_finite_count = inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
-            report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
-            report.gradient_norm = norm_of(s.inspection, base);
+            report.first_non_finite = overflow ? inspection.first_non_finite : -1;
+            report.gradient_norm = norm_of(inspection, base);
             double const ratio =
                 static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
@@ -130,17 +128,13 @@ struct DecideStep {
     }
 
 private:
-    ZERO_HOST_DEVICE static void copy_sums(ops::Inspection& to, std::int64_t const* sums) {
-        for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
-            to.sums[i] = sums[i];
-        }
-    }
-
     ZERO_HOST_DEVICE void report_group_norms(double factor) const {
         double* const norms = figures.norms + serial % state->reports.size() * figures.group_count;
         for (std::size_t group = 0; group < figures.group_count; ++group) {
             ops::Inspection inspection;
-            copy_sums(inspection, figures.of(group));
+            for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                inspection.sums[i] = figures.of(group)[i];
+            }
             norms[group] = norm_of(inspection, factor);
         }
     }

@@ -45,7 +45,7 @@ public:
         if (_options.group_norms) {
             shard.add_to_group_norms(all.groups);
         } else {
-            shard.inspect(&state->inspection);
+            shard.inspect(&state->integers.inspection);
         }
         if (_options.zero_gradients) {
             shard.count_zeros(all.zeros());

@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Where the figures of a step lie in the memory of the backend. Null without an option.
 ///
-/// The ranks reduce `exchanged` by one sum: the integers of the inspection of all gradients, the
-/// number of zeros, and the integers of each group.
+/// The ranks sum `exchanged`: the sums of the inspection of all gradients, the number of zeros, and
+/// the sums of each group. The minima of `StepIntegers` follow.
 struct ReportedFigures {
     static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
 
@@ -25,13 +25,18 @@ struct ReportedFigures {
     double* norms = nullptr;        ///< of the groups, for each report that is kept
     std::size_t group_count = 0;    ///< 0 if groups are not told apart
 
-    /// @brief Returns the length of `exchanged`.
-    [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t size() const noexcept {
-        return size_for(group_count);
+    /// @brief Returns how many integers are summed.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t summed() const noexcept {
+        return summed_for(group_count);
     }
     [[nodiscard]] static ZERO_HOST_DEVICE constexpr std::size_t
-    size_for(std::size_t groups) noexcept {
+    summed_for(std::size_t groups) noexcept {
         return sums + 1 + groups * sums;
+    }
+
+    /// @brief Returns the length of `exchanged`.
+    [[nodiscard]] static constexpr std::size_t size_for(std::size_t groups) noexcept {
+        return summed_for(groups) + StepIntegers::minima(true);
     }
 
     /// @brief The number of zeros.
@@ -63,7 +68,7 @@ struct PackFigures {
     StepState<Config>* state;
     ReportedFigures figures;
     ZERO_HOST_DEVICE void operator()() const {
-        ops::Inspection& all = state->inspection;
+        ops::Inspection& all = state->integers.inspection;
         for (std::size_t group = 0; group < figures.group_count; ++group) {
             ops::Inspection const& part = figures.groups[group].exact;
             all.merge(part);
@@ -73,6 +78,26 @@ struct PackFigures {
         }
         for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
             figures.exchanged[i] = all.sums[i];
+        }
+        std::int64_t* const minima = figures.exchanged + figures.summed();
+        minima[0] = all.first_non_finite;
+        for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
+            minima[1 + i] = state->integers.agreement.numbers[i];
+        }
+    }
+};
+
+/// @brief Reads back what the ranks have reduced, as far as a step without figures reduces it too.
+struct UnpackFigures {
+    ReportedFigures figures;
+    ZERO_HOST_DEVICE void operator()(StepIntegers& to) const {
+        for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+            to.inspection.sums[i] = figures.exchanged[i];
+        }
+        std::int64_t const* const minima = figures.exchanged + figures.summed();
+        to.inspection.first_non_finite = minima[0];
+        for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
+            to.agreement.numbers[i] = minima[1 + i];
         }
     }
 };

@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../comm/communicator.hpp"
+#include "../../comm/detail/communicator_requirements.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -30,7 +31,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -90,9 +90,9 @@ public:
     /// @brief Enqueues the reduction of norm and overflow over all ranks, then `DecideStep`.
     /// Collective.
     ///
-    /// The tags of its collectives contain what must be equal on all ranks, and transports compare
-    /// them. Nothing else would detect a rank that makes other micro-steps, cancels a step alone,
-    /// or has another learning rate.
+    /// The tag of its last collective contains what must be equal on all ranks, and transports
+    /// compare it. Nothing else would detect a rank that makes other micro-steps, cancels a step
+    /// alone, or has another learning rate.
     /// @param begun steps so far, cancelled ones included
     /// @param evidence of this rank
     /// @param order of the acquisitions of this rank, which is reduced with `evidence`
@@ -112,29 +112,19 @@ public:
         }
         _evidence = evidence;
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
-        if (is_inspected) {
-            std::int64_t* sums = state->inspection.sums;
-            std::size_t count = std::size(state->inspection.sums);
-            if (_report.is_any()) {
-                _report.measure(_queue, shard, state);
-                sums = _report.figures().exchanged;
-                count = _report.figures().size();
-            } else {
-                shard.inspect(&state->inspection);
-            }
-            _communicator->all_reduce_integers(
-                sums, count, IntegerReduction::sum, _queue,
-                is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
-                          : CollectiveTag{"gradient norm", 0});
+        auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
+        std::size_t sums = StepIntegers::sums;
+        if (_report.is_any()) {
+            _report.measure(_queue, shard, state);
+            values = _report.figures().exchanged;
+            sums = _report.figures().summed();
+        } else if (is_inspected) {
+            shard.inspect(&state->integers.inspection);
         }
-        std::int64_t* evidences = &state->inspection.first_non_finite;
-        if (order.is_compared) {
-            Backend::run(_queue, CopyEvidence<Config>{state});
-            evidences = state->agreement.numbers;
-        }
-        _communicator->all_reduce_integers(
-            evidences, order.is_compared ? OrderAgreement::count : 1, IntegerReduction::min, _queue,
-            CollectiveTag{_rate_text.of(learning_rate), _settings.hash(begun, learning_rate)});
+        CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
+                                _settings.hash(begun, learning_rate)};
+        reduce_integers(values, is_inspected ? sums : 0, values + sums,
+                        StepIntegers::minima(order.is_compared), tag);
         Backend::run(_queue, DecideStep<Config>{
                                  state, _groups.data(), group_count(), ++_serial, learning_rate,
                                  weight ? 0.0 : divisor(micro_steps), predivide,
@@ -306,6 +296,23 @@ public:
     }
 
 private:
+    /// Reduces the integers of a step over the ranks: as one collective, if the communicator sums
+    /// and minimises together. The minima follow the sums.
+    void reduce_integers(std::int64_t* values, std::size_t sums, std::int64_t* minima,
+                         std::size_t minimum_count, CollectiveTag const& tag) {
+        if (sums != 0) {
+            if constexpr (ReducesIntegersTogether<Communicator>) {
+                _communicator->all_reduce_integers(values, sums, minimum_count, _queue, tag);
+                return;
+            } else {
+                _communicator->all_reduce_integers(values, sums, IntegerReduction::sum, _queue,
+                                                   CollectiveTag{"gradient norm", 0});
+            }
+        }
+        _communicator->all_reduce_integers(minima, minimum_count, IntegerReduction::min, _queue,
+                                           tag);
+    }
+
     /// Waits unless `now`, a point that follows the step, is part of a graph.
     void require_gradients_at(Event const& now) {
         if constexpr (requires { now.is_captured(); }) {
