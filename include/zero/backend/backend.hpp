@@ -21,6 +21,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// Optional:
 /// - `is_device`: the host cannot read or write the memory.
+/// - `BucketScope(FlatLayout const&, std::size_t bucket)`: lives while an engine enqueues work on a
+///   bucket; for backends that record.
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
 /// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies fast;
 ///   checkpoints pass through a buffer of it.

@@ -17,6 +17,7 @@
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_scope.hpp"
 #include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
@@ -162,6 +163,7 @@ public:
     /// are read in place, it only keeps count of the lease.
     /// @param context of the tag
     void gather(std::size_t bucket, char const* context = "") {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
         if (_is_in_place) {
             return;
@@ -191,6 +193,7 @@ public:
     /// @brief All-gathers the extents of a bucket into the replicas, through a lease if these are
     /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
